@@ -67,11 +67,12 @@ def _section(model: type[Struct], schema: dict[str, JSON]) -> str:
         if issubclass(model, Object) and wire in _SKIPPED:
             continue
         below = schema["properties"][wire]
-        meaning = [_sentence(below.get("description", ""))]
+        description = _sentence(below.get("description", ""))
+        meaning = [description]
         if wire in required:
             meaning.insert(0, "Required.")
         if _own(info.annotation) is None:  # the section of a type has the rules of the type
-            meaning += _constraints(below)
+            meaning += _constraints(below, with_default="default" not in description.lower())
         rows.append((f"`{wire}`", _type(info.annotation, below), " ".join(each for each in meaning if each)))
     text = _sentence(schema.get("description", ""))
     rules = "".join(f"\n- {rule['message']}" for rule in schema.get("x-kubernetes-validations", []))
@@ -82,9 +83,9 @@ def _section(model: type[Struct], schema: dict[str, JSON]) -> str:
     )
 
 
-def _constraints(schema: dict[str, JSON]) -> Iterator[str]:
+def _constraints(schema: dict[str, JSON], *, with_default: bool) -> Iterator[str]:
     for key, words in _CONSTRAINTS.items():
-        if key in schema:
+        if key in schema and (key != "default" or with_default):
             value = schema[key]
             shown = ", ".join(map(_code, value)) if key == "enum" else _code(value)
             yield f"{words[0].upper()}{words[1:]} {shown}."

@@ -18,7 +18,8 @@ def page(parser: argparse.ArgumentParser) -> str:
         f"# trainerctl\n\n{NOTE}\n{parser.description}\n\n"
         "Results go to standard output and everything else to standard error. The exit code is 0 for success, "
         "1 for a failure, 2 for an invalid\n"
-        "command line or input, and 128 plus the number of the signal that ended the command.\n"
+        "command line or input, and 128 plus the number of the signal that ended the command. "
+        "`trainerctl run` returns\nthe manager's exit code.\n"
         + "".join(_section(each) for each in leaves(parser).values())
     )
 

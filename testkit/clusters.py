@@ -28,7 +28,7 @@ GANGS: dict[tuple[str, str], type[Object]] = {
     ("1.36", "0.12"): v1alpha2.PodGroup,
     ("1.37", "0.12"): v1beta1.PodGroup,
 }
-"""The kind of gangs for each pair of Kubernetes and JobSet; the JobSet's CRD must keep the pods' field for gangs."""
+"""The kind of gangs by releases of Kubernetes and JobSet; JobSet's CRD must have the pod field that names the gang."""
 
 
 def gang_kind() -> type[Object]:

@@ -3,8 +3,9 @@
 """Kueue's writes to TrainJobs, for both generations of its types: up to v0.16, and from v0.17.
 
 Kueue decodes a TrainJob into its own types and sends the whole object, so every field that these types lack is missing
-from its requests. It starts a TrainJob by a PUT of the placement and a merge patch against the object before that PUT,
-stops one by a PUT of ``suspend``, and removes the placement by a merge patch once no job is active.
+from its requests. To start a TrainJob, it sends a PUT with the placement, and then a merge patch that it computes
+against the object as it was before the PUT. To stop a TrainJob, it sends a PUT with ``suspend``, and once no job is
+active, a merge patch that removes the placement.
 """
 
 import copy
@@ -68,7 +69,7 @@ def entry(train_job: Document) -> Document:
 
 
 class KueueWebhook(CustomMutator[TrainJob]):
-    """Kueue's mutating webhook for new TrainJobs; it adds fields, and keeps fields that it does not know."""
+    """Kueue's mutating webhook for new TrainJobs. Unlike Kueue's reconciler, it keeps fields that it does not know."""
 
     def __init__(self, generation: int) -> None:
         self._generation = generation
@@ -76,7 +77,7 @@ class KueueWebhook(CustomMutator[TrainJob]):
         """The number of requests to the webhook."""
 
     async def mutate(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> list[str]:
-        """Suspend the TrainJob, and add the queue's label to its pods or, in the second generation, an empty patch."""
+        """Suspend the TrainJob; label its pods with the queue or, in the second generation, add an empty patch."""
         self.asked += 1
         made = new.to_dict()
         spec = made["spec"]

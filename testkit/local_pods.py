@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods for the tests of local processes, and their processes."""
+"""Helpers for the tests of local processes: pods, and the processes that run in them."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -56,7 +56,7 @@ async def running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
 
 
 def commands_below(directory: Path) -> list[str]:
-    """Return the command lines of the containers' processes of the kubelet with this folder."""
+    """Return the command lines of the processes that run in containers of the kubelet with this folder."""
     return commands(lambda each: each.environ().get("PIP_TARGET", "").startswith(str(directory)))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server of owners, and watches whose events a test decides."""
+"""A server with the owners of pods, and watches whose events the test sends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Informer:
         self.handlers.append(handler)
 
 
-class Cluster:
+class OwnerServer:
     """The server's objects, the objects that watches have reported, and a record of the reads."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Cluster:
         self.denied = False
         self.answer_delay = 0.0
         self.meanwhile: list[Callable[[], None]] = []
-        """Functions that are called between the server's answer and its arrival, one for each read."""
+        """Functions that are called after the server has answered a read, before the answer arrives; one per read."""
 
     async def get_informer(self, kind: type[Any]) -> Any:
         self.kind = kind
@@ -84,10 +84,10 @@ class Cluster:
         return [call.kind.kind for call in self.server.calls if not call.is_write]
 
 
-class Live:
+class DirectClient:
     """The client that reads the server directly; the test can have all its reads denied."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: OwnerServer) -> None:
         self._cluster = cluster
 
     async def get(self, kind: type[Any], key: Any) -> Any:

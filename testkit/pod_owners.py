@@ -14,7 +14,7 @@ from controller_runtime.machinery.crd import custom_resource_definition
 from hack import rbac
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import ANY_VERSION, new_plugins_hub
-from pkg.podgrouper.hub import BETWEEN
+from pkg.podgrouper.hub import WATCHED_WITHOUT_ROW
 
 READ: Final = {"get", "list", "watch"}
 NO_OWNERS: Final = {"", "scheduling.k8s.io"}
@@ -23,13 +23,13 @@ NO_OWNERS: Final = {"", "scheduling.k8s.io"}
 def owners() -> dict[tuple[str, str], GVK]:
     """Return the kinds of owners that the role permits to read, by group and resource.
 
-    The version is v1 if the hub's table has a row for any version of the kind.
+    The version is that of the kind's row in the hub's table, or v1 if the row is for any version or there is none.
     """
     rows = [gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version != ANY_VERSION]
     any_version = [
         gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version == ANY_VERSION
     ]
-    beside = [GVK(each.group, "v1", each.kind) for each in BETWEEN]
+    beside = [GVK(each.group, "v1", each.kind) for each in WATCHED_WITHOUT_ROW]
     others = [*beside, *(gvk._replace(version="v1") for gvk in any_version)]
     known = {(gvk.group, f"{gvk.kind.lower()}s"): gvk for gvk in (*others, *rows)}
     verbs: dict[tuple[str, str], set[str]] = {}
@@ -82,9 +82,9 @@ def crds() -> list[dict[str, Any]]:
 
 
 async def grouped(client: LiveClient, namespace: str, key: tuple[str, str], gvk: GVK) -> Pod:
-    """Create an owner of that kind and a pod of this owner, for the scheduler whose pods are grouped.
+    """Create an owner of that kind, and a pod of this owner for KAI-Scheduler, whose pods are grouped.
 
-    If the owner is itself a pod, it is for another scheduler, so that no watch reports it.
+    If the owner is itself a pod, it has another scheduler, so that no watch reports it.
     """
     group, resource = key
     metadata = {"name": f"{resource}-{group.partition('.')[0]}".rstrip("-"), "namespace": namespace}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Uses of the manager's features that together need every grant of its roles.
+"""Scenarios that use the manager's features; together they need every permission of its roles.
 
 Each scenario returns when its feature has worked, and raises an error if it does not work.
 """
@@ -27,7 +27,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 from pkg.statusserver import status_url, token_audience
 
 PRIORITY: Final = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))
-Run = Any  # that of test/integration/rbac
+Run = Any  # the class Run of test/integration/rbac, which cannot be imported here
 Scenario = Callable[[LiveClient, str, Run], Awaitable[None]]
 
 
@@ -50,7 +50,7 @@ def runtime(namespace: str, name: str, *, priority: str = "", **policies: Any) -
 
 
 async def job_set_of(client: LiveClient, namespace: str, run: Run, name: str, **policies: Any) -> None:
-    """Create a runtime with these policies and a TrainJob of it, and return once it has its JobSet."""
+    """Create a runtime with these policies and a TrainJob that refers to it; return once the JobSet exists."""
     await run.ready()
     await client.create(runtime(namespace, name, **policies))
     spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": name}, "suspend": True}
@@ -63,11 +63,11 @@ async def job_set_of(client: LiveClient, namespace: str, run: Run, name: str, **
 
 
 async def start(client: LiveClient, namespace: str, run: Run) -> None:
-    """Do nothing: starting alone needs rights for caches, lease and certificates."""
+    """Do nothing: the manager needs permissions for its caches, lease and certificates even to start."""
 
 
 async def torch(client: LiveClient, namespace: str, run: Run) -> None:
-    """Have a JobSet created and changed, the state reported in a condition, and a failure in an event."""
+    """Let the manager create and change a JobSet, report the state in a condition, and report a failure in an event."""
     await job_set_of(client, namespace, run, "torch", mlPolicy={"torch": {"numProcPerNode": "auto"}})
     job = await client.get(TrainJob, (namespace, "torch"))
     await client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
@@ -95,7 +95,7 @@ async def torch(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
-    """Edit a field of a suspended TrainJob for which its JobSet must be built again, because it has Jobs."""
+    """Edit the image of a suspended TrainJob whose JobSet has Jobs: the JobSet must be built again."""
     await job_set_of(client, namespace, run, "edited")
     job_set = await client.get(JobSet, (namespace, "edited"))
     counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 1}
@@ -112,7 +112,7 @@ async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def cluster_runtime(client: LiveClient, namespace: str, run: Run) -> None:
-    """Use a ClusterTrainingRuntime: a finalizer keeps it."""
+    """Create a TrainJob that refers to a ClusterTrainingRuntime: the manager adds its finalizer to the runtime."""
     await run.ready()
     made = runtime(namespace, f"torch-{namespace}"[:60].strip("-")).to_dict()
     await client.create(
@@ -133,7 +133,7 @@ async def coscheduling(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def volcano(client: LiveClient, namespace: str, run: Run) -> None:
-    """Have a Volcano gang with a priority built; admission looks for the PriorityClass."""
+    """Let the manager build a gang of Volcano with a priority; admission reads the PriorityClass."""
     await run.ready()
     priority = await client.create(
         PRIORITY.from_dict({"metadata": {"name": f"p-{namespace}"[:60].strip("-")}, "value": 1})
@@ -146,7 +146,7 @@ async def volcano(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def workload(client: LiveClient, namespace: str, run: Run) -> None:
-    """Have a gang of Kubernetes itself built, and built again with another count."""
+    """Let the manager build a gang of Kubernetes itself, and build it again for another number of nodes."""
     await job_set_of(client, namespace, run, "native", podGroupPolicy={"workload": {}})
     job = await client.get(TrainJob, (namespace, "native"))
     await client.patch(job, raw_patch(MERGE, b'{"spec":{"trainer":{"numNodes":3}}}'))
@@ -181,14 +181,14 @@ async def status(client: LiveClient, namespace: str, run: Run) -> None:
             assert response.status == 200, await response.read()
             return True
 
-        # A right that was just granted takes effect after some seconds.
+        # A permission that was just granted takes effect after some seconds.
         await eventually(stored, timeout=10, interval=0.5, reason="the update is stored")
 
 
 async def failure(
     client: LiveClient, namespace: str, run: Run, name: str = "failing", *, timeout: float = 30
 ) -> None:
-    """Let a container of a TrainJob fail: an event of the TrainJob says how it ended."""
+    """Let a container of a TrainJob fail: an event of the TrainJob must say how the container ended."""
     await job_set_of(client, namespace, run, name)
     labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
     metadata = {"name": f"{name}-node-0-0-abcde", "namespace": namespace, "labels": labels}
@@ -212,7 +212,7 @@ async def failure(
 
 
 async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
-    """Read the metrics with a token that has no right to do so: the request is refused."""
+    """Request the metrics with a token of an account that may not read them: the request must be refused."""
     account = ServiceAccount.from_dict({"metadata": {"name": "scraper", "namespace": namespace}})
     with contextlib.suppress(AlreadyExistsError):
         await client.create(account)

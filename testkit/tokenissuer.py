@@ -31,7 +31,7 @@ def number(value: int, size: int = 0) -> str:
 class Authority:
     """Signs tokens, and answers as the API server that publishes its keys.
 
-    ``broken`` makes the API server unreachable, and ``seconds`` delay its answers.
+    ``broken`` makes the API server unreachable, and ``seconds`` is the delay of each answer.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs, their runtimes and their reconciler over an in-memory API server.
+"""TrainJobs, their runtimes and their reconciler, with an in-memory API server.
 
-The server can behave as one with JobSet's webhooks and controller.
+The server can behave as if JobSet's webhooks and controller were installed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Server(FakeClient):
         if isinstance(obj, JobSet):
             obj = self._admitted(obj, live)
         if live is not None and isinstance(obj, JobSet) and self.webhook:
-            preview = await self.quietly(super().apply, obj, options | {"dry_run": True})
+            preview = await self.unrecorded(super().apply, obj, options | {"dry_run": True})
             before, after = live["spec"], preview.to_dict()["spec"]
             mutable = before.get("suspend") or after.get("suspend")
             strip: Callable[[Any], Any] = (
@@ -104,13 +104,13 @@ class Server(FakeClient):
             self.record("delete", type(obj), obj.key)
             raise ForbiddenError("jobsets is forbidden: cannot delete", code=403, reason="Forbidden")
         self.record("delete", JobSet, obj.key)
-        await self.quietly(super().delete, obj, options | {"dry_run": True})
+        await self.unrecorded(super().delete, obj, options | {"dry_run": True})
         held = (await self.get(JobSet, obj.key)).deep_copy()
         held.metadata.finalizers = ["foregroundDeletion"]
-        await self.quietly(super().delete, await self.quietly(self.update, held))
+        await self.unrecorded(super().delete, await self.unrecorded(self.update, held))
         return None
 
-    async def quietly(self, call: Callable[..., Any], obj: Object, options: Any = None) -> Any:
+    async def unrecorded(self, call: Callable[..., Any], obj: Object, options: Any = None) -> Any:
         """Make a call that is not recorded as the manager's."""
         before = len(self.calls)
         made = await call(obj, **(options or {}))
@@ -151,7 +151,7 @@ class Recorder:
         self.events.append(f"{event_type} {reason}: {message}")
 
 
-class World:
+class ReconcilerWorld:
     """A reconciler with the real plugins over a Server."""
 
     def __init__(self, *objects: Object) -> None:
@@ -172,7 +172,7 @@ class World:
         self.reconciler = TrainJobReconciler(self.server, self.recorder, runtimes, now=lambda: self.now)
 
     async def reconcile(self) -> list[str]:
-        """Reconcile once; return the writes to children, with dry runs and refusals marked."""
+        """Reconcile once; return the writes except those of status, with dry runs and refusals marked."""
         before = len(self.server.calls)
         self.result = await self.reconciler.reconcile(KEY)
         return [
@@ -264,16 +264,20 @@ def train_job(**spec: Any) -> TrainJob:
     )
 
 
-async def world(policy: dict[str, Any] = PLAIN, *objects: Object, webhook: bool = True, **spec: Any) -> World:
+async def world(
+    policy: dict[str, Any] = PLAIN, *objects: Object, webhook: bool = True, **spec: Any
+) -> ReconcilerWorld:
     jobs = ("launcher", "node") if "mpi" in policy.get("mlPolicy", {}) else ("node",)
-    made = World(runtime(*jobs, **policy), train_job(**spec), *objects)
+    made = ReconcilerWorld(runtime(*jobs, **policy), train_job(**spec), *objects)
     made.server.webhook = webhook
     await made.restart()
     return made
 
 
-async def suspended_world(policy: dict[str, Any] = PLAIN, *, webhook: bool = True, **spec: Any) -> World:
-    """Return a world whose suspended TrainJob has its children, observed by JobSet's controller."""
+async def suspended_world(
+    policy: dict[str, Any] = PLAIN, *, webhook: bool = True, **spec: Any
+) -> ReconcilerWorld:
+    """Return a world with a suspended TrainJob that has its children, and whose JobSet has a status with its Jobs."""
     w = await world(policy, webhook=webhook, suspend=True, **spec)
     await w.reconcile()
     await w.server.observe(suspended=1)
@@ -281,14 +285,13 @@ async def suspended_world(policy: dict[str, Any] = PLAIN, *, webhook: bool = Tru
     return w
 
 
-def never_runs(w: World, image: str) -> None:
+def never_runs(w: ReconcilerWorld, image: str) -> None:
     """Assert that no request would run a JobSet with this image."""
     for call in w.server.calls:
         if call.kind == JobSet.gvk and call.verb == "apply" and call.body["spec"].get("suspend") is False:
             assert f"'image': '{image}'" not in str(call.body)
 
 
-NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 MakeJob = Callable[..., TrainJob]
 
 
@@ -306,7 +309,7 @@ class Bench:
     def restart(self) -> None:
         """Replace the reconciler by one without state, as a new process has it."""
         runtimes = {"ClusterTrainingRuntime.trainer.kubeflow.org": self.runtime}
-        self.reconciler = TrainJobReconciler(self.client, self.recorder, runtimes, now=lambda: NOW)
+        self.reconciler = TrainJobReconciler(self.client, self.recorder, runtimes, now=lambda: START)
 
     async def reconcile(self, key: Request = KEY) -> list[Call]:
         """Reconcile once; return the writes."""

@@ -38,7 +38,7 @@ class Interconnect(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
     name = "Interconnect"
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return the reason to skip the TrainJob: it names no fabric."""
         del train_job
         return None if FABRIC in info.annotations else f"there is no annotation {FABRIC}"

@@ -31,7 +31,7 @@ def start(program: str, arguments: Sequence[str] | None) -> int:
     """Import the module ``program``, run its ``main``, and return the exit code."""
     if arguments is None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _end)  # also a signal that the parent process ignores, as in Go
+            signal.signal(number, _end)  # as in Go, even if the parent process ignored the signal
     import importlib
 
     code: int = importlib.import_module(program).main(arguments)

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Final
 
 LAST_MOMENTS: Final = 5.0
-"""The most seconds from the end of the manager to the end of the process."""
+"""Maximum number of seconds from the end of the manager to the end of the process."""
 
 
-class Bound:
-    """Ends the process ``seconds`` after :meth:`within` is left, unless all threads end before.
+class ExitDeadline:
+    """Ends the process ``seconds`` after :meth:`within` is left, unless all threads have ended by then.
 
-    :meth:`lift` reports that only threads are left. ``report`` logs the manager's error, if any, and returns the exit
-    code.
+    Call :meth:`loop_ended` when only threads can be left. ``report`` logs the manager's error, if any, and returns the
+    exit code.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Bound:
         finally:
             self._timer.start()
 
-    def lift(self) -> None:
+    def loop_ended(self) -> None:
         """Keep the timer if threads are left for which the interpreter would wait; otherwise stop it."""
         main = threading.main_thread()
         self._left = [each for each in threading.enumerate() if not each.daemon and each is not main]

@@ -40,7 +40,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     def enabled(self, controller: str) -> bool:
-        """Return True if ``controller`` is enabled: the first word that names it decides. Without one, ``*`` does."""
+        """Return True if ``controller`` is enabled: by the first word that names it or, if none does, by ``*``."""
         for word in self.controllers:
             if word in (controller, f"-{controller}"):
                 return word == controller
@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str]) -> Flags:
     """Parse a command line.
 
     Raises:
-        goflags.FlagError: with one line naming the flag.
+        goflags.FlagError: the command line is invalid. The text is one line, which names the flag.
         goflags.HelpRequested: ``-h`` or ``--help`` was given.
     """
     values = goflags.parse(FLAGS, arguments)
@@ -106,7 +106,7 @@ def feature_gates(text: str) -> dict[str, bool]:
 def zap_flags(
     *, development: bool = False, time_encoding: log_options.TimeEncoding = _TIME_ENCODING
 ) -> tuple[Flag, ...]:
-    """Return the log flags of every program with a manager, with the program's defaults."""
+    """Return the log flags that every program with a manager has, with the defaults of one program."""
     return (
         Flag(
             "zap-devel",
@@ -144,7 +144,7 @@ def zap_flags(
 
 
 def zap_options(values: Mapping[str, Any], *, caller: bool = False) -> log_options.Options:
-    """Return the log's options from the values of :func:`zap_flags`. Lines of KAI's pod grouper name no caller."""
+    """Return the log options for the values of :func:`zap_flags`. With ``caller``, lines name the code that logs."""
     return log_options.Options(
         development=values["zap-devel"],
         encoder=values["zap-encoder"],
@@ -158,8 +158,8 @@ def zap_options(values: Mapping[str, Any], *, caller: bool = False) -> log_optio
 TRACING: Final = Flag(
     "tracing",
     goflags.boolean,
-    "Export OpenTelemetry spans of reconciles and their requests, one trace for each object, as the OTEL_* environment "
-    "variables say. Needs the extra otel.",
+    "Export OpenTelemetry spans of reconciles and their requests, one trace for each object, as configured by the "
+    "OTEL_* environment variables. Requires the package extra otel.",
     default=False,
     boolean=True,
 )
@@ -168,15 +168,22 @@ FLAGS: Final = (
     Flag(
         "kubeconfig",
         str,
-        "Kubeconfig file. The default is KUBECONFIG, in a pod its service account, else ~/.kube/config.",
+        "Kubeconfig file. The default is the environment variable KUBECONFIG. If it is unset, a pod uses its service "
+        "account, and any other process ~/.kube/config.",
     ),
-    Flag("enable-http2", goflags.boolean, "Accepted without effect.", default=False, boolean=True),
+    Flag(
+        "enable-http2",
+        goflags.boolean,
+        "Accepted, but has no effect: HTTP/2 is not served.",
+        default=False,
+        boolean=True,
+    ),
     Flag(
         "controllers",
         _controllers,
-        "Controllers to run, comma-separated: * for all, foo for foo, -foo for all but foo; empty for "
-        f"the webhooks alone. The controllers are {', '.join(CONTROLLERS)}. The default is *; podgrouper runs "
-        "only if it is named here or the Configuration enables it.",
+        "Controllers to run, comma-separated: * enables all, foo enables foo, -foo disables foo; an empty list runs "
+        f"only the webhooks. The controllers are {', '.join(CONTROLLERS)}. The default is *; podgrouper runs only if "
+        "it is named here or the Configuration enables it.",
         default=("*",),
         merge=lambda earlier, later: earlier + later,
     ),

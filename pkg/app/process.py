@@ -48,7 +48,7 @@ _EXPECTED: Final = (
     ManagerError,
     OSError,
 )
-"""Errors of the environment: one line without a traceback."""
+"""Errors that an operator can correct. They are printed in one line, without a traceback."""
 
 Work = Callable[[], Awaitable[None]]
 
@@ -88,7 +88,7 @@ def main(
     except goflags.HelpRequested:
         return _answer(program, usage())
     except goflags.FlagError as error:
-        return complain(program, error, BAD_USAGE)
+        return print_error(program, error, BAD_USAGE)
     if parsed.version:
         return _answer(program, f"{program} {version()}\n")
     log.configure(parsed.log)
@@ -99,23 +99,23 @@ def supervise(program: str, work: Work) -> int:
     """Run ``work`` on an event loop; return the exit code."""
     raise_file_limit()
     use_uvloop = importlib.util.find_spec("uvloop") is not None
-    bound = ending.Bound(functools.partial(_report_unended, program))
+    deadline = ending.ExitDeadline(functools.partial(_report_unended, program))
     try:
-        anyio.run(_bounded, work, bound, backend_options={"use_uvloop": use_uvloop})
+        anyio.run(_with_deadline, work, deadline, backend_options={"use_uvloop": use_uvloop})
     except (*_EXPECTED, ExceptionGroup) as error:
         found = expected(error)
         if found is None:
             raise
-        return complain(program, found)
+        return print_error(program, found)
     except KeyboardInterrupt:
         return FAILED
     finally:
-        bound.lift()
+        deadline.loop_ended()
     return 0
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files to the maximum, as Go programs do; servers use only a part of it."""
+    """Raise the limit of open files, as Go programs do: to the maximum, at most 65536. Servers use a part of it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -137,6 +137,7 @@ async def serve(
     Raises:
         ConfigurationError: spans cannot be exported.
         RestError: the API server cannot be reached.
+        UnauthorizedError: the API server does not accept the credentials.
         ManagerError: a part of the manager failed, or leadership was lost.
     """
     # The same name in audit logs and managedFields, independent of the path of the program.
@@ -148,7 +149,7 @@ async def serve(
 
             options = await stack.enter_async_context(tracing.traced(options, program, release))
         mgr = await stack.enter_async_context(ctrl.Manager(connection, options))
-        await admitted(mgr)
+        await require_credentials(mgr)
         log.logger_from("setup").info("Starting", program=program, version=release, configFile=config_file)
         await setup(mgr)
         await _run(mgr, await signals.enter_async_context(ctrl.setup_signal_handler()))
@@ -170,14 +171,14 @@ class _Freezer:
         return False
 
     async def start(self) -> None:
-        """Wait for the caches, then exclude all objects that exist."""
+        """Wait for the caches, then exclude all objects that exist from garbage collection."""
         await self._mgr.cache.ready()
         gc.collect()
         gc.freeze()
 
 
-async def admitted(mgr: ctrl.Manager) -> None:
-    """Return once the API server accepts our credentials; the manager keeps the connection.
+async def require_credentials(mgr: ctrl.Manager) -> None:
+    """Return once the API server accepts our credentials; the manager keeps the connection open.
 
     Raises:
         UnreachableError: the server did not answer in time.
@@ -188,11 +189,11 @@ async def admitted(mgr: ctrl.Manager) -> None:
 
 
 def expected(error: BaseException) -> BaseException | None:
-    """Return the first error that an operator can fix; None if there is any other error."""
+    """Return the first error in ``error`` that an operator can correct; None if it contains any other error."""
     return raised.first_of(_EXPECTED, error)
 
 
-def complain(program: str, error: BaseException, code: int = FAILED) -> int:
+def print_error(program: str, error: BaseException, code: int = FAILED) -> int:
     with contextlib.suppress(OSError, AttributeError):  # a full disk, a closed stream
         sys.stderr.write(f"{program}: {printable_line(one_line(error))}\n")
         sys.stderr.flush()
@@ -208,23 +209,25 @@ def _answer(program: str, text: str) -> int:
     except OSError as error:
         # The interpreter flushes the stream again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0 if isinstance(error, BrokenPipeError) else complain(program, error)
+        return 0 if isinstance(error, BrokenPipeError) else print_error(program, error)
     return 0
 
 
-async def _bounded(work: Work, bound: ending.Bound) -> None:
+async def _with_deadline(work: Work, deadline: ending.ExitDeadline) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        # Unhandled, they end the process. A loop that handles any signal is also woken by all others.
+        # Unhandled, they end the process. These handlers also make every other signal wake the event loop.
         loop.add_signal_handler(number, int)
-    with bound.within():
+    with deadline.within():
         await work()
 
 
 def _report_unended(program: str, error: BaseException | None) -> int:
     if error is not None:
-        complain(program, expected(error) or error)
-    return complain(program, RuntimeError("code in a thread did not end; the process ends without it"))
+        print_error(program, expected(error) or error)
+    return print_error(
+        program, RuntimeError("code in a thread did not end; the process ends without waiting for it")
+    )
 
 
 def version() -> str:

@@ -42,6 +42,8 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
 
     Raises:
         RestError: no cluster is configured, or it cannot be reached.
+        UnauthorizedError: the API server does not accept the credentials.
+        ConfigurationError: spans cannot be exported.
         ManagerError: a part of the manager failed, or leadership was lost.
     """
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
@@ -66,7 +68,7 @@ def reports_status(parsed: Flags, cfg: Configuration) -> bool:
 
 
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
-    """Return the manager's options, with the pod grouper's cache options if it runs."""
+    """Return the manager's options, with cache options of the pod grouper and the status server if they run."""
     made = config.manager_options(cfg)
     # A JobSet repeats parts of its TrainJob for each replicated job.
     held: dict[type[Object], cache.ByObject] = {JobSet: cache.ByObject(limits=rawjson.WIDE)}
@@ -84,7 +86,7 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
 async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """Register controllers, webhooks and checks with a manager that has not started.
 
-    If only the pod grouper runs, no webhook is served and none of Trainer's kinds is watched.
+    If ``--controllers`` is just ``podgrouper``, no webhook is served and none of Trainer's kinds is watched.
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
@@ -107,10 +109,10 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     for kind in (TrainingRuntime, ClusterTrainingRuntime, TrainJob, JobSet):
         kind.model_rebuild()  # now: not in the first reconcile, and before gc.freeze()
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=gated)
-    serving.remark(cfg, enable_http2=parsed.enable_http2)
+    serving.log_remarks(cfg, enable_http2=parsed.enable_http2)
     if parsed.webhooks:
         certificates = serving.webhooks(mgr, cfg, runtimes)
         if reports_status(parsed, cfg):
             serving.status(mgr, cfg, certificates)
     elif reports_status(parsed, cfg):
-        serving.remark_no_status()
+        serving.log_no_status()

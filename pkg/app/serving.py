@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The servers with certificates for the manager's Service: webhooks and, with its feature gate, status updates."""
+"""The servers with a certificate for the manager's Service: webhooks and, with the feature gate, status updates."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | N
     return statusserver.setup_server(mgr, cfg.status_server, source, options)
 
 
-def remark(cfg: Configuration, *, enable_http2: bool) -> None:
+def log_remarks(cfg: Configuration, *, enable_http2: bool) -> None:
     """Log settings of the servers that are insecure or have no effect."""
     for text in tlsconfig.resolve(cfg.tls).remarks:
-        _log.warning("TLS setting has limits", remark=text)
+        _log.warning("TLS setting is insecure or has no effect", remark=text)
     if enable_http2:
         _log.warning("HTTP/2 is not served; --enable-http2 has no effect")
 
 
-def remark_no_status() -> None:
+def log_no_status() -> None:
     """Log that status updates are not served by this replica."""
     _log.warning("Status updates are not served: --webhooks=false leaves the manager without certificates")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Upserts into the lists of an apply configuration, and the typed client's form of a template."""
+"""Upserts into the lists of an apply configuration, and the JSON that a typed Go client sends for a template."""
 
 from .apply import env_var as env_var
 from .apply import env_vars as env_vars

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Upserts: an item replaces, in place, the first item of the list with the same key, else it is appended.
+"""Upserts: an item replaces the first item of the list with the same key, or is appended if there is none.
 
-Each helper takes the list or ``None`` and returns the list to store: the same list, changed, or a new list for
-``None`` and at least one item. Without items ``None`` stays ``None``. Items are shared with the caller, and are
-replaced, never changed.
+Each helper takes a list or ``None`` and returns the list to store. A list is changed in place. For ``None``, a new list
+is returned, or ``None`` if there are no items. Items are shared with the caller: they are replaced, never changed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def upsert_env_vars(env: list[EnvVar] | None, items: Iterable[EnvVar]) -> list[E
 def upsert_port(
     ports: list[ContainerPort] | None, items: Iterable[ContainerPort]
 ) -> list[ContainerPort] | None:
-    """Upsert by port number or name; ports without a name count as one, as upstream has it."""
+    """Upsert by port number or name. As upstream, all ports without a name count as having the same name."""
     return _upsert(ports, items, lambda item: (item.container_port, item.name))
 
 
@@ -44,15 +43,15 @@ def upsert_volume_mounts(
 
 
 def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
-    """Return :func:`env_var` of each; nothing for ``None``."""
+    """Return :func:`env_var` of each variable, or an empty list for ``None``."""
     return [env_var(item) for item in env or ()]
 
 
 def env_var(env: EnvVar) -> EnvVar:
-    """Return a TrainJob's variable as it is applied: either a reference or a value, possibly empty.
+    """Return a TrainJob's variable as it is applied: either with a reference or with a value, which may be empty.
 
-    References to a field are stored without their ``apiVersion``, references to a resource with container and
-    divisor, as upstream applies them. Unknown sources are kept (upstream drops them).
+    As upstream, a reference to a field is applied without ``apiVersion``, and a reference to a resource always with a
+    container and a divisor. Unknown sources are kept (upstream drops them).
     """
     source = env.value_from
     if source is None:
@@ -78,8 +77,8 @@ def _env_var_source(source: EnvVarSource) -> EnvVarSource:
 
 
 def _upsert_by(items: list[T] | None, new: Iterable[T], key: Callable[[T], Hashable]) -> list[T] | None:
-    """Upsert; two items are the same when they have the same key."""
-    if not items:  # as most lists of a template
+    """Upsert. Two items are the same if they have the same key."""
+    if not items:  # like most lists of a template
         made = list({key(item): item for item in new}.values())
         if items is None:
             return made or None
@@ -102,7 +101,7 @@ def _upsert_by(items: list[T] | None, new: Iterable[T], key: Callable[[T], Hasha
 def _upsert(
     items: list[T] | None, new: Iterable[T], keys: Callable[[T], tuple[Hashable, ...]]
 ) -> list[T] | None:
-    """Upsert without a scan for each item; two items are the same when they share one of their keys."""
+    """Upsert without searching the list for each item. Two items are the same if they share one of their keys."""
     places: dict[Hashable, list[int]] | None = None
     for item in new:
         if items is None:
@@ -128,7 +127,7 @@ def _first(
     key: Hashable,
     keys: Callable[[T], tuple[Hashable, ...]],
 ) -> int:
-    """Return the first index of ``key``, or the end. Indices whose item no longer has the key are dropped."""
+    """Return the first index of ``key``, or the length of the list. Drop indices whose item no longer has the key."""
     found = places.get(key, [])
     while found and key not in keys(items[found[0]]):
         heapq.heappop(found)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON that a typed Go client sends for a template of jobs and pods.
 
-Upstream reads templates into Go structs and writes them again. That drops values that equal unset in Go (zero
-values of plain fields marked ``omitempty``, empty lists and maps) and adds the structs it embeds by value. The same
-body keeps the same fields owned when a cluster changes over from the Go manager. Fields not named here pass
-unchanged.
+Upstream reads templates into Go structs and writes them again. This drops values that Go does not distinguish from
+unset ones (zero values of plain fields with ``omitempty``, empty lists and maps), and adds the structs that Go embeds
+by value. Sending the same JSON keeps the ownership of fields when a cluster changes over from the Go manager. Fields
+that are not named here are not changed.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
 
 
 def _add_structs(value: dict[str, JSON], inside: str) -> None:
-    """Add the fields that Go embeds by value."""
+    """Add the structs that Go embeds by value."""
     if inside in _CONTAINERS:
         value.setdefault("resources", {})
     elif inside in ("template", *_CLAIMS):
@@ -133,7 +133,7 @@ def _add_structs(value: dict[str, JSON], inside: str) -> None:
 
 
 def _write_amounts(resources: dict[str, JSON]) -> None:
-    """Write the amounts of a claim as Go does. Those of containers are quantities of their types."""
+    """Write the amounts of a claim as Go does. The amounts of containers already have the type of quantities."""
     for field in ("limits", "requests"):
         for name, amount in (resources.get(field) or {}).items():
             with suppress(ValueError):  # the CRD admits only quantities

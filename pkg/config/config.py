@@ -75,7 +75,7 @@ def _decode(path: str, text: bytes, warn: Callable[[str], object]) -> Configurat
     data = _without_nulls(data)
     for steps in _drop_retired(data):
         where = f"{path}: line {yaml.line_of(text, 1, steps)}: {yaml.render_path(steps)}"
-        warn(f"{where}: has no effect any more, and is an error in the next release: remove it")
+        warn(f"{where}: no longer has an effect, and will be an error in the next release: remove it")
     try:
         loaded = Configuration.from_dict(data)
     except pydantic_core.ValidationError as error:

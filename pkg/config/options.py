@@ -21,7 +21,7 @@ from .config import ConfigurationError
 from .duration import seconds
 
 _CONCURRENCY: Final = {str(TrainJob.gvk.group_kind): 5}
-"""Concurrent reconciles if the Configuration does not set them."""
+"""Number of concurrent reconciles by kind, if the Configuration does not set it."""
 
 
 def manager_options(cfg: Configuration) -> manager.Options:
@@ -30,7 +30,7 @@ def manager_options(cfg: Configuration) -> manager.Options:
     tls = tlsconfig.resolve(cfg.tls).server_options()
     return manager.Options(
         scheme=default_scheme(),
-        # Kinds without a model are owners of pods. The pod grouper decides which of them to watch.
+        # Objects of kinds without a model are owners of pods. The pod grouper decides which of these kinds to watch.
         client_live_unstructured=True,
         controller=manager.ControllerOptions(
             group_kind_concurrency={**_CONCURRENCY, **(cfg.controller.group_kind_concurrency or {})}
@@ -43,8 +43,8 @@ def manager_options(cfg: Configuration) -> manager.Options:
         retry_period=seconds(election.retry_period),
         metrics_bind_address=cfg.metrics.bind_address or "",
         metrics_secure=bool(cfg.metrics.secure_serving),
-        # Not by default, unlike other controller-runtime projects: upstream's metrics are open to every scraper,
-        # and its role does not permit the manager to review tokens.
+        # Off by default, unlike in other controller-runtime projects: upstream serves metrics to every client, and
+        # its role does not permit the manager to review tokens.
         metrics_filter=metrics.with_authentication_and_authorization
         if cfg.metrics.require_authorization
         else None,

@@ -9,10 +9,10 @@ from typing import Final
 GROUP: Final = "trainer.kubeflow.org"
 
 API_RELEASE: Final = "v2.3.0"
-"""The release of Kubeflow Trainer whose API is served; the SDK asks a cluster for it."""
+"""The release of Kubeflow Trainer whose API is served. The SDK reads it from the cluster."""
 
 DEFAULT_JOB_REPLICAS: Final = 1
-"""Replicas of a ReplicatedJob; more than one is not supported."""
+"""Number of replicas of a ReplicatedJob. More than one is not supported."""
 
 JOB_SET_KIND: Final = "JobSet"
 
@@ -25,17 +25,20 @@ TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 """The value of a TrainJob's ``spec.managedBy`` for this manager, which is also the default."""
 
 SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
-"""A TrainJob's generation when it was suspended and changed, until its JobSet does not run."""
+"""Annotation of a TrainJob that was suspended and changed: its generation at that time.
+
+The controller removes it once no JobSet runs with an earlier spec.
+"""
 
 # --- clients of two API generations ---
 
 NUM_PROC_PER_NODE_ANNOTATION: Final = f"{GROUP}/num-proc-per-node"
-"""A TrainJob's word for ``spec.trainer.numProcPerNode``, where newer clients can only decode a number."""
+"""Annotation with the word for ``spec.trainer.numProcPerNode``: newer clients can decode only a number there."""
 
 FIRST_GENERATION_MANAGERS: Final = (f"{GROUP}/first-generation", f"{GROUP}/first-generation-2")
 """Managers of the runtime patch that mirrors ``podTemplateOverrides``, ``labels`` and ``annotations``.
 
-The second is used when an immutable field of the first changes: a patch of another manager is a new one.
+The second is used when an immutable field of the first changes, because a patch with another manager counts as new.
 """
 
 FIRST_GENERATION_DIGEST_ANNOTATION: Final = f"{GROUP}/first-generation-digest"
@@ -44,16 +47,16 @@ FIRST_GENERATION_DIGEST_ANNOTATION: Final = f"{GROUP}/first-generation-digest"
 # --- labels ---
 
 KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-"""A TrainJob that waits in a queue of Kueue."""
+"""Label of a TrainJob that Kueue manages: the name of its queue."""
 
 KUEUE_POD_SET_LABEL: Final = "kueue.x-k8s.io/podset"
-"""An override by which Kueue up to v0.16 places the pods of a job."""
+"""Label in the metadata of an override with which Kueue up to v0.16 places the pods of a job."""
 
 KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
-"""The manager of the runtime patch by which Kueue from v0.17 places pods."""
+"""The manager of the runtime patch with which Kueue v0.17 and newer places pods."""
 
 LABEL_TRAIN_JOB_ANCESTOR: Final = f"{GROUP}/trainjob-ancestor-step"
-"""The part of a TrainJob that a template's job carries out: an initializer, or the trainer."""
+"""Label of a template's job: the step of the TrainJob that it carries out, an initializer or the trainer."""
 
 LABEL_SUPPORT: Final = f"{GROUP}/support"
 SUPPORT_DEPRECATED: Final = "deprecated"
@@ -100,7 +103,7 @@ TORCH_RUN_RESERVED_ENV_NAMES: Final = frozenset(
         TORCH_ENV_MASTER_PORT,
     }
 )
-"""Environment variables that the Torch plugin sets, and a TrainJob must not."""
+"""Environment variables that the Torch plugin sets and a TrainJob must not set."""
 
 # --- XGBoost ---
 
@@ -117,4 +120,4 @@ XGBOOST_RESERVED_ENV_NAMES: Final = frozenset(
         XGBOOST_ENV_NUM_WORKER,
     }
 )
-"""Environment variables that the XGBoost plugin sets, and a TrainJob must not."""
+"""Environment variables that the XGBoost plugin sets and a TrainJob must not set."""

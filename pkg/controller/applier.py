@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applies desired objects, and skips requests that would change nothing.
 
-An object is applied when the live one lacks a desired field, or has a field that an earlier apply may have set.
-An object that needs no apply is remembered by two digests, of the desired and of the live object. The digests only
-save requests: without them the resulting objects are the same.
+An object is applied when the live object lacks a desired field, or has another field that an earlier apply may have
+set. For an object that needs no apply, two digests are remembered: of the desired and of the live object. The digests
+only save requests; without them, the resulting objects are the same.
 """
 
 from __future__ import annotations
@@ -92,22 +92,22 @@ class Applier:
         known = self._known(owner, desired)
         return known is not None and known == (_digest(desired.to_dict()), _digest_of(live))
 
-    def settle(self, owner: NamespacedName, desired: Object, live: Object) -> None:
+    def remember_match(self, owner: NamespacedName, desired: Object, live: Object) -> None:
         """Remember that an apply of ``desired`` would not change ``live``."""
         self._remember(owner, desired, _digest(desired.to_dict()), live)
 
     def _remember(
         self, owner: NamespacedName, desired: Object, wanted: bytes, live: Object | LazyObject[Object]
     ) -> None:
-        self._memories[owner].settled[desired.gvk, desired.key] = wanted, _digest_of(live)
+        self._memories[owner].matched[desired.gvk, desired.key] = wanted, _digest_of(live)
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Apply ``desired`` as field owner ``trainer`` if the live object differs, and return the outcome.
 
-        An object that is being deleted is not applied: the owner is enqueued again when it is gone.
+        An object that is being deleted is not applied: its deletion enqueues the owner when the object is gone.
 
         Raises:
-            ChildConflictError: the live object has another controller than the desired one, or none.
+            ChildConflictError: the live object has a different controller from the desired object, or none.
             OldJobSetError: the installed JobSet is too old for the runtime.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
@@ -153,10 +153,10 @@ class Applier:
         return (await peek(self._client, kind, desired.key)).object
 
     def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
-        return self._memories[owner].settled.get((desired.gvk, desired.key))
+        return self._memories[owner].matched.get((desired.gvk, desired.key))
 
     async def _compare(self, owner: NamespacedName, desired: Object) -> tuple[Object | None, bool]:
-        """Return the live object, and True if an apply is needed."""
+        """Return the live object or None, and True if an apply is needed."""
         try:
             live = await self.live(desired)
         except NotFoundError:
@@ -166,20 +166,20 @@ class Applier:
             return live, False
         wire, known = desired.to_dict(), self._known(owner, desired)
         if live.gvk in _AS_METADATA:
-            in_order = known is None and await self._holds(desired, wire)
+            in_order = known is None and await self._content_covers(desired, wire)
         elif known is not None and known[0] == _digest(wire):
             in_order = drift.covers(drift.content(live.to_dict()), drift.content(wire))
         else:
-            # A field that only the live object has may come from an earlier apply. Only the server knows.
+            # A field that only the live object has may come from an earlier apply: only the server can know.
             in_order = drift.equal(drift.content(live.to_dict()), drift.content(wire))
         if in_order:
             self._remember(owner, desired, _digest(wire), live)
         return live, not in_order
 
-    async def _holds(self, desired: Object, wire: drift.Wire) -> bool:
-        """Return True if the live object has every desired field. Its content is not cached and has to be read.
+    async def _content_covers(self, desired: Object, wire: drift.Wire) -> bool:
+        """Return True if the live object has every desired field. Its content is not cached, so it is read.
 
-        It is read once per object after a start, because a read is cheaper than a write.
+        The content of each object is read once after the manager starts: a read is cheaper than a write.
         """
         try:
             stored = await self.reader.get(type(desired), desired.key)
@@ -191,8 +191,8 @@ class Applier:
         """Apply ``desired`` and return the resulting live object. Of a running JobSet, only the metadata is decoded.
 
         If a webhook changed the result, apply once more, unless the result is a running JobSet. If this second apply
-        conflicts with another writer, it is tried again at once: the next reconcile would not do it for the PodGroup
-        of a running job, because it does not build that PodGroup again.
+        conflicts with another writer, it is tried again at once. The next reconcile could not try it again for the
+        PodGroup of a running job, because it does not build that PodGroup.
         """
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
@@ -210,7 +210,7 @@ class Applier:
             return await self._apply_newest(desired, error)
 
     async def _apply_newest(self, desired: T, error: ConflictError) -> LazyObject[T]:
-        """Read the live object from the API server, and apply to it.
+        """Read the live object from the API server, and apply ``desired`` to it.
 
         Raise the last conflict after several attempts, or if the object is deleted or has lost its controller.
         """
@@ -231,8 +231,8 @@ class Applier:
     async def _apply(self, desired: T, live: Object | None) -> LazyObject[T]:
         """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
 
-        A changed object may have been orphaned on purpose: an apply would restore its owner reference, and the
-        deletion of the owner would then delete the object. If ``live`` is None, the object must not exist: another
+        A changed object may have been orphaned on purpose: an apply would restore its owner reference, and the object
+        would then be deleted with its owner. If ``live`` is None, the object must not exist: another
         writer may have created it since the cache was read.
         """
         sent = at_no_version(desired) if live is None else at_version_of(desired, live)
@@ -240,7 +240,7 @@ class Applier:
 
 
 def at_no_version(desired: T) -> T:
-    """Return a copy of ``desired`` whose apply creates the object, and is a conflict if the object exists.
+    """Return a copy of ``desired`` whose apply creates the object, or conflicts if the object exists.
 
     The server compares the resourceVersion of an apply only with that of an existing object.
     """
@@ -252,7 +252,7 @@ def at_no_version(desired: T) -> T:
 def at_version_of(desired: T, live: Object) -> T:
     """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version.
 
-    The copy lacks each empty map whose live fields an apply would remove: see :func:`drift.without_emptied`.
+    The copy has no empty map whose live fields an apply would remove: see :func:`drift.without_emptied`.
     """
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
     wire = desired.to_dict()

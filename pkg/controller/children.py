@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) as one unit.
 
-A running JobSet is not changed, and its siblings are only restored. The JobSet is suspended when the TrainJob is. If
-the TrainJob was suspended and resumed meanwhile, which the webhook notes on the TrainJob, a running JobSet is suspended
-only if it would be built differently now. A suspended JobSet is brought up to date with the TrainJob: in place where
-JobSet allows it, otherwise it is deleted and built again. Siblings are not written before the JobSet has the same spec,
-and a JobSet never starts with a spec other than the TrainJob's.
+While TrainJob and JobSet run, the JobSet is not changed, and its siblings are only restored. When the TrainJob is
+suspended, its JobSet is suspended, too. A suspended JobSet is brought up to date with the TrainJob: in place where
+JobSet allows it, otherwise it is deleted and built again. If the TrainJob was suspended and resumed while the JobSet
+ran, which the webhook notes on the TrainJob, the JobSet is suspended only if it would be built differently now.
+Siblings are not changed before an existing JobSet has the new spec, and a JobSet never starts with a spec other than
+the TrainJob's.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _UNTIL_READABLE: Final = timedelta(seconds=30)
 _EVENT_REASON: Final = "JobSetRecreating"
 _NOT_FOLLOWED_REASON: Final = "JobSetNotFollowing"
 _NOT_FOLLOWED: Final = (
-    "JobSet {} runs with an earlier spec: the TrainJob or its runtime has changed since it started. It follows when "
-    "the TrainJob is suspended and resumed"
+    "JobSet {} runs with an earlier spec: the TrainJob or its runtime has changed since it started. To apply the "
+    "change, suspend the TrainJob and resume it"
 )
 
 Built = tuple[JobSet | None, list[Object]]
@@ -66,14 +67,14 @@ class JobSetState(StrEnum):
 
     BEING_DELETED = "BeingDeleted"
     ORPHAN = "Orphan"
-    """It has lost its controller, and only a TrainJob can have built it."""
+    """It has no controller, and the labels of its jobs show that it was built for a TrainJob."""
     SUSPENDED = "Suspended"
     STOPPING = "Stopping"
-    """It is not suspended, and its TrainJob is."""
+    """It is not suspended, but its TrainJob is."""
     MOVING = "Moving"
-    """Neither is suspended, and the TrainJob was suspended and resumed meanwhile."""
+    """Neither it nor its TrainJob is suspended, but the TrainJob was suspended and resumed while the JobSet ran."""
     RUNNING = "Running"
-    """Neither is suspended, and the TrainJob was not suspended meanwhile. The JobSet may have ended."""
+    """Neither it nor its TrainJob is suspended, nor was the TrainJob while the JobSet ran. It may have ended."""
 
 
 def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
@@ -86,11 +87,11 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
         return JobSetState.SUSPENDED
     if train_job.spec.suspend:
         return JobSetState.STOPPING
-    return JobSetState.RUNNING if trainjob.note(train_job) is None else JobSetState.MOVING
+    return JobSetState.RUNNING if trainjob.suspension_note(train_job) is None else JobSetState.MOVING
 
 
 class Children:
-    """Applies the objects of TrainJobs."""
+    """Applies the objects of a TrainJob, as the state of its JobSet requires."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Children:
             JobSetState.ORPHAN: self._adopt,
             JobSetState.SUSPENDED: self._build,
             JobSetState.STOPPING: self._stop,
-            JobSetState.MOVING: self._move,
+            JobSetState.MOVING: self._suspend_if_outdated,
             JobSetState.RUNNING: self._keep,
         }
 
@@ -121,9 +122,9 @@ class Children:
         """Return the JobSet that the TrainJob controls or may adopt, or None if no JobSet has the TrainJob's name.
 
         Raises:
-            PendingError: an earlier TrainJob of the same name controls it.
-            ChildConflictError: the TrainJob neither controls it nor may adopt it.
-            StatusError, RestError, CacheError: it cannot be read.
+            PendingError: an earlier TrainJob of the same name controls the JobSet.
+            ChildConflictError: the TrainJob neither controls the JobSet nor may adopt it.
+            StatusError, RestError, CacheError: the JobSet cannot be read.
         """
         try:
             live = (await client.peek(self._client, JobSet, train_job.key)).object
@@ -141,10 +142,10 @@ class Children:
         return live
 
     async def reconcile(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
-        """Apply the objects that differ, and return the outcomes; ``live`` is the result of :meth:`job_set`.
+        """Apply the objects that differ, and return the outcomes. ``live`` is the result of :meth:`job_set`.
 
         Raises:
-            PendingError: the children cannot be written yet; siblings were not changed.
+            PendingError: the children, or some of them, cannot be written yet.
             ChildConflictError: the TrainJob does not control an object with a child's name.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
@@ -158,8 +159,8 @@ class Children:
             return await self._steps[state_of(train_job, live)](runtime, train_job, live)
 
     async def _build(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
-        """Apply the objects of a TrainJob whose JobSet does not exist, or is suspended and can be changed."""
-        await self._settle(train_job)
+        """Apply the objects of a TrainJob whose JobSet does not exist or is suspended."""
+        await self._remove_note(train_job)
         return await self._bring_up_to_date(runtime, train_job, live)
 
     async def _await_deletion(self, _runtime: Runtime, _train_job: TrainJob, live: JobSet) -> Applied:
@@ -174,7 +175,7 @@ class Children:
         return await self._steps[state](runtime, train_job, live)
 
     async def _stop(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Suspend the JobSet of a suspended TrainJob, and bring its objects up to date.
+        """Suspend the JobSet of a suspended TrainJob, and bring the objects of the TrainJob up to date.
 
         If they cannot be built or are refused, suspend the JobSet without another change and raise the error.
         """
@@ -186,18 +187,20 @@ class Children:
             await self._suspend(train_job)
             raise
 
-    async def _move(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+    async def _suspend_if_outdated(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Suspend the JobSet if it would be built differently now, so that it can be changed; otherwise let it run.
 
         Raises:
-            PendingError: the JobSet is being suspended.
+            PendingError: the JobSet is being suspended, or the TrainJob was suspended again or deleted.
         """
         newer = await self._newer(runtime, train_job, live)
         if newer is not None:
-            log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
+            log.logger_from().info(
+                "Suspending the outdated JobSet, because its TrainJob was suspended", jobSet=str(live.key)
+            )
             await self._suspend_as_it_is(live, newer)
         self._memories[train_job.key].compared = _version_of(train_job)
-        await self._settle(train_job)
+        await self._remove_note(train_job)
         return await self._repair(runtime, train_job, live)
 
     async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
@@ -214,7 +217,7 @@ class Children:
         return await self._repair(runtime, train_job, live)
 
     async def _newer(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet | None:
-        """Return the JobSet as it would be built now, or None if ``live`` matches it or has ended."""
+        """Return the JobSet as it would be built now, or None if ``live`` has ended or an apply would not change it."""
         job_set, _ = await _desired(runtime, train_job)
         if job_set is None or ended(live) or not await self._applier.pending(train_job.key, job_set):
             return None
@@ -226,13 +229,14 @@ class Children:
         If the JobSet runs or has ended, its spec must match the TrainJob.
 
         Raises:
-            ChildConflictError: it runs or has ended with another spec. Its result must not be copied to the TrainJob.
+            ChildConflictError: the JobSet runs or has ended with another spec, so its result must not be copied to the
+                TrainJob.
             PendingError: the TrainJob is being deleted, or another writer changed the JobSet's owners.
         """
         job_set, _ = await _desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
         follows = rule.suspended and not rule.ended
-        if job_set is None or not (follows or rule.holds(job_set.to_dict())):
+        if job_set is None or not (follows or rule.matches(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
         owner = await self._applier.reader.get(TrainJob, train_job.key)
@@ -247,25 +251,25 @@ class Children:
             raise
 
     async def _bring_up_to_date(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
-        """Apply the objects of a TrainJob whose JobSet does not run, or is to be suspended."""
+        """Apply the objects of a TrainJob whose JobSet does not run or has to be suspended."""
         job_set, siblings = await _desired(runtime, train_job)
         if live is None or job_set is None:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
-        await self._follow(train_job, live, job_set)
+        await self._prepare_in_place(train_job, live, job_set)
         try:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
         except (ForbiddenError, InvalidError) as error:
             rule = JobSetRule(live.to_dict())
-            if not (rule.suspended and writes.refuses_change(error)):
+            if not (rule.suspended and writes.is_immutable_refusal(error)):
                 raise
             await self._rebuild(train_job, live, job_set, rule, error)
             raise
 
     async def delete(self, train_job: TrainJob) -> None:
-        """Delete the JobSet that a failed TrainJob controls, if it exists, and its Jobs with it.
+        """Delete the JobSet that a failed TrainJob controls, if it exists, together with its Jobs.
 
         Raises:
-            PendingError: JobSets cannot be read now. No event reports that they can be read again.
+            PendingError: JobSets cannot be read now. Retry later: no event reports when they can be read again.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
         """
@@ -317,13 +321,13 @@ class Children:
     async def _apply_with_gangs(
         self, train_job: TrainJob, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
     ) -> Applied:
-        """Apply the objects; a gang whose immutable fields would change is deleted first."""
-        await gangs.make_way(self._client, live, siblings)
+        """Apply the objects. A gang whose immutable fields would change is deleted first."""
+        await gangs.delete_outdated(self._client, live, siblings)
         try:
             return await self._apply(train_job, live, job_set, siblings)
         except InvalidError as error:
-            if writes.refuses_change(error) and gangs.refuses(error):
-                await gangs.make_way(self._client, live, siblings, refused=True)
+            if writes.is_immutable_refusal(error) and gangs.is_about_gang(error):
+                await gangs.delete_outdated(self._client, live, siblings, refused=True)
             raise
 
     async def _apply(
@@ -332,7 +336,7 @@ class Children:
         """Apply the JobSet and its siblings. A JobSet starts only after its siblings are applied.
 
         Raises:
-            BeingDeletedError: a sibling of a JobSet that is to start is being deleted.
+            BeingDeletedError: a sibling of a JobSet that should start is being deleted.
             PendingError: the deadline passed while the objects were built, and no JobSet exists.
         """
         owner = train_job.key
@@ -353,19 +357,19 @@ class Children:
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
     async def _being_deleted(self, sibling: Object) -> PendingError:
-        """Return the error about a sibling that was found being deleted; it may be gone by now."""
+        """Return the error about a sibling that was being deleted when it was read, and may be gone by now."""
         try:
             return BeingDeletedError(await self._applier.live(sibling))
         except NotFoundError:
             return PendingError(f"{sibling.gvk.kind.lower()} {sibling.key}: it was deleted")
 
-    async def _settle(self, train_job: TrainJob) -> None:
-        """Remove the note of a suspension from a TrainJob whose JobSet does not run, or needs no suspension.
+    async def _remove_note(self, train_job: TrainJob) -> None:
+        """Remove the note of a suspension from a TrainJob whose JobSet does not run or need not be suspended.
 
         Raises:
             PendingError: the TrainJob was suspended again, or deleted.
         """
-        if trainjob.note(train_job) is None:
+        if trainjob.suspension_note(train_job) is None:
             return
         try:
             patch = writes.remove_annotation(train_job, constants.SUSPENDED_ANNOTATION)
@@ -384,8 +388,8 @@ class Children:
         If the TrainJob has changed since the JobSet was built, only IndependentConfigMaps are restored. Other missing
         siblings are reported.
         """
-        if ended(live) and not adopted and self._memories[train_job.key].settled:
-            # No more pods are created, and this process has seen the siblings. A missing runtime is still reported.
+        if ended(live) and not adopted and self._memories[train_job.key].matched:
+            # No more pods are created, and this process has seen the siblings. An unreadable runtime is still reported.
             await runtime.require(train_job)
             return []
         _, siblings = split(await runtime.new_objects(train_job))
@@ -394,7 +398,7 @@ class Children:
             await self.reports.missing(train_job, live, [])
             return []
         job_set, _ = await _desired(runtime, train_job)
-        if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
+        if job_set is not None and not JobSetRule(live.to_dict()).matches(job_set.to_dict()):
             held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
             if held:
                 log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
@@ -403,7 +407,7 @@ class Children:
             pending = [each for each in pending if isinstance(each, IndependentConfigMap)]
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
-    async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
+    async def _prepare_in_place(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
         """Return if ``desired`` can be applied in place. Otherwise suspend or delete the JobSet, and raise.
 
         The JobSet is deleted only if the server's dry run of the apply refuses a change of an immutable field, or shows
@@ -416,19 +420,19 @@ class Children:
             return
         wire = live.to_dict()
         rule = JobSetRule(wire)
-        if rule.holds(desired.to_dict()):
+        if rule.matches(desired.to_dict()):
             return
         refusal: StatusError | None = None
         try:
             preview = await self._send(desired, live, dry_run=True)
         except (ForbiddenError, InvalidError) as error:
-            if not writes.refuses_change(error):
+            if not writes.is_immutable_refusal(error):
                 raise
             refusal = error
         else:
             if content(preview) == content(wire):
-                self._applier.settle(train_job.key, desired, live)
-            if rule.keeps(preview) or (rule.suspended and not rule.observed):
+                self._applier.remember_match(train_job.key, desired, live)
+            if rule.leaves_fixed_fields(preview) or (rule.suspended and not rule.observed):
                 return
         if not rule.suspended:
             await self._suspend_as_it_is(live, desired)
@@ -450,9 +454,10 @@ class Children:
         rule: JobSetRule,
         refusal: StatusError | None,
     ) -> None:
-        """Delete a suspended JobSet that is to be built again. Raise PendingError, or why it must not be deleted.
+        """Delete a suspended JobSet, so that it can be built again, and raise PendingError.
 
-        It is deleted in the foreground, because the next JobSet would adopt remaining Jobs by name.
+        If it must not be deleted, raise the reason. It is deleted in the foreground: Jobs that remained would be taken
+        over by the next JobSet, which has the same name.
         """
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:
@@ -465,7 +470,7 @@ class Children:
         memory = self._memories[train_job.key]
         if memory.rebuilt == wanted and live.metadata.generation == 1:
             raise refusal or trainjob.ChildConflictError(
-                f"jobset {live.key}: built again, and another writer changed it when it was created"
+                f"jobset {live.key}: it was built again, but another writer changed it while it was created"
             )
         try:
             await writes.delete(self._client, live, "Foreground", unchanged=True)
@@ -474,7 +479,7 @@ class Children:
                 raise
             raise refusal from error
         memory.rebuilt = wanted
-        memory.settled.clear()
+        memory.matched.clear()
         message = (
             f"JobSet {live.key} is built again: the TrainJob changed fields that are immutable in a JobSet"
         )

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compares live objects with desired ones; JobSetRule knows the part of a JobSet that may change in place.
+"""Compares live objects with desired objects. JobSetRule knows which fields of a JobSet may change in place.
 
-All functions are pure and work on plain JSON. A difference found here causes an apply, never a delete: the API
-server decides.
+All functions are pure and work on plain JSON. A difference that is found here causes an apply, never a deletion: the
+API server decides whether a change is possible.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
 """Possible keys of a list of maps. The key is the first field that every item has with a unique value."""
 
 _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
-"""Maps and lists with one owner: extra live items are a difference too."""
+"""Maps and lists that have one owner as a whole: additional live items are a difference, too."""
 
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
-"""Metadata fields that a desired object sets. The server manages the others."""
+"""Metadata fields that desired objects may set. The server manages the other fields."""
 
 _NONE: Final[Mapping[str, JSON]] = MappingProxyType({})
 _DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
@@ -44,9 +44,9 @@ _DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
         "priority": 0,
     }
 )
-"""Defaults of JobSet's CRD and webhook, and of Kubernetes' gangs, for unset fields.
+"""The defaults that JobSet's CRD and webhook and the API of Kubernetes' gangs set for unset fields.
 
-A missing entry costs one request after a restart.
+A default that is missing here costs one request after a restart.
 """
 
 _POD_METADATA: Final = frozenset({"labels", "annotations"})
@@ -76,7 +76,7 @@ def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) 
 
 
 def equal(live: object, desired: object) -> bool:
-    """Return True if each covers the other, ignoring fields that JobSet defaults."""
+    """Return True if each covers the other, ignoring fields of ``live`` that have their default."""
     return covers(live, desired) and covers(desired, live, _DEFAULTS)
 
 
@@ -109,8 +109,8 @@ def _keyed_by(items: list[JSON], key: str) -> bool:
 def without_emptied(live: JSON, desired: JSON) -> JSON:
     """Return ``desired`` without its empty maps that have fields in ``live``.
 
-    An apply of an empty map that removes the last field of the live map leaves null, which the schema of a custom
-    resource refuses. An apply without the map removes the fields as well.
+    If an apply of an empty map removes the last field of the live map, the result has null in its place, which the
+    schema of a custom resource refuses. An apply without the map removes the fields as well.
     """
     if isinstance(desired, dict) and isinstance(live, dict):
         return {
@@ -134,7 +134,7 @@ def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
 
 
 def content(obj: Wire) -> Wire:
-    """Return the part of ``obj`` that clients write: without status and server-managed metadata."""
+    """Return the part of ``obj`` that clients write, which excludes the status and server-managed metadata."""
     metadata = obj.get("metadata", {})
     ours = {key: metadata[key] for key in _METADATA if metadata.get(key)}
     return {**without(obj, {"status"}), "metadata": ours}
@@ -148,9 +148,9 @@ def without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:
 class JobSetRule:
     """The permitted changes of a live JobSet.
 
-    JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``, and, while the JobSet is
-    suspended, of the scheduling of its pods. All other fields are fixed: JobSet's webhook refuses a change, and without
-    the webhook the existing Jobs do not follow it.
+    JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``. While the JobSet is
+    suspended, it also permits changes of the scheduling of its pods. All other fields are fixed: JobSet's webhook
+    refuses a change of them, and without the webhook, existing Jobs do not follow it.
     """
 
     def __init__(self, live: Wire) -> None:
@@ -158,28 +158,28 @@ class JobSetRule:
         self._jobs: list[Wire] = live.get("status", {}).get("replicatedJobsStatus") or []
         self.suspended: bool = bool(live.get("spec", {}).get("suspend"))
         self.observed: bool = bool(self._jobs)
-        """True if JobSet's controller has reconciled it, and so may have created Jobs."""
+        """True if JobSet's controller has reconciled the JobSet, and so may have created Jobs."""
         self.ended: bool = any(
             each.get("type") in _ENDS and each.get("status") == "True"
             for each in live.get("status", {}).get("conditions") or ()
         )
         self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
 
-    def holds(self, desired: Wire) -> bool:
-        """Return True if the fixed part is as desired, as far as can be seen without a request."""
+    def matches(self, desired: Wire) -> bool:
+        """Return True if the fixed fields are as desired, as far as this can be decided without a request."""
         return equal(_fixed(self._live), _fixed(desired))
 
-    def keeps(self, answer: Wire) -> bool:
-        """Return True if ``answer``, the server's preview of a change, has the same fixed part."""
+    def leaves_fixed_fields(self, answer: Wire) -> bool:
+        """Return True if ``answer``, the result of a dry run of a change, has the same fixed fields."""
         return _fixed(answer) == _fixed(self._live)
 
     def suspended_as_it_is(self, desired: Wire) -> Wire:
-        """Return the apply configuration that suspends the live JobSet and keeps the rest of its spec."""
+        """Return the apply configuration that suspends the live JobSet and changes no other field of its spec."""
         return {**desired, "spec": {**self._live.get("spec", {}), "suspend": True}}
 
 
 def ended(job_set: JobSet) -> bool:
-    """Return True if the JobSet is Completed or Failed: its controller creates no more Jobs."""
+    """Return True if the JobSet is Completed or Failed, so that its controller creates no more Jobs."""
     return any(conditions.is_true(job_set.status.conditions, each) for each in _ENDS)
 
 

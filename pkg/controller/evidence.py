@@ -34,8 +34,8 @@ from .starts import Recorder
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
-MOST: Final = 5
-"""The most events about one run of a JobSet. After one container of a distributed training, the others fail too."""
+MAX_FAILURES: Final = 5
+"""Maximum number of events about one run of a JobSet. In distributed training, one failure makes the others fail."""
 _FAILED: Final = {"status.phase": "Failed"}
 _PAGE: Final = 100
 _RETRY: Final = 10.0
@@ -68,12 +68,12 @@ class FailureEvidence:
         """The failures that have an event, by the TrainJob's UID and the run of its JobSet."""
         self._problem = ""
 
-    def remark(self) -> str:
-        """Return a remark for readiness if failed pods may not be watched, otherwise an empty string."""
-        return self._problem and f"failures of pods are not recorded: {self._problem}"
+    def remark(self) -> str | None:
+        """Return a remark for readiness if the permission to watch failed pods is missing, otherwise None."""
+        return f"failures of pods are not recorded: {self._problem}" if self._problem else None
 
     def degraded(self) -> Mapping[GVK, str]:
-        """Return Pod with the reason if failed pods may not be watched, otherwise nothing."""
+        """Return Pod with the reason if the permission to watch failed pods is missing, otherwise nothing."""
         return {Pod.gvk: self._problem} if self._problem else {}
 
     async def start(self) -> None:
@@ -82,7 +82,7 @@ class FailureEvidence:
             try:
                 while True:
                     try:
-                        await self._follow()
+                        await self._watch_failures()
                     except (StatusError, RestError) as error:
                         _log.debug("Failed pods cannot be watched", error=error)
                         self._problem = (
@@ -92,8 +92,8 @@ class FailureEvidence:
             finally:
                 self._problem = ""
 
-    async def _follow(self) -> None:
-        """Handle the pods that exist, and then those that fail, until the watch ends."""
+    async def _watch_failures(self) -> None:
+        """Handle the pods that have failed before, and then those that fail, until the watch ends."""
         token = version = ""
         while True:
             page = await self._pods.list(
@@ -128,7 +128,7 @@ class FailureEvidence:
             self._recorded.popitem(last=False)
         for each in failures:
             key = f"{attempt}/{each.step}/{each.container}/{each.exit_code}/{each.reason}"
-            if key not in recorded and len(recorded) < MOST:
+            if key not in recorded and len(recorded) < MAX_FAILURES:
                 recorded.add(key)
                 self._recorder.event_once(owner, "Warning", REASON, str(each), key=key)
 
@@ -148,9 +148,10 @@ class FailureEvidence:
 
 
 def terminations(pod: Pod) -> Iterator[Termination]:
-    """Yield how each failed container of a pod ended. One that was stopped because the pod was deleted did not fail.
+    """Yield how each failed container of a pod ended.
 
-    If such a container had crashed before and was stopped shortly after its restart, its last crash counts.
+    A container that was stopped because the pod was deleted did not fail. But if it had crashed before, and was stopped
+    soon after its restart, its last crash counts.
     """
     step = (pod.metadata.labels or {}).get(REPLICATED_JOB_NAME_KEY) or pod.name
     asked = _deletion_request(pod)
@@ -164,7 +165,7 @@ def terminations(pod: Pod) -> Iterator[Termination]:
 
 
 def _deletion_request(pod: Pod) -> datetime | None:
-    """Return when the deletion of a pod was requested: its deletion timestamp is the end of its grace period."""
+    """Return when the deletion of a pod was requested, or None: its deletion timestamp ends the grace period."""
     if pod.metadata.deletion_timestamp is None:
         return None
     grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
@@ -181,7 +182,7 @@ def _failure(status: ContainerStatus, asked: datetime | None) -> ContainerStateT
 
 
 def _passed(ended: ContainerStateTerminated, asked: datetime | None) -> timedelta:
-    """Return how long after the request to delete its pod a container ended; negative if it ended before."""
+    """Return the time from the request to delete the pod to the end of the container: negative if it ended before."""
     if asked is None or not ended.finished_at:
         return -timedelta.resolution
     return parse_time(ended.finished_at) - asked

@@ -24,12 +24,12 @@ _GANGS: Final[frozenset[GVK]] = frozenset(
 )
 
 
-def refuses(error: InvalidError) -> bool:
-    """Return True if the error is about a gang, and not about another object."""
+def is_about_gang(error: InvalidError) -> bool:
+    """Return True if the error is about a gang and not about another object."""
     return error.details.get("group") == v1beta1.PodGroup.gvk.group
 
 
-async def make_way(
+async def delete_outdated(
     writer: client.Client, job_set: JobSet | None, siblings: Iterable[Object], *, refused: bool = False
 ) -> None:
     """Delete a gang whose immutable fields differ from the desired ones, while none of its pods runs.

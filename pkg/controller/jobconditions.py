@@ -18,11 +18,11 @@ from pkg.constants import trainer as constants
 from pkg.runtime.framework import UnavailableError
 
 _LONGEST: Final = 1000 * 365 * 24 * 3600
-"""Longest deadline in seconds; a later time could not be represented."""
+"""The longest deadline, in seconds. Longer ones are shortened to it, since a later time could not be represented."""
 
 
-def keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
-    """Remove the other outcome from the new status of a TrainJob that is Complete or Failed already."""
+def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
+    """Remove Failed from the new status of a TrainJob that is already Complete, or Complete if it is already Failed."""
     old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
     if status.conditions and any(conditions.is_true(old, end) for end in ends):
         for end in ends:
@@ -31,12 +31,12 @@ def keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
 
 
 def set_unsupported(train_job: TrainJob, key: str, now: Callable[[], datetime]) -> None:
-    """Set Failed: no runtime is registered for the TrainJob's reference."""
+    """Set the condition Failed, because no runtime is registered for the TrainJob's reference."""
     _set_failed(train_job, trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON, f"unsupported runtime: {key}", now)
 
 
 def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    """Set Failed: the deadline has passed."""
+    """Set the condition Failed, because the deadline has passed."""
     reason, message = (
         trainer.TRAIN_JOB_DEADLINE_EXCEEDED_REASON,
         constants.TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE,
@@ -45,14 +45,14 @@ def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> N
 
 
 def clear_unsupported(train_job: TrainJob) -> None:
-    """Remove Failed from a TrainJob that is not finished."""
+    """Remove the condition Failed from a TrainJob that is not finished."""
     # Only this reason is possible here: a TrainJob that is Failed for another reason is finished.
     if train_job.status.conditions:
         conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
 
 
 def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Callable[[], datetime]) -> None:
-    """Set the condition that the cluster lacks a required feature if an error says so; otherwise remove it."""
+    """Set the condition GangSchedulingUnavailable if an error is an UnavailableError, otherwise remove it."""
     found = next((error for error in errors if isinstance(error, UnavailableError)), None)
     if found is not None:
         kind = trainer.TRAIN_JOB_GANG_UNAVAILABLE
@@ -64,7 +64,7 @@ def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Calla
 
 
 def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    """Set the condition Suspended, or Resumed if it was suspended. Other jobs get neither."""
+    """Set the condition Suspended as ``spec.suspend`` says. A TrainJob that was never suspended does not get it."""
     if train_job.spec.suspend:
         status, reason, message = (
             "True",
@@ -95,9 +95,10 @@ def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], dateti
 
 
 def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
-    """Return the time until the deadline: not positive if it has passed, None without one or while suspended.
+    """Return the time until the deadline, or None if the TrainJob has no deadline or is suspended.
 
-    The time counts from the creation, or from the last resume. A TrainJob that is being resumed starts from zero.
+    The result is zero or negative if the deadline has passed. The time counts from the creation, or from the last
+    resume. For a TrainJob that is being resumed, it counts from ``now``.
     """
     seconds = train_job.spec.active_deadline_seconds
     start = _start(train_job, now)
@@ -107,7 +108,7 @@ def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
 
 
 def has_passed(left: timedelta | None) -> bool:
-    """Return True if :func:`time_left` returned that the deadline has passed."""
+    """Return True if ``left``, the result of :func:`time_left`, says that the deadline has passed."""
     return left is not None and left <= timedelta()
 
 

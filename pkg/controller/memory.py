@@ -21,20 +21,20 @@ class Memory:
 
     arrived: datetime | None = None
     """When the watch delivered the TrainJob."""
-    settled: dict[Name, tuple[bytes, bytes]] = field(default_factory=dict)
-    """For each child that needs no apply, the digests of the desired and of the live object."""
+    matched: dict[Name, tuple[bytes, bytes]] = field(default_factory=dict)
+    """For each child that needs no apply, the digests of its desired and of its live object."""
     compared: tuple[str | None, int] | None = None
     """The TrainJob's uid and generation when its running JobSet was last compared with it."""
     rebuilt: bytes | None = None
-    """The encoded JobSet for which an earlier one was deleted."""
+    """The JSON of the desired JobSet for which the previous JobSet was deleted."""
     terminating: datetime | None = None
-    """The time until which nothing is created, because the namespace is being terminated."""
+    """The time before which nothing is created, because the namespace is being terminated."""
     reported: dict[str, frozenset[str]] = field(default_factory=dict)
-    """For each event reason, the causes that were reported and still last."""
+    """For each event reason, the causes that were reported and have not ended."""
 
 
 class Memories(dict[NamespacedName, Memory]):
-    """The records by TrainJob. The first access creates a record."""
+    """The records by TrainJob. The first access to a TrainJob's record creates it."""
 
     def __missing__(self, key: NamespacedName) -> Memory:
         made = self[key] = Memory()

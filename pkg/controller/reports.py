@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events and log lines about the course of a TrainJob.
+"""Events and log lines about the life of a TrainJob.
 
-An event about a state that lasts is recorded once for each cause, and again after a restart of the manager.
+An event about a lasting state is recorded once for each cause, and once more after a restart of the manager.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pkg.runtime import Runtime
 from .memory import Memories
 
 LONG: Final = timedelta(seconds=60)
-"""A deletion that takes longer is reported: pods have 30 seconds by default."""
+"""A deletion that takes longer is reported. By default, pods have 30 seconds to terminate."""
 _MESSAGE_LIMIT: Final = 1000
 _OUTCOMES: Final = {
     trainer.TRAIN_JOB_COMPLETE: "TrainJob Complete",
@@ -37,7 +37,7 @@ _OUTCOMES: Final = {
 
 
 class Reports:
-    """Records Warning events about states that last, and remembers which it recorded."""
+    """Records Warning events about lasting states, and remembers which events were recorded."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Reports:
         self._report(train_job, "WaitingForDeletion", {live.metadata.uid or "": message})
 
     async def missing(self, train_job: TrainJob, live: JobSet, wanted: Iterable[Object]) -> None:
-        """Report the ``wanted`` siblings of a running JobSet that do not exist and are not created.
+        """Report the ``wanted`` siblings of a running JobSet that do not exist.
 
-        They would not fit the JobSet.
+        They are not created, because they would not fit the JobSet.
 
         Raises:
             StatusError: the API server refused.
@@ -97,7 +97,7 @@ class Reports:
         self._report(train_job, "GangWaiting", causes)
 
     def _report(self, train_job: TrainJob, reason: str, causes: Mapping[str, str]) -> None:
-        """Record the messages of the causes that the last call for this reason did not have."""
+        """Record an event for each cause that the previous call with this reason did not have."""
         reported = self._memories[train_job.key].reported
         if not causes:
             reported.pop(reason, None)
@@ -108,7 +108,7 @@ class Reports:
 
 
 def log_outcome(before: TrainJob, after: TrainJob, job_set: JobSet | None, now: datetime) -> None:
-    """Log one line if the conditions of a TrainJob have changed to an outcome: ended, suspended or resumed."""
+    """Log one line if the new conditions of a TrainJob say that it has ended, was suspended or was resumed."""
     outcome = _outcome(before, after)
     if not outcome:
         return

@@ -35,13 +35,13 @@ def setup_controllers(
     enabled: Callable[[str], bool] = lambda _name: True,
     cfg: Configuration | None = None,
 ) -> None:
-    """Register those of the three controllers for which ``enabled`` returns True, by default all.
+    """Register the controllers whose names ``enabled`` accepts, by default all three.
 
     Raises:
-        ControllerError: one cannot be registered; the message names it.
+        ControllerError: a controller cannot be registered; the message names it.
     """
     options = options or controller.Options()
-    # Registered first, so that a new TrainJob is reconciled before the others look for the runtime that it uses.
+    # Registered first, so that a new TrainJob is reconciled before the controllers of runtimes handle it.
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         after = config.seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reports TrainJobs that have not started in time: one Warning event for each, with the cause."""
+"""Reports TrainJobs that have not started in time, with one Warning event for each TrainJob that names the cause."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _log = log.logger_from("starts")
 
 
 class Recorder(Protocol):
-    """Records an event that exists once."""
+    """Records an event that exists only once."""
 
     def event_once(
         self, obj: Object, event_type: str, reason: str, message: str, *, key: str = ""
     ) -> None: ...
 
 
-class _Mark(NamedTuple):
+class _Waiting(NamedTuple):
     uid: str
     at: float
-    """When its time is up, on the event loop's clock."""
+    """The time at which the TrainJob is reported, on the clock of the event loop."""
 
 
 class Starts:
-    """A runnable of the leader: waits for the TrainJobs that have not started, and reads them when their time is up.
+    """A runnable of the leader: reports each TrainJob that has not started after the time ``after``, in seconds.
 
     The time counts from the first reconcile in which the TrainJob should run. A TrainJob that starts in time costs only
     an entry in a table. Only the cache is read.
@@ -71,7 +71,7 @@ class Starts:
         self._after = after
         self._runtimes = runtimes or {}
         self._now = now
-        self._waiting: dict[NamespacedName, _Mark] = {}
+        self._waiting: dict[NamespacedName, _Waiting] = {}
         """Ordered by the time of the report."""
         self._reported: dict[NamespacedName, str] = {}
         """The UIDs of TrainJobs that were reported and have not started yet."""
@@ -79,7 +79,7 @@ class Starts:
         self._added = anyio.Event()
 
     def observe(self, train_job: TrainJob, *, failing: bool = False) -> None:
-        """Note the state of a reconciled TrainJob. While it is ``failing``, the controller reports the error itself."""
+        """Record the state of a TrainJob. It is not reported while ``failing``: the controller then reports errors."""
         key, uid = train_job.key, train_job.metadata.uid or ""
         if not is_awaited(train_job):
             self.forget(key)
@@ -119,7 +119,7 @@ class Starts:
 
     def _wait(self, key: NamespacedName, uid: str) -> None:
         self._waiting.pop(key, None)
-        self._waiting[key] = _Mark(uid, anyio.current_time() + self._after)
+        self._waiting[key] = _Waiting(uid, anyio.current_time() + self._after)
         self._added.set()
 
     async def _report(self, key: NamespacedName) -> None:
@@ -140,7 +140,7 @@ class Starts:
         from pkg import why  # most managers never need it
         from pkg.why import kinds
 
-        objects: dict[str, list[why.Thing]] = {}
+        objects: dict[str, list[why.LiveObject]] = {}
         try:
             job_set = (await client.peek(self._reader, JobSet, train_job.key)).object
         except NotFoundError:
@@ -149,7 +149,7 @@ class Starts:
         gang = await runtime.why_waiting(train_job) if runtime is not None else None
         if gang is not None:
             return "gang-unschedulable", f"its gang is not scheduled: {' '.join(gang.message.split())}"
-        objects[kinds.JOB_SET] = [why.Thing(job_set.to_dict())]
+        objects[kinds.JOB_SET] = [why.LiveObject(job_set.to_dict())]
         unread = dict.fromkeys((kinds.JOB, kinds.POD, kinds.EVENT, kinds.WORKLOAD), _NOT_CACHED)
         for kind in _groups_of(job_set):
             try:
@@ -159,8 +159,8 @@ class Starts:
             except _UNREADABLE as error:  # pods may name the group of a scheduler that is not installed
                 unread[str(kind.gvk.group_kind)] = str(error)
                 continue
-            objects[str(kind.gvk.group_kind)] = [why.Thing(found.to_dict())]
-        snapshot = why.Snapshot(why.Thing(train_job.to_dict()), self._now(), objects, unread)
+            objects[str(kind.gvk.group_kind)] = [why.LiveObject(found.to_dict())]
+        snapshot = why.Snapshot(why.LiveObject(train_job.to_dict()), self._now(), objects, unread)
         for finding in why.diagnose(snapshot).findings:
             if finding.cause != "unexplained":  # its summary is for users who may not read everything
                 return finding.cause, finding.summary
@@ -177,7 +177,7 @@ def is_awaited(train_job: TrainJob) -> bool:
 
 
 def _groups_of(job_set: JobSet) -> list[type[Object]]:
-    """Return the kinds of PodGroup that the pods of a JobSet name; the plugins cache them."""
+    """Return the kinds of the PodGroups that the pods of a JobSet name. The plugins cache these kinds."""
     found: list[type[Object]] = []
     for each in job_set.spec.replicated_jobs or ():
         metadata = each.template.spec.template.metadata

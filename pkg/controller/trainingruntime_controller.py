@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TrainingRuntime controller, and the base that it shares with the ClusterTrainingRuntime controller.
 
-A runtime that TrainJobs refer to is protected from deletion: it gets the finalizer
-``trainer.kubeflow.org/resource-in-use`` with its first TrainJob, and loses it when it is deleted and no TrainJob is
-left.
+A runtime that TrainJobs refer to is protected from deletion. It gets the finalizer
+``trainer.kubeflow.org/resource-in-use`` when the first TrainJob refers to it. The finalizer is removed when the runtime
+is being deleted and no TrainJob refers to it any more.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initia
 class RuntimeReconciler:
     """Protects the runtimes of one kind, which the subclass names.
 
-    In the second generation TrainJobs keep a snapshot of their runtime: no runtime needs protection, and the finalizer
-    is removed.
+    In the second generation, TrainJobs keep a snapshot of their runtime. Then no runtime needs protection, and the
+    finalizer is removed.
 
     The controller watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
     """
@@ -107,7 +107,7 @@ class RuntimeReconciler:
     def references(self) -> predicate.Predicate[TrainJob]:
         """Return a predicate for TrainJobs that refer, or referred, to a runtime of this kind.
 
-        For other TrainJobs, :meth:`runtime_of` would find no runtime, and a task would be woken just to call it.
+        For other TrainJobs, :meth:`runtime_of` would return nothing, and a task would be woken just to call it.
         """
 
         def refer(evt: event.Event[TrainJob]) -> bool:
@@ -145,6 +145,6 @@ class TrainingRuntimeReconciler(RuntimeReconciler):
 
 
 def _is_guarded(runtime: Object) -> bool:
-    """Return True if a runtime has the finalizer and is not being deleted, so that TrainJobs change nothing."""
+    """Return True if a runtime has the finalizer and is not being deleted: no TrainJob has to enqueue it."""
     meta = runtime.metadata
     return meta.deletion_timestamp is None and _FINALIZER in (meta.finalizers or ())

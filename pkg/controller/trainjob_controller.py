@@ -45,7 +45,7 @@ _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
 _WHILE_A_NAME_IS_TAKEN: Final = timedelta(seconds=60)
-"""The longest time between two attempts: the deletion of a foreign object may not enqueue the TrainJob."""
+"""Maximum time between two attempts: the deletion of the object with the name may not enqueue the TrainJob."""
 
 _APPEARED: Final = predicate.Funcs[Object](
     create=lambda evt: not evt.is_in_initial_list,  # every TrainJob is reconciled then
@@ -71,13 +71,13 @@ class State(StrEnum):
     FINISHED = "Finished"
     """It is Complete or Failed."""
     NAME_TAKEN = "NameTaken"
-    """A JobSet that it does not control has its name: it belongs to an earlier TrainJob or to another owner."""
+    """Its name is used by a JobSet that it does not control, of an earlier TrainJob or of another owner."""
     UNSUPPORTED = "Unsupported"
     """No runtime is registered for the kind that it refers to."""
     EXPIRED = "Expired"
     """Its deadline has passed."""
     ACTIVE = "Active"
-    """It has a JobSet, or is to get one, see :class:`.children.JobSetState`."""
+    """It has a JobSet or will get one, see :class:`.children.JobSetState`."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class _Pass:
     runtime: Runtime | None
     job_set: JobSet | None = None
     obstacle: Exception | None = None
-    """Why the JobSet of the TrainJob's name cannot be used: the TrainJob does not control it, or it cannot be read."""
+    """Why the JobSet with the TrainJob's name cannot be used: another owner controls it, or it cannot be read."""
     left: timedelta | None = None
     """The time until the deadline of an unfinished TrainJob."""
     errors: list[Exception] = field(default_factory=list)
@@ -135,12 +135,12 @@ class TrainJobReconciler:
         self._phases = metrics.TrainJobPhases()
         self.remark = applier.remark
         self.timer = Timer()
-        self._life: Final[Mapping[State, tuple[Callable[[_Pass], Awaitable[None]], ...]]] = {
+        self._steps: Final[Mapping[State, tuple[Callable[[_Pass], Awaitable[None]], ...]]] = {
             State.FINISHED: (self._read_status, self._write_status, self._delete_expired),
-            State.NAME_TAKEN: (self._stand_back, self._fail_expired, self._write_status),
+            State.NAME_TAKEN: (self._report_taken_name, self._fail_expired, self._write_status),
             State.UNSUPPORTED: (self._fail_unsupported, self._write_status),
             State.EXPIRED: (
-                self._reconcile_children,  # only if it has a JobSet: an orphaned one is adopted, to be deleted
+                self._reconcile_children,  # only if it has a JobSet: an orphaned one is adopted and deleted later
                 self._read_status,  # the JobSet may have ended in time
                 self._fail_expired,
                 self._write_status,
@@ -148,14 +148,14 @@ class TrainJobReconciler:
             ),
             State.ACTIVE: (self._reconcile_children, self._read_status, self._write_status),
         }
-        """The steps of each state except Deleted and Foreign. The next step runs even if one raises an error."""
+        """The steps of each state except Deleted and Foreign. If a step raises an error, the next ones still run."""
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
 
         Raises:
-            ExceptionGroup: several steps failed; the status of the other steps is written first.
-            Exception: the one step that failed.
+            ExceptionGroup: several steps failed. All other steps have run.
+            Exception: one step failed. All other steps have run.
         """
         try:
             stored = await self._get(request)
@@ -172,12 +172,12 @@ class TrainJobReconciler:
         this = await self._begin(stored)
         state = _state_of(this)
         _count(state if state is not State.ACTIVE or this.job_set is None else state_of(stored, this.job_set))
-        for step in self._life[state]:
+        for step in self._steps[state]:
             await _attempt(this, step(this))
         return self._conclude(request, this)
 
     async def _begin(self, stored: TrainJob) -> _Pass:
-        """Read the JobSet and the time until the deadline, on which the state of a TrainJob depends."""
+        """Read the JobSet and compute the time until the deadline. They determine the state of the TrainJob."""
         key = runtime_ref_to_runtime_registry_key(stored.spec.runtime_ref)
         this = _Pass(stored, _with_own_status(stored), self._runtimes.get(key))
         try:
@@ -189,7 +189,7 @@ class TrainJobReconciler:
         return this
 
     def _conclude(self, request: ctrl.Request, this: _Pass) -> ctrl.Result:
-        """Return when the TrainJob is reconciled again; raise the errors of the steps."""
+        """Return when the TrainJob is reconciled again, or raise the errors of the steps."""
         errors, left = this.errors, this.left
         this.errors, this.obstacle = [], None
         finished = trainjob.is_finished(this.train_job)
@@ -203,7 +203,7 @@ class TrainJobReconciler:
             self.timer.set(request, left)
         return _result(errors, left)
 
-    async def _stand_back(self, this: _Pass) -> None:
+    async def _report_taken_name(self, this: _Pass) -> None:
         """Set the condition Suspended, and raise why the JobSet with the TrainJob's name cannot be used.
 
         The status of that JobSet must not be copied to the TrainJob. If it belongs to an earlier TrainJob of the same
@@ -224,7 +224,7 @@ class TrainJobReconciler:
             jobconditions.set_deadline_exceeded(this.train_job, self._now)
 
     async def _reconcile_children(self, this: _Pass) -> None:
-        """Apply the children, and say in conditions and events why they cannot be applied or their gang waits."""
+        """Apply the children. Report in conditions and events why they cannot be applied, and why their gang waits."""
         train_job, runtime = this.train_job, this.runtime
         if runtime is None:
             return
@@ -248,7 +248,7 @@ class TrainJobReconciler:
                 reports.log_created(train_job, self._now())
 
     async def _read_status(self, this: _Pass) -> None:
-        """Set the conditions and counts from the children. Those of an orphaned JobSet count once it is adopted."""
+        """Set the conditions and counts from the children. An orphaned JobSet is used only after it was adopted."""
         train_job, finished = this.train_job, trainjob.is_finished(this.train_job)
         if this.runtime is None or (finished and _is_taken(this.obstacle)):
             return
@@ -264,7 +264,7 @@ class TrainJobReconciler:
                 raise
             return  # a finished TrainJob keeps its status when its children are deleted
         if status is not None:
-            jobconditions.keep_end(train_job, status)
+            jobconditions.keep_outcome(train_job, status)
             train_job.status = status
 
     async def _write_status(self, this: _Pass) -> None:
@@ -289,7 +289,7 @@ class TrainJobReconciler:
             await self._children.delete(this.train_job)
 
     async def _get(self, request: ctrl.Request) -> TrainJob:
-        """Return the TrainJob; record an event if it is undecodable or too large to decode."""
+        """Return the TrainJob. If it cannot be decoded, record an event and raise the error."""
         try:
             return await self._client.get(TrainJob, request)
         except UndecodableObjectError as error:
@@ -316,7 +316,7 @@ class TrainJobReconciler:
             self._starts.forget(request)
 
     def arrives(self, evt: event.CreateEvent[TrainJob]) -> bool:
-        """Return True, and note when the watch delivered a TrainJob: creation timestamps have whole seconds only."""
+        """Return True, and record when the watch delivered a TrainJob: creation timestamps have only whole seconds."""
         if not evt.is_in_initial_list:
             self._memories[evt.key].arrived = self._now()
         return True
@@ -332,15 +332,15 @@ class TrainJobReconciler:
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
-        # Own writes need no reconcile: when one writes a status, all its other work is done.
+        # Own writes need no reconcile: when a reconcile writes the status, its other work is done.
         builder = builder.for_(
             TrainJob, predicates=[predicate.NotOwnWrite(), predicate.Funcs(create=self.arrives)]
         )
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
-        builder = _watch_obstacles(builder, mgr.client)
-        builder.watches_raw_source(self.timer).watches_raw_source(unbuilt_first(mgr.cache)).complete(self)
+        builder = _watch_obstacles(builder, mgr.client).watches_raw_source(self.timer)
+        builder.watches_raw_source(without_job_set_first(mgr.cache)).complete(self)
 
 
 def _state_of(this: _Pass) -> State:
@@ -389,7 +389,7 @@ async def _attempt(this: _Pass, step: Awaitable[None]) -> None:
 
 
 def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
-    """Return when to reconcile next, after ``left`` at the latest. Raise all errors except PendingErrors.
+    """Return when to reconcile next, at the latest after ``left``. Raise all errors except PendingErrors.
 
     ``errors`` is cleared before a single error is raised, whose traceback refers to frames that refer to ``errors``.
     """
@@ -407,7 +407,7 @@ def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
 
 
 class Timer(source.Source):
-    """Enqueues TrainJobs after a time, even while their reconciles fail and the retries are minutes apart."""
+    """Enqueues TrainJobs after a given time, even if their reconciles fail and the retries are minutes apart."""
 
     def __init__(self) -> None:
         self._queue: handler.Queue | None = None
@@ -431,15 +431,16 @@ def _watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
         (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
         (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
     ):
-        builder = builder.watches(kind, followers(reader, index), predicates=[_APPEARED])
-    return builder.watches(JobSet, handler.Funcs(delete=namesake(reader)), predicates=[_GONE])
+        builder = builder.watches(kind, enqueue_followers(reader, index), predicates=[_APPEARED])
+    return builder.watches(JobSet, enqueue_name_waiter(reader), predicates=[_GONE])
 
 
-def followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
+def enqueue_followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
     """Return the handler that enqueues the TrainJobs that still follow their runtime, found through ``index``.
 
-    A TrainJob follows its runtime while it has no JobSet or a suspended one. One that is not suspended itself may be
-    waiting for the runtime. Suspended TrainJobs get a low priority: a queue may hold back thousands of them.
+    A TrainJob follows its runtime while it has no JobSet or its JobSet is suspended. If the TrainJob itself is not
+    suspended, it may be waiting for the runtime. Suspended TrainJobs get a low priority, because there may be thousands
+    that wait in a queue of Kueue.
     """
 
     async def wake(evt: event.CreateEvent[Object] | event.UpdateEvent[Object], queue: handler.Queue) -> None:
@@ -459,8 +460,8 @@ async def _follows(reader: client.Reader, job: TrainJob) -> bool:
         return True
 
 
-def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
-    """Return the handler that enqueues the TrainJob with the name of a deleted JobSet that it did not control."""
+def enqueue_name_waiter(reader: client.Reader) -> handler.Funcs[JobSet]:
+    """Return the handler that enqueues the TrainJob whose name a deleted JobSet of another owner has used."""
 
     async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
         owner = trainjob.controller_of(evt.object)
@@ -472,13 +473,13 @@ def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], hand
             return
         queue.add(ctrl.Request.for_object(evt.object))
 
-    return wake
+    return handler.Funcs(delete=wake)
 
 
-def unbuilt_first(informers: source.Informers) -> source.Expedited:
-    """Return the source that moves TrainJobs without a JobSet to the front of the queue after a start.
+def without_job_set_first(informers: source.Informers) -> source.Expedited:
+    """Return the source that moves TrainJobs without a JobSet to the front of the queue when the manager starts.
 
-    They were created while no manager ran; most of the others need no work.
+    They were created while no manager ran. Most other TrainJobs need no work.
     """
     return source.Expedited(informers, TrainJob, _lacks_job_set, JobSet, name="TrainJobs without a JobSet")
 

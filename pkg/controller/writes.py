@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's patches and deletes, and the errors about writes that have to wait.
+"""The controller's patches and deletions, and the errors for writes that have to wait.
 
 A merge patch with a resourceVersion conflicts with every other write; a merge patch without one would replace a list
-that another writer has just extended. A JSON patch can test the values that it replaces, and the object's uid: it fails
-only if those have changed.
+that another writer has just extended. A JSON patch can test the values that it replaces and the object's uid, so it
+fails only if these have changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Operation = dict[str, JSON]
 
 
 class PendingError(Exception):
-    """A child cannot be written yet. Retry when a watch reports a change, at the latest after the time ``after``."""
+    """An object cannot be written yet. Retry when a watch reports a change, at the latest after the time ``after``."""
 
     def __init__(self, reason: str, after: timedelta = SOON) -> None:
         super().__init__(reason)
@@ -38,7 +38,7 @@ class PendingError(Exception):
 
 
 class BeingDeletedError(PendingError):
-    """A child is being deleted; the next object of its name is built afterwards."""
+    """A child is being deleted. The next object with its name is built afterwards."""
 
     def __init__(self, live: Object) -> None:
         super().__init__(f"{live.gvk.kind.lower()} {live.key}: it is being deleted", UNTIL_DELETED)
@@ -46,9 +46,10 @@ class BeingDeletedError(PendingError):
 
 
 def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> client.Patch:
-    """Return the patch that replaces the status ``old`` of ``stored`` by ``new``; ``{}`` is an absent status.
+    """Return the patch that replaces the status ``old`` of ``stored`` by ``new``. ``{}`` stands for an absent status.
 
-    ``old`` is the status as it is stored: an empty list differs from an absent one in the tests of a JSON patch.
+    ``old`` must be the status exactly as it is stored: for the tests of a JSON patch, an empty list differs from an
+    absent one.
     """
     if not old:
         return _patch(stored, [_test("/status", None), {"op": "add", "path": "/status", "value": new}])
@@ -68,7 +69,7 @@ def replace_owners(live: Object, new: list[OwnerReference]) -> client.Patch:
 
 
 def remove_annotation(live: Object, name: str) -> client.Patch:
-    """Return the patch that removes an annotation with the value that ``live`` has."""
+    """Return the patch that removes an annotation if it still has the value that it has in ``live``."""
     path = pointer("metadata", "annotations", name)
     return _patch(live, [_test(path, (live.metadata.annotations or {}).get(name)), _set(path, None)])
 
@@ -76,17 +77,17 @@ def remove_annotation(live: Object, name: str) -> client.Patch:
 def raise_if_stale(error: InvalidError, reason: str) -> None:
     """Raise PendingError if a patch of this module was refused because the values that it tests have changed.
 
-    Such a refusal names no object: the patch was not applied to it. Other refusals are about the patched object.
+    Such a refusal names no object, because the patch was not applied. Other refusals name the patched object.
     """
     if not error.details.get("kind"):
         raise PendingError(reason) from error
 
 
-def refuses_change(error: StatusError) -> bool:
-    """Return True if an immutable field is the reason of a refusal.
+def is_immutable_refusal(error: StatusError) -> bool:
+    """Return True if a request was refused because it changes an immutable field.
 
-    The API has no reason for this. Only the messages of the causes say so, or the error's message if a webhook refused
-    and returned no causes.
+    The API has no machine-readable reason for this: only the messages of the causes say so, or the message of the error
+    if a webhook refused the request without causes.
     """
     messages = [str(each.get("message")) for each in error.causes] or [error.message]
     return any("immutable" in each for each in messages)
@@ -95,11 +96,11 @@ def refuses_change(error: StatusError) -> bool:
 async def delete(
     writer: client.Writer, live: Object, propagation: client.Propagation, *, unchanged: bool = False
 ) -> None:
-    """Delete ``live``, never a later object of its name; with ``unchanged``, only this version of it.
+    """Delete ``live``, but never a later object with its name. With ``unchanged``, delete only this version of it.
 
     Raises:
-        ConflictError: the name now has another object, or with ``unchanged`` the object has another version.
-        StatusError: the API server refused otherwise.
+        ConflictError: another object has the name now, or with ``unchanged``, the object has another version.
+        StatusError: the API server refused for another reason.
         TransportError: the API server was unreachable.
     """
     judged = {

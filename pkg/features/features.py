@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The feature gates of this project, with the rules of Kubernetes' own: a stage sets the gates that are not set."""
+"""The feature gates of this project. As in Kubernetes, the gate of a stage sets those of its gates that are not set."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
-"""The status server, by which the pods of a TrainJob report its progress."""
+"""The status server, to which the pods of a TrainJob report its progress."""
 FAILURE_EVIDENCE: Final = "FailureEvidence"
-"""Events on TrainJobs about the ends of failed containers, which remain when the pods are removed."""
+"""Events on TrainJobs about failed containers, which remain when the pods are deleted."""
 
 
 class Stage(enum.StrEnum):
@@ -24,7 +24,7 @@ class Stage(enum.StrEnum):
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """A feature's stage, and its state without any setting."""
+    """A feature's stage and its default state."""
 
     stage: Stage
     default: bool
@@ -44,12 +44,12 @@ class UnknownFeatureGateError(ValueError):
 
 
 class Gates(msgspec.Struct, frozen=True):
-    """The state of every feature. Without settings, each has its default."""
+    """The state of every feature. Without settings, each feature has its default state."""
 
     settings: Mapping[str, bool]
 
     def enabled(self, feature: str) -> bool:
-        """Return True if ``feature`` is enabled: by its own gate, else by that of its stage, else by default."""
+        """Return True if ``feature`` is enabled. Its own gate decides, else the gate of its stage, else its default."""
         about = _FEATURES[feature]
         return self.settings.get(feature, self.settings.get(about.stage, about.default))
 
@@ -60,7 +60,7 @@ def known() -> list[str]:
 
 
 def resolve(*settings: Mapping[str, bool]) -> Gates:
-    """Return the gates after ``settings``, of which later ones take precedence.
+    """Return the gates that result from ``settings``. Later settings take precedence.
 
     Raises:
         UnknownFeatureGateError: a setting names an unknown gate.

@@ -59,14 +59,14 @@ for _kind in ("ConfigMap", "JobSet", "PodGroup", "Secret"):
     DRIFT_HEALED.labels(_kind)  # a rate needs the series before its first increment
 PODS_GROUPED: Final = Counter(
     "kubeflow_trainer_pods_grouped_total",
-    "Pods that were given a group, by the kind of the owner on top of them, its grouper, and why the walk ended there: "
-    "top (it has no owner), none (the pod has none), denied (its owner may not be read)",
+    "Pods that were given a group, by the kind of their top owner, the grouper, and why no owner above it was read: "
+    "top (it has no owner), none (the pod has no owner), denied (no permission to read its owner)",
     ["kind", "grouper", "reason"],
     registry=REGISTRY,
 )
 OWNERS_UNREADABLE: Final = Counter(
     "kubeflow_trainer_owners_unreadable_total",
-    "Reads of a pod's owner that the API server refused, by kind; other is any kind without a grouper",
+    "Reads of a pod's owner that the API server refused, by kind; other stands for all kinds without a grouper",
     ["kind"],
     registry=REGISTRY,
 )
@@ -78,7 +78,7 @@ PODS_PUT_OFF: Final = Counter(
 
 
 class TrainJobPhases:
-    """Updates :data:`TRAIN_JOBS`: one call for each reconciled TrainJob, one when it is deleted."""
+    """Updates :data:`TRAIN_JOBS`: call it for each reconciled TrainJob, and when a TrainJob is deleted."""
 
     def __init__(self) -> None:
         self._phases: dict[NamespacedName, Phase] = {}
@@ -128,7 +128,7 @@ class DegradedKinds(Collector):
         return [
             GaugeMetricFamily(
                 "kubeflow_trainer_kind_degraded",
-                "1 for each kind whose feature is off since the kind is missing or may not be read",
+                "1 for each kind whose feature is off because the kind is missing or may not be read",
                 labels=["group", "version", "kind"],
             )
         ]
@@ -146,7 +146,7 @@ REGISTRY.register(KIND_DEGRADED)
 
 
 class DegradedKindsExporter:
-    """A runnable of the manager: exports its cache's degraded kinds until it ends, leader or not."""
+    """A runnable of every replica: exports the degraded kinds of the manager's cache while the manager runs."""
 
     def __init__(self, degraded: Callable[[], Mapping[GVK, str]]) -> None:
         self._degraded = degraded

@@ -17,16 +17,16 @@ T = TypeVar("T")
 SHARE: Final = 0.1
 """Worker seconds that a namespace may use per second once its savings are spent."""
 SAVED: Final = 1.0
-"""Most worker seconds that a namespace may save."""
+"""Maximum number of worker seconds that a namespace may save."""
 REQUEST: Final = 0.01
 """Minimum cost of a request in seconds: ten requests per second after the first hundred."""
 LONGEST: Final = 60.0
 """Maximum delay of a pod, in seconds."""
 DEBT: Final = SHARE * LONGEST
-"""Most worker seconds that a namespace may owe. The waits of several workers for an unreachable server add up."""
-NAMESPACES: Final = 1024
-"""Most accounts that are kept. When there are more, the half that owes least is closed."""
-LARGE: Final = 64 * 2**10
+"""Maximum debt of a namespace in worker seconds. The waits of several workers for an unreachable server add up."""
+MAX_ACCOUNTS: Final = 1024
+"""Maximum number of accounts. When it is exceeded, the half that owes least is closed."""
+LARGE_TEXT: Final = 64 * 2**10
 """Size in bytes above which decoding a text is charged to its namespace."""
 
 
@@ -34,7 +34,7 @@ class OverBudgetError(Exception):
     """The namespace has used its share. The pod is valid and is reconciled again after ``delay`` seconds."""
 
     def __init__(self, namespace: str, delay: float) -> None:
-        super().__init__(f"namespace {namespace} has used its share; again in {delay:.1f} s")
+        super().__init__(f"namespace {namespace} has used its share of worker time; retry in {delay:.1f} s")
         self.delay = delay
 
 
@@ -43,11 +43,11 @@ class _Account:
     balance: TokenBucket
     """Seconds; a negative balance is a debt."""
     turn: float = 0.0
-    """When the last delayed pod may be reconciled."""
+    """Time at which the last delayed pod may be reconciled."""
 
 
 class Budget:
-    """Accounts by namespace. Only failing or large work is charged; ordinary pods cost nothing."""
+    """Accounts by namespace. Only work that fails, is large or cannot be cached is charged, not ordinary pods."""
 
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Budget:
         return len(self._accounts)
 
     def check(self, namespace: str) -> None:
-        """Return while the namespace has time left.
+        """Return if the namespace has time left.
 
         Raises:
             OverBudgetError: no time is left.
@@ -86,7 +86,7 @@ class Budget:
         Raises:
             OverBudgetError: the text is large and no time is left.
         """
-        if text is None or len(text) <= LARGE:
+        if text is None or len(text) <= LARGE_TEXT:
             return decode()
         self.check(namespace)
         started = time.thread_time()
@@ -98,7 +98,7 @@ class Budget:
     def _account(self, namespace: str) -> _Account:
         account = self._accounts.get(namespace)
         if account is None:
-            if len(self._accounts) >= NAMESPACES:
+            if len(self._accounts) >= MAX_ACCOUNTS:
                 self._close()
             account = self._accounts[namespace] = _Account(TokenBucket(SHARE, SAVED, self._clock))
         return account
@@ -106,4 +106,4 @@ class Budget:
     def _close(self) -> None:
         """Close half of the accounts at once, because this sorts all of them."""
         by_debt = sorted(self._accounts, key=lambda namespace: self._accounts[namespace].balance.tokens())
-        self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: NAMESPACES // 2]}
+        self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: MAX_ACCOUNTS // 2]}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The hub maps the kind of a top owner to the grouper of its pods. Each kind has one row."""
+"""The hub maps the kind of a top owner to the grouper of the pods, in one table for each set of rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
 ANY_VERSION: Final = "*"
-"""The version of a row that serves all versions of a kind without a row of their own."""
+"""The version of a row that applies to every version of a kind that has no row itself."""
 
 _WRAPPERS: Final = (
     GVK("argoproj.io", "v1alpha1", "Workflow"),
@@ -58,12 +58,15 @@ _WRAPPERS: Final = (
 """Kinds that wrap the owner below them."""
 _DYNAMO: Final = GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment")
 _ANY_DYNAMO: Final = _DYNAMO._replace(version=ANY_VERSION)
-"""By the rules of v0.17, a wrapper in any version, except below another wrapper, which needs a row of that version."""
+"""By the rules of v0.17, every version is a wrapper.
+
+Below another wrapper it is not, because wrappers only look up rows of the exact version.
+"""
 
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
-"""Kinds of Kubernetes' own gangs, of which only the spec is read."""
+"""The kinds of Kubernetes' own API for gangs. Only the spec of these objects is read."""
 
-BETWEEN: Final = (
+WATCHED_WITHOUT_ROW: Final = (
     frozenset(
         {
             GroupKind("grove.io", "PodClique"),
@@ -76,13 +79,16 @@ BETWEEN: Final = (
     )
     | NATIVE
 )
-"""Kinds without a row in the workload of a kind with one: between that kind and the pods, above it, or beside it."""
+"""Kinds that have no row, but are part of the workload of a kind that has one.
+
+Such an object owns the pods and is owned by the object with the row, or owns that object, or is read with it.
+"""
 
 _BY_EXTENT: Final = (Reads.METADATA, Reads.SPEC, Reads.OBJECT)
 
 Table = dict[GVK, Grouper]
 RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
-"""Type of an entry point: returns rows of the table from the default grouper and a reader."""
+"""Type of an entry point: a function of the default grouper and a reader that returns rows of the table."""
 
 
 class GrouperLoadError(ManagerError):
@@ -99,7 +105,7 @@ class HubOptions:
 
 
 class PluginsHub:
-    """Finds groupers; each set of rules has a table of its own."""
+    """Finds the grouper of a kind. Each set of rules has its own table."""
 
     def __init__(
         self,
@@ -120,20 +126,20 @@ class PluginsHub:
         return list(dict.fromkeys(kind for table in self._tables.values() for kind in table))
 
     def reads(self, kind: GVK) -> Reads:
-        """Return how much of an owner of ``kind`` is read: the most that its groupers declare, or all without a row."""
+        """Return how much of an owner of ``kind`` is read: the most that its rows declare; all of it without a row."""
         if kind.group_kind in NATIVE:
             return Reads.SPEC
         found = [row.reads for table in self._tables.values() if (row := _row(table, kind)) is not None]
         return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
 
     def watches(self, kind: GVK) -> bool:
-        """Return True if owners of ``kind`` may be watched: kinds with a row, and those in ``BETWEEN``.
+        """Return True if owners of ``kind`` may be watched: kinds with a row, and those in ``WATCHED_WITHOUT_ROW``.
 
         A reference to another kind, such as Secret, does not start a watch of that kind. Pods have their own watch.
         """
         if kind == Pod.gvk:
             return False
-        if kind.group_kind in BETWEEN:
+        if kind.group_kind in WATCHED_WITHOUT_ROW:
             return True
         return any(_row(table, kind) for table in self._tables.values())
 
@@ -151,7 +157,8 @@ def new_plugins_hub(
     """Return the hub of our groupers and of those that ``found`` (default: the installed entry points) provides.
 
     Raises:
-        GrouperLoadError: an entry point does not load, fails, or provides a kind that already has a row.
+        GrouperLoadError: an entry point does not load, fails, returns something other than rows, or provides a kind
+            that already has a row.
     """
     options = options or HubOptions()
     default = DefaultGrouper(reader, options.grouper)
@@ -163,7 +170,9 @@ def new_plugins_hub(
         for kind, grouper in _load(entry, default, reader).items():
             for table in tables.values():
                 if kind in table:
-                    raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {kind} has a grouper")
+                    raise GrouperLoadError(
+                        f"grouper {entry.name} ({entry.value}): {kind} already has a grouper"
+                    )
                 table[kind] = grouper
     return PluginsHub(default, tables, NativeGroupers(default, reader))
 
@@ -255,5 +264,5 @@ def _load(entry: EntryPoint, default: DefaultGrouper, reader: client.Reader) -> 
         reason = f"SystemExit: {text}" if isinstance(error, SystemExit) else text
         raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {reason}") from error
     if not isinstance(rows, Mapping) or not all(isinstance(each, Grouper) for each in rows.values()):
-        raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): not rows of groupers by kind")
+        raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): not a mapping of kinds to groupers")
     return rows

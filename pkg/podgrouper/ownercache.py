@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of owners: a metadata watch of each kind, and the results of single reads.
 
-The watch of a kind starts when the first owner of the kind is read successfully, if the kind has a grouper. Metadata
-that no watch reports is remembered for :data:`READ_TTL` seconds. Content that a grouper needs is read once per
-generation (or version, as the grouper's ``reads`` declares) and remembered as JSON text.
+The watch of a kind starts when the first owner of the kind is read successfully, if the hub permits watching the kind.
+Metadata that no watch reports is remembered for :data:`READ_TTL` seconds. Content that a grouper needs is read once per
+generation (or resource version, as the grouper's ``reads`` declares) and remembered as JSON text.
 
-Tenants choose the owner references of their pods. The memory therefore has a limit, and a read that fails or is of a
-kind without a grouper is charged to the budget of its namespace.
+Tenants choose the owner references of their pods. The memory therefore has a limit, and a read that fails, or that
+reads a kind which may not be watched, is charged to the budget of the pod's namespace.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ READ_TTL: Final = 10.0
 READ_TIMEOUT: Final = 5.0
 """Longest wait of a worker for an owner, in seconds."""
 CAPACITY: Final = 64 * 2**20
-"""Approximate maximum bytes of all remembered contents. All remembered metadata may take a quarter of it."""
+"""Approximate maximum size of all remembered contents in bytes. Remembered metadata may take another quarter of it."""
 REFUSALS: Final = 1024
-"""Most refusals remembered."""
+"""Maximum number of remembered refusals."""
 _OVERHEAD: Final = 1024
 """Bytes that a remembered text takes in addition to its length."""
 
-Edition = tuple[str | None, int | str | None]
-"""UID, and generation or version."""
+ContentVersion = tuple[str | None, int | str | None]
+"""UID, and generation or resource version."""
 
 
 class Key(NamedTuple):
@@ -74,17 +74,18 @@ class _Metadata(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """All fields of an owner except its metadata, and perhaps its status."""
+    """All fields of an owner except its metadata. The status may be missing too."""
 
     text: bytes
-    editions: set[Edition]
+    versions: set[ContentVersion]
 
 
 class OwnerCache:
-    """Returns owners from metadata watches, or from single reads of the others. It is also the Reader of groupers.
+    """Returns owners: from metadata watches, or by reading single objects. It is also the Reader of groupers.
 
     Results of ``metadata`` and ``instance`` are shared and must not be changed. ``served`` fails for a kind that the
-    server does not serve, so nothing is created or kept for invented kinds. ``kinds`` is set when the hub exists.
+    server does not serve, so nothing is created or kept for invented kinds. The hub needs this cache and this cache
+    needs the hub, so ``kinds`` is set after both were made, before the first read.
     """
 
     kinds: PluginsHub
@@ -111,13 +112,13 @@ class OwnerCache:
         self._locks: KeyedLocks[Key] = KeyedLocks()
         self._reading: dict[Key, bool] = {}
         """Owners whose metadata is being read: False if the watch has reported their deletion meanwhile."""
-        self._alone: set[str] = set()
-        """Namespaces that read an owner of a kind without a grouper: each reads one at a time."""
+        self._reading_unwatched: set[str] = set()
+        """Namespaces that are reading an owner of a kind that may not be watched; each reads only one at a time."""
 
     # Owners.
 
     async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        """Return the metadata of the object that ``owner`` names, even if its UID is another one.
+        """Return the metadata of the object that ``owner`` names, even if the UID of that object is another one.
 
         Raises:
             InvalidOwnerError: no object can match the reference.
@@ -135,7 +136,9 @@ class OwnerCache:
         return found
 
     async def instance(self, owner: Object, reads: Reads) -> Unstructured:
-        """Return the object whose metadata is ``owner``, at least the parts that ``reads`` names.
+        """Return the object whose metadata is ``owner``, with at least the parts that ``reads`` names.
+
+        If another object has taken the name meanwhile, that object may be returned: compare the UIDs.
 
         Raises:
             OverBudgetError: the namespace has used its share.
@@ -146,21 +149,21 @@ class OwnerCache:
             return _assembled(kind, meta, {})
         if kind == Pod.gvk:
             return await self._pod(owner.key)
-        key, edition = Key(kind, owner.namespace, owner.name), _edition(meta, reads)
+        key, version = Key(kind, owner.namespace, owner.name), _content_version(meta, reads)
         content = self._contents.find(key)
-        if content is None or edition not in content.editions:
+        if content is None or version not in content.versions:
             async with self._locks.holding(key):
                 content = self._contents.find(key)
-                if content is None or edition not in content.editions:
+                if content is None or version not in content.versions:
                     return await self._read_content(key, meta, reads)
         text = content.text
         decoded = self.budget.decoded(owner.namespace, text, lambda: msgspec.json.decode(text))
         return _assembled(kind, meta, decoded)
 
     async def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
-        """Return False if the owner has changed since :meth:`metadata` returned ``owner``, or may have.
+        """Return False if the owner may have changed since :meth:`metadata` returned ``owner``.
 
-        A pod as an owner counts as current: its cache is read each time.
+        A pod that owns a pod always counts as current: it is read from the cache each time.
         """
         kind, version = type(owner).gvk, owner.metadata.resource_version or ""
         if kind == Pod.gvk:
@@ -179,15 +182,15 @@ class OwnerCache:
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return an object by name: an unstructured object is read as an owner, any other from the cache.
 
-        Parts of an unstructured object that its own grouper does not read may be stale or missing.
+        Parts of an unstructured object that no grouper of its kind reads may be stale or missing.
         """
         if not issubclass(kind, Unstructured):
             return await self._cached.get(kind, key)
         if kind.gvk == Pod.gvk:
-            return await self._pod(NamespacedName(*key))  # type: ignore[return-value]  # of that very kind
+            return await self._pod(NamespacedName(*key))  # type: ignore[return-value]  # of exactly that kind
         found = await self.instance(await self._find(Key(kind.gvk, *key)), self.kinds.reads(kind.gvk))
         found.metadata = found.metadata.deep_copy()
-        return found  # type: ignore[return-value]  # of that very kind
+        return found  # type: ignore[return-value]  # of exactly that kind
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object of :meth:`get`, undecoded if it comes from the cache."""
@@ -207,7 +210,7 @@ class OwnerCache:
             try:
                 return pod_as_owner((await client.peek(self._cached, Pod, (namespace, name))).metadata)
             except NotFoundError:
-                pass  # the pod names another scheduler, or has ended
+                pass  # not in the cache: the pod names another scheduler, or has ended
         if (found := await self._known(key)) is not None:
             return found
         self._check_turn(key)
@@ -217,10 +220,10 @@ class OwnerCache:
             return await self._read_metadata(key)
 
     async def _known(self, key: Key) -> PartialObjectMetadata | None:
-        """Return the newest metadata that the watch has reported or a recent read has returned.
+        """Return the newest metadata that the watch has reported or a recent read has returned, or None.
 
         Raises:
-            ForbiddenError: the server has recently refused to read the kind in the namespace.
+            ForbiddenError: the server has recently refused a read of the kind in the namespace.
             OverBudgetError: the metadata is large and the namespace has used its share.
         """
         kind, namespace, _ = key
@@ -273,33 +276,34 @@ class OwnerCache:
         """Read the object whose metadata is ``meta`` and remember its content; the caller holds the owner's lock."""
         found = await self._get(unstructured, key)
         read, content = found.metadata, found.unknown_fields
-        editions = {_edition(read, reads), _edition(read, Reads.SPEC)}
-        if len(editions) == 1 and read.generation:
-            # A grouper that needs the status reads the object again.
+        versions = {_content_version(read, reads), _content_version(read, Reads.SPEC)}
+        if len(versions) == 1 and read.generation:
+            # The status is not kept. A grouper that needs it will read the object again.
             content = {name: value for name, value in content.items() if name != "status"}
         text = msgspec.json.encode(content)
-        self._contents.keep(key, _Content(text, editions), _OVERHEAD + len(text))
+        self._contents.keep(key, _Content(text, versions), _OVERHEAD + len(text))
         if read.uid == meta.uid and older(read.resource_version or "", meta.resource_version or ""):
             return _assembled(key.kind, meta, found.unknown_fields)
         return found
 
     async def _get(self, form: Callable[[GVK], type[T]], key: Key) -> T:
-        """Read an owner from the server in the class that ``form`` returns for its kind.
+        """Read an owner from the server as the class that ``form`` returns for its kind.
 
-        The read is charged to the namespace if it fails or the kind has no grouper.
+        The read is charged to the namespace if it fails or the kind may not be watched.
 
         Raises:
-            OverBudgetError: the namespace has used its share, or reads another owner of a kind without a grouper.
+            OverBudgetError: the namespace has used its share, or is reading another owner of a kind that may not be
+                watched.
             TransportTimeoutError: there was no answer within :data:`READ_TIMEOUT` seconds.
             StatusError, RestError: it cannot be read.
         """
         kind, namespace, name = key
         self.budget.check(namespace)
         self._check_turn(key)
-        alone = not self.kinds.watches(kind)
+        unwatched = not self.kinds.watches(kind)
         started, failed = self._clock(), True
-        if alone:
-            self._alone.add(namespace)
+        if unwatched:
+            self._reading_unwatched.add(namespace)
         try:
             with anyio.fail_after(READ_TIMEOUT):
                 if self._served is not None:
@@ -311,12 +315,12 @@ class OwnerCache:
         except ForbiddenError as error:
             # Permissions do not depend on the object's name.
             self._refusals.keep(Key(kind, namespace, ""), error)
-            metrics.OWNERS_UNREADABLE.labels("other" if alone else str(kind.group_kind)).inc()
+            metrics.OWNERS_UNREADABLE.labels("other" if unwatched else str(kind.group_kind)).inc()
             raise
         finally:
-            if alone:
-                self._alone.remove(namespace)
-            if alone or failed:
+            if unwatched:
+                self._reading_unwatched.remove(namespace)
+            if unwatched or failed:
                 self.budget.spend(namespace, max(REQUEST, self._clock() - started))
         return found
 
@@ -324,9 +328,9 @@ class OwnerCache:
         """Return if a read may begin.
 
         Raises:
-            OverBudgetError: the kind has no grouper, and the namespace reads another owner of such a kind.
+            OverBudgetError: the kind may not be watched, and the namespace is reading another owner of such a kind.
         """
-        if key.namespace in self._alone and not self.kinds.watches(key.kind):
+        if key.namespace in self._reading_unwatched and not self.kinds.watches(key.kind):
             raise self.budget.put_off(key.namespace)
 
     # Watches.
@@ -351,8 +355,8 @@ class OwnerCache:
             self._reading[key] = False
 
 
-def _edition(meta: ObjectMeta, reads: Reads) -> Edition:
-    """Return the UID and the number that changes with the parts that ``reads`` names."""
+def _content_version(meta: ObjectMeta, reads: Reads) -> ContentVersion:
+    """Return the UID, and the generation or resource version, which changes with the parts that ``reads`` names."""
     by_generation = reads is Reads.SPEC and meta.generation
     return meta.uid, meta.generation if by_generation else meta.resource_version
 

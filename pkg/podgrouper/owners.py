@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of owners for the walk. ``DirectOwners`` reads from the API server each time; ``ownercache`` caches."""
+"""Readers of owners, for the walk from a pod to its top owner. ``DirectOwners`` always asks; ``ownercache`` caches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Owners(Protocol):
     """Reads owners. Results are shared and must not be changed."""
 
     async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        """Return the metadata of the object that ``owner`` names, even if its UID is another one.
+        """Return the metadata of the object that ``owner`` names, even if the UID of that object is another one.
 
         Raises:
             InvalidOwnerError: no object can match the reference.
@@ -37,7 +37,7 @@ class Owners(Protocol):
         ...
 
     async def instance(self, owner: Object, reads: Reads) -> Unstructured:
-        """Return the object whose metadata is ``owner``, at least the parts that ``reads`` names.
+        """Return the object whose metadata is ``owner``, with at least the parts that ``reads`` names.
 
         Raises:
             StatusError, RestError, CacheError: it cannot be read.
@@ -45,7 +45,7 @@ class Owners(Protocol):
         ...
 
     async def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
-        """Return False if ``owner``, which :meth:`metadata` returned, may have changed since."""
+        """Return False if the owner may have changed since :meth:`metadata` returned ``owner``."""
         ...
 
 
@@ -93,10 +93,10 @@ def kind_of(owner: OwnerReference) -> GVK:
 
 
 def short(text: str, limit: int = _SHOWN) -> str:
-    """Return ``text``, truncated to the length of a name: logs and events contain users' text."""
+    """Return ``text``, truncated to ``limit`` characters, because users choose text that logs and events contain."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def pod_as_owner(meta: ObjectMeta) -> PartialObjectMetadata:
-    """Return the metadata of a pod as that of an owner."""
+    """Return the metadata of a pod that is an owner, or is treated as one."""
     return metadata_only(Pod).of_metadata(meta)

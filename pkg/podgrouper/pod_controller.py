@@ -38,14 +38,17 @@ _LONG: Final = 0.005
 """Seconds above which decoding a pod is charged to its namespace: ten times the time of an ordinary pod."""
 
 _AGAIN: Final = timedelta(seconds=READ_TTL)
-"""Delay before a pod is reconciled again if its owners may have changed meanwhile. After it, they are read again."""
+"""Delay before a pod is reconciled again because its owners may have changed while it was grouped.
+
+By then, the remembered metadata of the owners has expired and is read again.
+"""
 _WHILE_DENIED: Final = timedelta(seconds=60)
 """Delay before a pod is reconciled again if it keeps its group because an owner may not be read.
 
 No event reports that permissions have changed.
 """
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
-"""Delay after other writers of a group were faster several times."""
+"""Delay before a pod is reconciled again because other clients changed its group during each attempt to write it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,20 +60,21 @@ class Options:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class _Mark(NamedTuple):
-    """Our own write to a pod, until the cache shows it."""
+class _OwnWrite(NamedTuple):
+    """Our latest write to a pod, remembered until the cache shows it."""
 
     version: str
-    alone: bool
-    """Our write was the only change to the fields we read, and the group is not made from them."""
+    is_only_change: bool
+    """True if only our write changed the fields of the pod that we read, and the pod does not own the group."""
     found: Grouping
 
 
 class PodReconciler:
-    """Creates a pod's group in the cluster and annotates the pod with its name.
+    """Creates a pod's group in the cluster and annotates the pod with the group's name.
 
     Pods of other schedulers are ignored, and so are pods in namespaces that are not selected. Pods without an owner
-    that already have a group are ignored because a user created that group.
+    that already have a group are ignored, as upstream: a user may have created that group. By the rules of v0.17, an
+    annotation of a pod, or of one of its owners, also excludes pods.
     """
 
     def __init__(
@@ -95,7 +99,7 @@ class PodReconciler:
         self._options = options or Options()
         self._cpu = cpu
         self._decoding = Budget()
-        self._marks: dict[NamespacedName, _Mark] = {}
+        self._own_writes: dict[NamespacedName, _OwnWrite] = {}
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Update one pod's group and the pod's annotation.
@@ -104,7 +108,7 @@ class PodReconciler:
 
         Raises:
             TerminalError: an owner reference is invalid, or the pod is undecodable; only a change of the pod helps.
-            Exception: the pod was not grouped; an event on the pod has the same text.
+            Exception: the pod was not grouped. If the pod could be read, an event on it has the same text.
         """
         try:
             return await self._reconcile(request)
@@ -121,7 +125,7 @@ class PodReconciler:
                 return ctrl.Result()
             pod = await self._read(request)
         except NotFoundError:
-            self._marks.pop(request, None)
+            self._own_writes.pop(request, None)
             return ctrl.Result()
         if pod.spec.scheduler_name != self._options.scheduler_name or _is_grouped_orphan(pod):
             return ctrl.Result()
@@ -130,14 +134,14 @@ class PodReconciler:
         except OverBudgetError:
             raise
         except Exception as error:
-            # Groupers may be third-party code. The worker receives the error.
+            # Groupers may be third-party code, which may raise anything. The worker handles the error.
             self._report(pod, error)
             if isinstance(error, InvalidOwnerError):
                 raise ctrl.TerminalError(str(error)) from error
             raise
 
     async def _read(self, request: ctrl.Request) -> Pod:
-        """Return the pod. Pods that take long to decode are charged to their namespace."""
+        """Return the pod. If decoding it takes long, the time is charged to its namespace."""
         self._decoding.check(request.namespace)
         started = self._cpu()
         try:
@@ -155,14 +159,14 @@ class PodReconciler:
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
         """Return True if the cached pod predates our own write, or if nothing else has changed since we grouped it."""
-        if (mark := self._marks.get(key)) is None:
+        if (ours := self._own_writes.get(key)) is None:
             return False
         version = (await client.peek(self._client, Pod, key)).resource_version
-        if older(version, mark.version):
+        if older(version, ours.version):
             return True  # the cache will show our write later, which triggers a reconcile
-        self._marks.pop(key, None)
-        alone = mark.alone and version == mark.version
-        return alone and await self._grouper.is_current(mark.found, key.namespace)
+        self._own_writes.pop(key, None)
+        unchanged = ours.is_only_change and version == ours.version
+        return unchanged and await self._grouper.is_current(ours.found, key.namespace)
 
     async def selects(self, namespace: str) -> bool:
         """Return True if pods of ``namespace`` are to be grouped."""
@@ -186,14 +190,16 @@ class PodReconciler:
             if pod.metadata.deletion_timestamp is None:
                 raise
             # The owner of a pod that is being deleted may be deleted first.
-            log.logger_from().debug("Pod is being deleted and has no owner", error=error)
+            log.logger_from().debug("Pod is being deleted, and its owners cannot be read", error=error)
             return ctrl.Result()
         if may_skip and any(map(_is_skipped, found.owners)):
             return ctrl.Result()
         metadata = await found.metadata(pod)
         if found.top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
             # The owner was readable when the pod was grouped: lost permissions must not regroup the pod.
-            log.logger_from().debug("Pod keeps its group: an owner may not be read", podGroup=metadata.name)
+            log.logger_from().debug(
+                "Pod keeps its group: not allowed to read an owner", podGroup=metadata.name
+            )
             return ctrl.Result(requeue_after=_WHILE_DENIED)
         self._add_node_pool_label(metadata, pod)
         try:
@@ -225,7 +231,7 @@ class PodReconciler:
             metadata.labels = {key: pool, **(metadata.labels or {})}
 
     def _report_owner(self, pod: Pod, found: Grouping, metadata: Metadata) -> None:
-        """Report the chosen owner and the reason."""
+        """Report the chosen top owner and the reason: in a metric, the log, and an event if an owner is denied."""
         kind, grouper = type(found.top_owner).gvk, found.grouper.name
         if references := found.top_owner.metadata.owner_references:
             reason = "denied"
@@ -252,16 +258,16 @@ class PodReconciler:
         body = msgspec.json.encode({"metadata": patch})
         before = pod.metadata
         # Only the metadata of the response is needed.
-        marked = metadata_only(Pod)(metadata=ObjectMeta(name=before.name, namespace=before.namespace))
-        after = (await self._client.patch(marked, client.raw_patch(client.MERGE, body))).metadata
-        self._marks[pod.key] = _Mark(
+        patched = metadata_only(Pod)(metadata=ObjectMeta(name=before.name, namespace=before.namespace))
+        after = (await self._client.patch(patched, client.raw_patch(client.MERGE, body))).metadata
+        self._own_writes[pod.key] = _OwnWrite(
             after.resource_version or "",
             (after.labels or {}) == {**pod.labels, **patch.get("labels", {})}
             and (after.annotations or {}) == {**pod.annotations, **patch.get("annotations", {})}
             and after.generation == before.generation
             and after.deletion_timestamp == before.deletion_timestamp
             and after.owner_references == before.owner_references
-            and metadata.owner.uid != before.uid,  # else the group has the pod's annotations, as upstream
+            and metadata.owner.uid != before.uid,  # a group that the pod owns copies its annotations
             found,
         )
         return True
@@ -270,7 +276,7 @@ class PodReconciler:
 def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
     """Return the merge patch of the pod's metadata that names its group and subgroup.
 
-    As upstream, a pod keeps the label of an earlier subgroup if its group has no subgroups.
+    As upstream, a pod keeps the label of an earlier subgroup if no subgroup refers to it now.
     """
     sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")

@@ -21,7 +21,7 @@ from .plugins.native import native_gang
 from .podgroup import OLDEST, Metadata, Rules
 
 _MAX_DEPTH: Final = 64
-"""Maximum length of a chain of owners; real workloads have less than a tenth."""
+"""Maximum length of a chain of owners; the chains of real workloads are less than a tenth as long."""
 _SHOWN: Final = 4
 """Maximum number of an owner's references in an error."""
 _SHOWN_LENGTH: Final = 1024
@@ -33,7 +33,7 @@ class Grouping(NamedTuple):
     """Result of the walk from a pod to its top owner."""
 
     grouper: Grouper
-    """The grouper of the top owner's kind."""
+    """The grouper of the top owner's kind, or of the gang that the pod names."""
     top_owner: Unstructured
     owners: list[PartialObjectMetadata]
     """The metadata of the pod's owners, nearest first, including the top owner; empty for a pod without owners."""
@@ -53,13 +53,14 @@ class PodGrouper:
     async def get_pod_owners(self, pod: Pod, rules: Rules = OLDEST) -> Grouping:
         """Return the top owner, the metadata of all owners on the way, and the top owner's grouper by ``rules``.
 
-        A pod that names a gang of Kubernetes' own API has the grouper of the gang. A pod without owners is its own top
+        If the pod names a gang of Kubernetes' own API, the grouper is the gang's. A pod without owners is its own top
         owner. The walk ends at an owner that we are not permitted to read: the owner before it, or the pod, becomes the
         top owner.
 
         Raises:
             InvalidOwnerError: no object can match the pod's reference.
-            GroupingError: an owner cannot be read, has several owners itself, or is its own ancestor.
+            GroupingError: an owner cannot be read, was replaced by another object, has several owners itself, or is its
+                own ancestor, or the chain of owners is too long.
             StatusError, RestError, CacheError: the top owner cannot be read.
         """
         top, owners = await self._walk(pod)
@@ -95,7 +96,7 @@ class PodGrouper:
                 )
             if len(owners) == _MAX_DEPTH:
                 raise GroupingError(
-                    f"pod {pod.namespace}/{pod.name} has more than {_MAX_DEPTH} owners above each other"
+                    f"pod {pod.namespace}/{pod.name} has a chain of more than {_MAX_DEPTH} owners"
                 )
             seen.add(which)
             try:

@@ -16,13 +16,13 @@ from controller_runtime.rest import PublishedSchema
 from .podgroup import OLDEST, Rules
 
 PERIOD: Final = 60.0
-"""Seconds between two looks at the served PodGroup."""
+"""Seconds between two reads of the schema of the served PodGroup."""
 MISSING_TTL: Final = 5.0
-"""Seconds after which a schema that may not be read, or that the server does not publish, is looked for again."""
+"""Seconds after which we try again to read a schema that we may not read, or that the server did not publish."""
 PUBLISHING: Final = 10.0
-"""Seconds within which a server publishes the schema of a PodGroup that it has begun to serve."""
+"""Seconds that a server has to publish the schema of PodGroup after it begins to serve the kind."""
 _STEP: Final = 0.25
-"""Seconds between two looks for a schema that is expected."""
+"""Seconds between two reads while we wait for a schema."""
 
 _log: Final = log.logger_from("podgrouper")
 
@@ -52,7 +52,7 @@ class FixedRules:
 
 
 class ServedRules:
-    """The rules of the served PodGroup: those of v0.17 if it has ``spec.minSubGroup``.
+    """The rules of the served PodGroup: those of v0.17 if it has ``spec.minSubGroup``, else those of v0.13.
 
     The schema is read before the first pod is grouped, and again with every :meth:`refresh`. A server publishes it a
     moment after it begins to serve a new CRD: until then the pods wait, for at most :data:`PUBLISHING` seconds.
@@ -65,9 +65,9 @@ class ServedRules:
         self._schema: PublishedSchema | None = None
         self._rules: Rules | None = None
         self._expires: float | None = None
-        """When the rules of a PodGroup without a schema expire."""
-        self._waited = False
-        """True if the schema of the served PodGroup was waited for in vain."""
+        """Time at which rules that were chosen without a schema expire; None if they do not."""
+        self._waited_in_vain = False
+        """True if the schema of the served PodGroup was not published while we waited for it."""
         self._lock = anyio.Lock()
 
     async def current(self) -> Rules:
@@ -92,14 +92,14 @@ class ServedRules:
                 _log.debug("The schema of PodGroup cannot be read", error=error)
                 return False
             if schema is None:
-                return False  # a server that starts publishes its schemas one by one
+                return False  # a server publishes its schemas one by one while it starts
             return before not in (None, self._use(schema))
 
     def _is_expired(self) -> bool:
         return self._expires is not None and anyio.current_time() >= self._expires
 
     async def _read(self) -> Rules:
-        """Read the schema. If the kind is served and its schema was never seen, wait for it."""
+        """Read the schema. If the kind is served but its schema is not published, wait for it, once."""
         deadline = anyio.current_time() + PUBLISHING
         while True:
             try:
@@ -111,15 +111,15 @@ class ServedRules:
                 return self._use(schema)
             if not await self._is_served():
                 # No group can be written, and the CRD of another release may be installed at any moment.
-                self._waited = False
+                self._waited_in_vain = False
                 return self._use(None, 0.0)
-            if self._waited or anyio.current_time() >= deadline:
-                self._waited = True
+            if self._waited_in_vain or anyio.current_time() >= deadline:
+                self._waited_in_vain = True
                 return self._use(None, MISSING_TTL)
             await anyio.sleep(_STEP)
 
     def _use(self, schema: PublishedSchema | None, ttl: float | None = None) -> Rules:
-        """Set the rules of ``schema``, for ``ttl`` seconds or until a refresh."""
+        """Set and return the rules of ``schema``. They apply for ``ttl`` seconds, or with None until a refresh."""
         rules = OLDEST if schema is None else rules_of(schema.properties)
         if rules is not self._rules:
             _log.info(
@@ -133,7 +133,7 @@ class ServedRules:
 
 
 def rules_of(properties: JSON) -> Rules:
-    """Return the rules for a PodGroup of these properties."""
+    """Return the rules for a PodGroup whose schema has these properties."""
     for step in ("spec", "properties", "minSubGroup"):
         properties = properties.get(step) if isinstance(properties, dict) else None
     return OLDEST if properties is None else Rules.V0_17

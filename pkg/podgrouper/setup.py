@@ -33,7 +33,7 @@ from .servedrules import PERIOD, FixedRules, RulesSource, ServedRules
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
 AUTO: Final = "auto"
-"""The value of the setting ``rules`` that follows the served PodGroup."""
+"""The value of the setting ``rules`` that selects the rules of the served PodGroup."""
 
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
@@ -104,8 +104,8 @@ def _named(reference: ObjectReference | None) -> NamespacedName | None:
 def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
     """Return the cache options of the kinds that the pod grouper reads.
 
-    The cache holds only our scheduler's pods that have not ended, pod groups without their status, and of ConfigMaps
-    only the one with the default priorities.
+    The cache holds only our scheduler's pods that have not ended, pod groups without their status, and the one
+    ConfigMap with the default priorities.
     """
     ours = {"spec.schedulerName": options.controller.scheduler_name}
     running = "status.phase!=Failed,status.phase!=Succeeded"
@@ -210,7 +210,7 @@ async def _serves_pod_groups(mgr: ctrl.Manager) -> bool:
 
 
 def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
-    """Return the source that reconciles every pod when other rules apply, because the PodGroup's CRD was replaced."""
+    """Return the source that reconciles every pod when the rules change because the CRD of PodGroup was replaced."""
 
     async def follow_rules(queue: source.Queue) -> None:
         while True:
@@ -225,8 +225,8 @@ def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
 def ungrouped_first(informers: source.Informers, reader: client.Reader) -> source.Expedited:
     """Return the source that moves pods without the annotation of a group to the front of the queue.
 
-    They were created while no pod grouper ran, and are not scheduled before they have a group. Most of the others need
-    no work. Of each pod, only the metadata is decoded.
+    They were created while no pod grouper ran, and are not scheduled before they have a group. Most pods that have one
+    need no work. Only the metadata of a pod is decoded.
     """
 
     async def lacks_group(key: NamespacedName) -> bool:

@@ -20,8 +20,8 @@ _PLAIN: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z][
 _WORDS: Final = frozenset(("true", "false", "null", "y", "n", "yes", "no", "on", "off"))
 _UNPRINTABLE: Final = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd]")
 _NUMBER_OR_WORD: Final = re.compile(r"~?|[-+]?\.?[0-9A-Za-z_][0-9A-Za-z_.+-]*")
-_SIGN_BEHIND_BASE: Final = re.compile(r"(0[ob])([-+])")
-"""Upstream's library reads such a number, our reader does not."""
+_SIGN_AFTER_PREFIX: Final = re.compile(r"(0[ob])([-+])")
+"""As in ``0b-1``: upstream's library reads such a number, our reader does not."""
 _BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9Tt:., Z+-]+")
 
@@ -72,7 +72,7 @@ def _literal(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return a character as Go escapes it: after a leading byte order mark, it escapes every character."""
+    """Return the escape sequence of a character. Go's library escapes all of them after a leading byte order mark."""
     if (short := Emitter.ESCAPE_REPLACEMENTS.get(character)) is not None:
         return f"\\{short}"
     code = ord(character)
@@ -82,7 +82,7 @@ def _escaped(character: str) -> str:
 
 
 def _reads_as_something_else(text: str) -> bool:
-    """Return True if a YAML 1.1 or 1.2 reader would parse the plain text as another type than a string."""
+    """Return True if a YAML 1.1 or 1.2 reader would parse the plain text as a type other than a string."""
     return _BASE_60.fullmatch(text) is not None or _is_number_or_word(text) or _is_timestamp(text)
 
 
@@ -90,7 +90,7 @@ def _is_number_or_word(text: str) -> bool:
     if not _NUMBER_OR_WORD.fullmatch(text):
         return False
     try:
-        return not isinstance(goyaml.load(_SIGN_BEHIND_BASE.sub(r"\2\1", text)), str)
+        return not isinstance(goyaml.load(_SIGN_AFTER_PREFIX.sub(r"\2\1", text)), str)
     except goyaml.YAMLError:  # infinity, or not a number: JSON has neither
         return True
 

@@ -43,13 +43,13 @@ class TrainJobReference(msgspec.Struct):
 
 
 def index_train_job_training_runtime(job: TrainJob | TrainJobReference) -> list[str]:
-    """Return the name of the TrainingRuntime the job refers to, if it refers to one."""
+    """Return the name of the TrainingRuntime that the job refers to, or nothing if it refers to another kind."""
     ref = job.spec.runtime_ref
     return [ref.name] if trainjob.runtime_ref_is_training_runtime(ref) else []
 
 
 def index_train_job_cluster_training_runtime(job: TrainJob | TrainJobReference) -> list[str]:
-    """Return the name of the ClusterTrainingRuntime the job refers to, if it refers to one."""
+    """Return the name of the ClusterTrainingRuntime that the job refers to, or nothing if it refers to another kind."""
     ref = job.spec.runtime_ref
     return [ref.name] if trainjob.runtime_ref_is_cluster_training_runtime(ref) else []
 

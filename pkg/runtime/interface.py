@@ -34,23 +34,23 @@ class UnsupportedRuntimeError(Exception):
 
 
 class GeneratedSecret(Secret):
-    """A child whose content is random: it is created once, and an existing one is never replaced.
+    """A Secret with random content. It is created once, and an existing Secret is never replaced.
 
-    A plugin returns it while it finds no Secret of that name. The Secret may exist nevertheless: a cache may lag, and
-    the answer to the creation may have been lost. An immutable Secret is applied, since the server refuses other
-    content; any other one is created without an apply.
+    A plugin returns it as long as it finds no Secret with the name. A Secret may exist all the same: the cache may lag,
+    or the response to an earlier request may have been lost. An immutable Secret can be applied nevertheless, because
+    the server refuses to change the content of an existing one. Any other Secret is sent with a create request.
     """
 
 
 class IndependentConfigMap(ConfigMap):
-    """A child whose content depends on neither the TrainJob's spec nor its runtime.
+    """A ConfigMap whose content depends on neither the TrainJob's spec nor its runtime.
 
     It fits any JobSet of the TrainJob, so it is updated while the JobSet runs, even if the TrainJob has been edited.
     """
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Why a gang is not scheduled: a reason in one word, and the scheduler's message."""
+    """The reason why a gang is not scheduled, in one word, and the scheduler's message."""
 
     reason: str
     message: str
@@ -61,15 +61,15 @@ class Runtime(ABC):
 
     @abstractmethod
     async def new_objects(self, train_job: TrainJob) -> list[Object]:
-        """Return the objects to apply for ``train_job``, without those that must not be changed.
+        """Return the objects to apply for ``train_job``. Existing objects that must not be changed are left out.
 
         Raises:
-            RuntimeNotFoundError: the runtime it refers to could not be read.
+            RuntimeNotFoundError: the runtime that ``train_job`` refers to could not be read.
             StatusError: another read failed.
         """
 
     async def require(self, train_job: TrainJob) -> None:
-        """Raise the error of :meth:`new_objects` if the runtime cannot be read. No object has to be built for this."""
+        """Raise the error of :meth:`new_objects` if the runtime cannot be read. It need not build the objects."""
         await self.new_objects(train_job)
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Runtime(ABC):
         ml_policy: MLPolicy | None,
         pod_group_policy: PodGroupPolicy | None,
     ) -> Info:
-        """Return the Info after all stages before the objects are built. Changes no argument.
+        """Return the Info after all stages that precede the building of objects. No argument is changed.
 
         Raises:
             TypeError: the runtime does not support this kind of template.
@@ -89,7 +89,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def train_job_status(self, train_job: TrainJob) -> TrainJobStatus | None:
-        """Return the status from the TrainJob's objects, or None if no plugin reports one.
+        """Return the TrainJob's status, derived from its objects, or None if no plugin reports one.
 
         Raises:
             NotFoundError: its objects do not exist (yet).

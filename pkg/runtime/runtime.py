@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Info: the runtime of one TrainJob as it passes through the plugins, with lookups for plugins.
 
-An Info belongs to one pass. Plugins change it in place: counts, environment, volumes, labels. Its lists are not
-shared. Their items (an EnvVar, a Volume) may be shared: they are replaced, never changed.
+Each reconcile or validation creates an Info of its own. Plugins change it in place: counts, environment, volumes,
+labels. The Info has its own lists, but their items (an EnvVar, a Volume) may be shared with the runtime: a plugin
+replaces an item and never changes it.
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ class PodSet(msgspec.Struct):
     """The value of the ancestor-step label, or None."""
     count: int = 1
     init_containers: list[Container] = []
-    """Containers that a plugin appends to those of the template are added to the template."""
+    """The template's init containers. If a plugin appends a container to this list, it is added to the template."""
     containers: list[Container] = []
     volumes: list[Volume] | None = None
     hosts: Callable[[PodSet], Iterable[str]] = _no_hosts
-    """Returns the host names of this set's pods. A stage may change ``count`` later: see :attr:`endpoints`."""
+    """Returns the host names of a set's pods. Read :attr:`endpoints` instead, which uses the current ``count``."""
     single_pod_requests: dict[str, str] = {}
-    """Resource requests of one pod; those of the set are ``count`` times as large."""
+    """The resource requests of one pod. The requests of the set are ``count`` times as large."""
 
     @property
     def endpoints(self) -> Iterable[str]:
@@ -72,7 +73,7 @@ class PodSet(msgspec.Struct):
 
 
 class RuntimePolicy(msgspec.Struct):
-    """The runtime's policies. The runtime owns them: replace, do not change them."""
+    """The runtime's policies. They are shared with the runtime: plugins replace them and never change them."""
 
     ml_policy_source: MLPolicy | None = None
     pod_group_policy: PodGroupPolicy | None = None
@@ -96,12 +97,12 @@ class TemplateSpec:  # not a msgspec struct, whose subclasses cannot leave field
 
 
 class DeferredTemplateSpec(TemplateSpec):
-    """A template that is built when it is first read: validation of most TrainJobs does not read it."""
+    """A template that is built when it is first read, because the validation of most TrainJobs does not read it."""
 
     __slots__ = ("_build",)
 
     def __init__(self, build: Callable[[], TemplateSpec]) -> None:
-        """``build`` is called once at most, and must not fail."""
+        """``build`` is called at most once, and must not raise an error."""
         self._build = build
 
     def __getattr__(self, name: str) -> object:
@@ -127,7 +128,7 @@ class Info(msgspec.Struct):
     trainer_args: list[str] | None = None
     """The arguments of the trainer's containers, if they differ from the TrainJob's."""
     wrapped_command: list[str] = []
-    """The command line of the trainer, if a plugin's command runs it."""
+    """The trainer's own command line, if a plugin replaces its command by one that starts it."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
@@ -195,7 +196,7 @@ def _own(items: list[A] | None) -> list[A] | None:
 
 
 def template_spec_apply(info: Info | None, kind: type[A]) -> A | None:
-    """Return the template if it is of this kind."""
+    """Return the template if it is of this kind, otherwise None."""
     spec = info.template_spec.obj_apply if info is not None else None
     return spec if isinstance(spec, kind) else None
 
@@ -206,9 +207,9 @@ def runtime_ref_to_runtime_registry_key(ref: RuntimeRef) -> str:
 
 
 def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements | None:
-    """Return the resources of the container ``node`` in the trainer's job, or None if it does not exist.
+    """Return the resources of the first container ``node`` in the trainer's job or in a job named ``node``, or None.
 
-    The TrainJob's own resources are already applied.
+    The TrainJob's own resources are already applied to the trainer's job.
     """
     spec = template_spec_apply(info, JobSetSpec)
     for job in (spec.replicated_jobs if spec is not None else None) or ():
@@ -228,9 +229,9 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> ResourceRequirements | None:
     """Return the resources from which the number of processes on a node is derived.
 
-    With ``merged``, the TrainJob's resources are merged into those of the runtime, even into those of a job ``node``
-    that is not labelled as the trainer's and whose containers do not get them. Otherwise the TrainJob's own resources
-    replace those of the runtime, even if they are empty and the container does not get them (Trainer v2.1).
+    With ``merged``, the TrainJob's resources are merged into those of the runtime. Otherwise they replace those of the
+    runtime, even if they are empty (Trainer v2.1). The result may differ from the resources of the container: empty
+    resources are not applied to it, nor are any to a job ``node`` that is not labelled as the trainer's.
     """
     trainer = train_job.spec.trainer
     wanted = trainer.resources_per_node if trainer is not None else None
@@ -241,7 +242,7 @@ def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> Reso
 
 
 def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:
-    """Return the number of GPUs of any vendor in the requests, else in the limits."""
+    """Return the number of GPUs of any vendor in the requests, or in the limits if the requests have none."""
     if requirements is None:
         return 0
     return _num_gpu(requirements.requests) or max(_num_gpu(requirements.limits), 0)

@@ -13,10 +13,10 @@ import pkg
 
 
 def config_directory() -> Path:
-    """Return the folder with ``crd``, ``rbac``, ``runtimes`` and the others.
+    """Return the folder ``config``, with ``crd``, ``rbac``, ``runtimes`` and the other manifests.
 
     Raises:
-        FileNotFoundError: the installation has none.
+        FileNotFoundError: the installation does not have it.
     """
     home = Path(pkg.__file__).parent
     for folder in (home.parent / "config", home / "_config"):
@@ -28,12 +28,12 @@ def config_directory() -> Path:
 
 
 def manifests(folder: str) -> list[dict[str, JSON]]:
-    """Return the objects that a folder's kustomization lists, in its order and before any patch."""
+    """Return the objects that a folder's kustomization lists, in the listed order and without its patches."""
     return _objects(config_directory() / folder)
 
 
 def crds() -> list[dict[str, JSON]]:
-    """Return Trainer's CRDs, from their JSON form where there is one: it is read ten times as fast."""
+    """Return Trainer's CRDs. They are read from JSON files, if they exist: this is ten times as fast as YAML."""
     home = config_directory() / "crd"
     return read_manifests(home / "json") if (home / "json").is_dir() else _objects(home)
 

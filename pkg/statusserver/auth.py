@@ -10,7 +10,7 @@ from typing import Protocol
 
 from . import tokens
 from .issuer import Known
-from .tokens import Bound, DeniedError, Token
+from .tokens import BoundObject, DeniedError, Token
 from .utils import token_audience
 
 
@@ -22,7 +22,7 @@ class TokenAuthorizer(Protocol):
 
         Raises:
             DeniedError: it may not.
-            Exception: it is not known whether it may.
+            Exception: it could not be determined whether it may.
         """
         ...
 
@@ -38,7 +38,7 @@ class TokenIssuer(Protocol):
 class Owners(Protocol):
     """The owners of pods, such as :class:`pkg.statusserver.PodOwners`."""
 
-    async def require(self, namespace: str, train_job: str, pod: Bound) -> None:
+    async def require(self, namespace: str, train_job: str, pod: BoundObject) -> None:
         """Raise DeniedError unless ``pod`` belongs to the TrainJob."""
         ...
 
@@ -68,7 +68,7 @@ class ProjectedServiceAccountTokenAuthorizer:
         token.claims.require(token_audience(namespace, train_job), namespace, self._now())
         known = await self._issuer.known(token)
         if token.claims.iss != known.issuer:
-            raise DeniedError("the token is not of this cluster's issuer")
+            raise DeniedError("the token was not issued by this cluster")
         if not known.signed(token):
             raise DeniedError("the signature of the token is not valid")
         pod = token.claims.kubernetes.pod

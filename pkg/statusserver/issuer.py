@@ -29,9 +29,9 @@ _KEYS: Final = "/openid/v1/jwks"
 _MAX_AGE: Final = 300.0
 """Seconds after which the keys are read again. A withdrawn key is not accepted for longer, unless the read fails."""
 _MIN_AGE: Final = 10.0
-"""Seconds between two reads because of a token with an unknown key."""
+"""Minimum number of seconds between two reads because of tokens with an unknown key."""
 _AFTER_FAILURE: Final = 2.0
-"""Seconds between two reads while they fail."""
+"""Minimum number of seconds between two reads while they fail."""
 
 _TIMEOUT: Final = 5.0
 
@@ -78,7 +78,9 @@ class Issuer:
         self._reading = anyio.Lock()
 
     async def known(self, token: Token) -> Known:
-        """Return the issuer and its keys, read again if they lack the key that ``token`` names.
+        """Return the issuer and its keys. They are read again if they are too old or lack the key of ``token``.
+
+        If that fails, the earlier result is returned. Errors are raised only while no read has succeeded.
 
         Raises:
             IssuerError: the API server publishes no usable issuer.

@@ -69,12 +69,12 @@ def _trainer_status(value: JSON) -> dict[str, JSON]:
         "lastUpdatedTime": _time,
     }
     status = _read(value, fields)
-    status.setdefault("lastUpdatedTime", None)  # the CRD requires it, and its refusal names the field
+    status.setdefault("lastUpdatedTime", None)  # the CRD requires it: the refusal of a null names the field
     return status
 
 
 def _metrics(value: JSON) -> list[dict[str, JSON]] | None:
-    # An object arrives as a list of pairs, too.
+    # A JSON object is decoded to a list too: of its fields.
     if not isinstance(value, list) or isinstance(value, _Object):
         raise PayloadError("metrics must be a list")
     empty = {"name": "", "value": ""}
@@ -125,7 +125,7 @@ def _time(value: JSON) -> str:
 
 
 class _Object(list[tuple[str, Any]]):
-    """An object as the list of its fields, so that none is lost."""
+    """A JSON object as the list of its fields, so that repeated fields are kept."""
 
 
 def _no_constant(name: str) -> None:

@@ -24,14 +24,14 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
 
-from .tokens import Bound, DeniedError
+from .tokens import BoundObject, DeniedError
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=get
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get
 
-_BELIEVED: Final = 60.0
+_OWNER_TTL: Final = 60.0
 """Seconds for which an owner is remembered. The token of a deleted pod is accepted for that long at most."""
-_DOUBTED: Final = 5.0
+_NO_OWNER_TTL: Final = 5.0
 """Seconds for which it is remembered that a pod belongs to no TrainJob."""
 _REMEMBERED: Final = 4096
 
@@ -51,9 +51,9 @@ class PodOwners:
         self._live = live
         self._cached = cached
         self._clock = clock
-        self._found: OrderedDict[tuple[str, Bound], tuple[float, _Owner | None]] = OrderedDict()
+        self._found: OrderedDict[tuple[str, BoundObject], tuple[float, _Owner | None]] = OrderedDict()
 
-    async def require(self, namespace: str, train_job: str, pod: Bound) -> None:
+    async def require(self, namespace: str, train_job: str, pod: BoundObject) -> None:
         """Check that ``pod`` belongs to a TrainJob.
 
         Raises:
@@ -67,27 +67,27 @@ class PodOwners:
                 f"pod {namespace}/{pod.name} does not belong to TrainJob {namespace}/{train_job}"
             )
 
-    async def _owner(self, namespace: str, pod: Bound) -> _Owner | None:
+    async def _owner(self, namespace: str, pod: BoundObject) -> _Owner | None:
         key = (namespace, pod)
         known = self._found.get(key)
         if known is not None and self._clock() < known[0]:
             return known[1]
         owner = await self._look(namespace, pod)
         self._found.pop(key, None)
-        self._found[key] = self._clock() + (_DOUBTED if owner is None else _BELIEVED), owner
+        self._found[key] = self._clock() + (_NO_OWNER_TTL if owner is None else _OWNER_TTL), owner
         if len(self._found) > _REMEMBERED:
             self._found.popitem(last=False)
         return owner
 
     async def _exists(self, namespace: str, name: str, uid: str) -> bool:
-        """Return True if the TrainJob still exists: the pods of a deleted one end later, and keep reporting."""
+        """Return True if the TrainJob still exists: pods of a deleted TrainJob end later, and report until then."""
         try:
             found = (await client.peek(self._cached, TrainJob, NamespacedName(namespace, name))).object
         except NotFoundError:
             return False
         return found.metadata.uid == uid
 
-    async def _look(self, namespace: str, pod: Bound) -> _Owner | None:
+    async def _look(self, namespace: str, pod: BoundObject) -> _Owner | None:
         expected = OwnerReference(api_version=Pod.gvk.api_version, kind="Pod", name=pod.name, uid=pod.uid)
         step: OwnerReference | None = expected
         for reader, kind, read in (

@@ -33,11 +33,11 @@ from .utils import train_job_of
 
 FIELD_OWNER: Final = "trainer-status"
 MAX_BODY: Final = 1 << 16
-"""The most bytes of an update."""
+"""Maximum size of an update in bytes."""
 DEADLINE: Final = 10.0
 """Seconds that an update may take, including the wait for the limited rate of requests to the API server."""
 AT_ONCE: Final = 2
-"""The most updates of one TrainJob in progress: a TrainJob that reports too often delays only itself."""
+"""Maximum number of updates of one TrainJob in progress: a TrainJob that reports too often delays only itself."""
 
 UPDATES: Final = CounterMetric(
     "kubeflow_trainer_status_updates_total",
@@ -62,7 +62,7 @@ class StatusWriter(Protocol):
 
 
 class _RefusalError(Exception):
-    """A request is refused."""
+    """Refuses a request with the status, reason and message of the answer."""
 
     def __init__(self, status: HTTPStatus, reason: str, message: str, *, retry_after: int = 0) -> None:
         super().__init__(message)
@@ -111,7 +111,7 @@ class StatusHandler:
                 await self._authorize(request, *target)
                 return await self._update(request, *target)
         except TimeoutError:
-            self._complain("Status update took too long", "/".join(target), seconds=DEADLINE)
+            self._log_sparingly("Status update took too long", "/".join(target), seconds=DEADLINE)
             raise _RefusalError(
                 HTTPStatus.GATEWAY_TIMEOUT, "Timeout", f"The update took more than {DEADLINE:g} seconds"
             ) from None
@@ -171,10 +171,10 @@ class StatusHandler:
             raise self._internal("Failed to update TrainJob", error, f"{namespace}/{name}") from error
 
     def _internal(self, message: str, error: Exception, train_job: str) -> _RefusalError:
-        self._complain(message, train_job, error=error)
+        self._log_sparingly(message, train_job, error=error)
         return _RefusalError(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", "Internal error")
 
-    def _complain(self, message: str, train_job: str, **fields: object) -> None:
+    def _log_sparingly(self, message: str, train_job: str, **fields: object) -> None:
         if (held_back := self._log_limiter.allow()) is not None:
             _log.error(message, **fields, trainJob=train_job[:256], **held_back)
 

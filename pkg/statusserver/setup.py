@@ -22,7 +22,7 @@ from .server import MAX_BODY, StatusHandler
 
 _QPS: Final = 5.0
 _BURST: Final = 10
-"""The limits for which the Configuration has zero, as in client-go."""
+"""The limits that apply if the Configuration sets zero, as in client-go."""
 
 _log = log.logger_from("status-server")
 
@@ -42,7 +42,8 @@ class Certificates(Protocol):
 class StatusServer:
     """Serves status updates in every replica. Its requests to the API server have a rate limit of their own.
 
-    It waits until the ``certificates`` of the manager have one; with a watcher, it serves with the watcher's files.
+    It waits until the manager's ``certificates`` include one that can be served. With a CertWatcher, it serves the
+    certificate in the watcher's files.
     """
 
     name = "status server"
@@ -72,7 +73,7 @@ class StatusServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port on which the server listens."""
         return self._server.port
 
     def need_leader_election(self) -> bool:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 ALGORITHMS: Final = frozenset({"RS256", "ES256", "ES384", "ES512"})
-"""The algorithms by which the API server signs tokens."""
+"""The algorithms with which the API server signs tokens."""
 LONGEST: Final = 16 << 10
-"""The most characters of a token."""
+"""Maximum number of characters of a token."""
 
 _NOT_BEFORE_LEEWAY: Final = 300.0
 """Seconds by which the clock of the API server may be ahead of ours."""
@@ -29,7 +29,7 @@ class DeniedError(Exception):
     """A client may not update the status of a TrainJob. The text is the reason for the client, possibly empty."""
 
 
-class Bound(msgspec.Struct, frozen=True):
+class BoundObject(msgspec.Struct, frozen=True):
     """The object that a token is bound to."""
 
     name: str = ""
@@ -40,7 +40,7 @@ class KubernetesClaims(msgspec.Struct, frozen=True):
     """The claims that Kubernetes adds."""
 
     namespace: str = ""
-    pod: Bound | None = None
+    pod: BoundObject | None = None
 
 
 class Claims(msgspec.Struct, frozen=True, rename={"kubernetes": "kubernetes.io"}):
@@ -61,7 +61,7 @@ class Claims(msgspec.Struct, frozen=True, rename={"kubernetes": "kubernetes.io"}
         if audience not in ([self.aud] if isinstance(self.aud, str) else self.aud):
             raise DeniedError(f"the token is not for the audience {audience}")
         if self.kubernetes.namespace != namespace:
-            raise DeniedError(f"the token is not of the namespace {namespace}")
+            raise DeniedError(f"the token is not for the namespace {namespace}")
         if self.exp is None or self.exp < now:
             raise DeniedError("the token has expired")
         if self.nbf is not None and self.nbf > now + _NOT_BEFORE_LEEWAY:
@@ -84,7 +84,7 @@ def parse(raw: str) -> Token:
     Raises:
         DeniedError: it is too long, or not a signed token with claims of the expected types.
     """
-    import jwt  # with cryptography, 60 ms; only for the first token
+    import jwt  # takes 60 ms, with cryptography: loaded for the first token
 
     if len(raw) > LONGEST:
         raise DeniedError(f"the token is longer than {LONGEST >> 10} KiB")

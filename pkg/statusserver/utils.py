@@ -23,6 +23,6 @@ def status_url(namespace: str, name: str) -> str:
 
 
 def train_job_of(path: str) -> tuple[str, str] | None:
-    """Return the namespace and name of the TrainJob that a path is the status of, or None."""
+    """Return the namespace and name of the TrainJob whose status has this path, or None."""
     found = _PATH.fullmatch(path)
     return (found[1], found[2]) if found else None

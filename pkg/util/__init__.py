@@ -3,6 +3,6 @@
 """Helpers shared by the packages above."""
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the modules of the face; importing one does not load the others
+if TYPE_CHECKING:  # the public modules; importing one does not load the others
     from . import generations as generations
     from . import trainjob as trainjob

@@ -40,7 +40,7 @@ def is_mirror(patch: RuntimePatch) -> bool:
 
 
 def is_placement(override: PodTemplateOverride) -> bool:
-    """Return True for an override by which Kueue up to v0.16 places pods."""
+    """Return True for an override with which Kueue up to v0.16 places pods."""
     metadata = override.metadata
     return metadata is not None and constants.KUEUE_POD_SET_LABEL in (metadata.labels or {})
 
@@ -99,7 +99,7 @@ def number_or_word(value: IntOrString) -> IntOrString:
 def with_word(train_job: TrainJob) -> TrainJob:
     """Return the TrainJob with the annotation's word in ``numProcPerNode``. The result must not be written.
 
-    A number in the field wins over the annotation. Without a word, the argument itself is returned.
+    A value in the field takes precedence over the annotation. Without a word, the argument itself is returned.
     """
     trainer = train_job.spec.trainer
     annotations = train_job.metadata.annotations
@@ -119,7 +119,7 @@ def same_spec(old: TrainJob, new: TrainJob) -> bool:
 
 
 def effective(train_job: TrainJob) -> TrainJobSpec:
-    """Return the spec with a number or word in ``numProcPerNode``, and without the mirror of present fields."""
+    """Return the spec with a number or word in ``numProcPerNode``, without the patch that mirrors present fields."""
     spec = with_word(train_job).spec.shallow_copy()
     trainer = spec.trainer
     if trainer is not None and isinstance(trainer.num_proc_per_node, str):

@@ -61,9 +61,9 @@ class Settings(msgspec.Struct, frozen=True):
     """The settings that are in effect."""
 
     minimum_version: ssl.TLSVersion | None = None
-    """None is the default."""
+    """None selects the default, TLS 1.2."""
     suites: tuple[str, ...] = ()
-    """The suites that are allowed, by Go's names; empty is the default."""
+    """The allowed suites by Go's names; an empty tuple selects the default."""
     protocols: tuple[str, ...] = (HTTP_1_1,)
     """The protocols that the Configuration names."""
     remarks: tuple[str, ...] = ()

@@ -12,10 +12,10 @@ from pkg.apis.trainer.v1alpha1 import PodGroupPolicy
 from pkg.constants import trainer as constants
 
 NO_SCHEDULER: Final = (
-    "{}: no scheduler is named, so the pods are not scheduled as a gang; the API server drops a name that the CRD of "
-    "the runtime does not have"
+    "{}: no scheduler is named, so the pods are not scheduled as a gang; if one was named, the API server dropped it, "
+    "because the installed CRD of the runtime does not have that field"
 )
-"""The warning of a podGroupPolicy without a scheduler, at a path."""
+"""The warning about a podGroupPolicy without a scheduler; its path is filled in."""
 
 
 def is_support_deprecated(labels: Mapping[str, str] | None) -> bool:

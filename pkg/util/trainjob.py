@@ -59,19 +59,22 @@ def _failed(train_job: TrainJob) -> str | None:
     return found.reason or "" if found is not None and found.status == "True" else None
 
 
-def note(train_job: TrainJob) -> str | None:
-    """Return the webhook's note that a TrainJob was suspended while its JobSet may have run on, or None."""
+def suspension_note(train_job: TrainJob) -> str | None:
+    """Return the webhook's note that a TrainJob was suspended while its JobSet may still have run, or None."""
     return (train_job.metadata.annotations or {}).get(constants.SUSPENDED_ANNOTATION)
 
 
-def note_of_update(old: TrainJob, new: TrainJob) -> str | None:
+def suspension_note_of_update(old: TrainJob, new: TrainJob) -> str | None:
     """Return the note that the webhook has to write on an updated TrainJob, or None.
 
-    A suspension is noted. A suspension of the first spec without another change is not, as the JobSet does not differ;
-    the next change is noted instead. A client may replace a TrainJob without knowing its note: the note is written
-    again, unless the update changes nothing in the spec.
+    The note is the generation that the update creates. A suspension is noted, unless it is the first change of the spec
+    and changes nothing else: the JobSet then has the same spec. If the spec is changed next, while the TrainJob is
+    suspended, that change is noted instead.
+
+    A client that does not know the note may replace a TrainJob without it. It is then written again, unless the update
+    leaves the spec as it is.
     """
-    if not (old.spec.suspend or new.spec.suspend or note(old)):
+    if not (old.spec.suspend or new.spec.suspend or suspension_note(old)):
         return None
     generation = old.metadata.generation or 1
     suspends = bool(new.spec.suspend and not old.spec.suspend)
@@ -79,7 +82,7 @@ def note_of_update(old: TrainJob, new: TrainJob) -> str | None:
     if (suspends and (changes or generation > 1)) or (old.spec.suspend and changes and generation == 2):
         return str(generation + 1) if is_ours(new) and not is_finished(old) else None
     same = not changes and bool(old.spec.suspend) == bool(new.spec.suspend)
-    return None if same or note(new) else note(old)
+    return None if same or suspension_note(new) else suspension_note(old)
 
 
 class Reference(Protocol):

@@ -3,7 +3,7 @@
 """The validating webhooks, and the mutating webhook of TrainJobs."""
 
 from . import mirror as mirror
-from . import newerrules as newerrules
+from . import v23rules as v23rules
 from .clustertrainingruntime_webhook import ClusterTrainingRuntimeWebhook as ClusterTrainingRuntimeWebhook
 from .setup import setup as setup
 from .setup import validators as validators

@@ -41,13 +41,16 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         return check_runtime(None, obj, second_generation=second, warnings=warnings)
 
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
-        """Validate a changed spec like :meth:`validate_create`. An unchanged spec passes: finalizers may change."""
+        """Check a changed spec.
+
+        An update of an object that is being deleted, or without a change of the spec, passes: finalizers may change.
+        """
         if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
             return []
         return check_runtime(old, new, second_generation=self._cfg.second_generation)
 
     async def validate_delete(self, obj: ClusterTrainingRuntime) -> list[str]:
-        """Allow it: the finalizer protects a runtime in use."""
+        """Allow the deletion: the finalizer protects a runtime in use."""
         del obj
         return []
 

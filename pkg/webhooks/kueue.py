@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the placement of TrainJobs by Kueue v0.17 and newer, and hands TrainJobs over to it that older releases placed.
+"""Supports the placement of TrainJobs by Kueue v0.17 and newer, also of TrainJobs that older releases have placed.
 
 The older releases, up to v0.16, place a TrainJob by overrides, which they label. The newer ones place it by an entry of
 ``runtimePatches``, which their webhook adds to new TrainJobs only; they neither read nor remove the overrides. After an
@@ -24,10 +24,12 @@ _OVERRIDES: Final = Dropped("podTemplateOverrides")
 
 
 def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[Dropped]) -> None:
-    """Add the newer releases' entry if one of them dropped a placement. Remove a placement if there is an entry.
+    """Hand a TrainJob that an older release has placed over to a newer release.
 
-    The placement is removed only from a suspended TrainJob without active jobs, as Kueue does after an eviction. A
-    placement that this request wrote is kept: an older release wrote it, to which Kueue was rolled back.
+    ``put_back`` contains the overrides if they were dropped by a client that does not know them, as a newer release:
+    then add the entry of the newer release. If the TrainJob has the entry, remove the older placement, but only while
+    the TrainJob is suspended and has no active jobs, as Kueue does after an eviction. A placement that this request
+    wrote is kept, because Kueue was then rolled back to an older release.
     """
     placed = _placement(new)
     if not placed:
@@ -49,9 +51,10 @@ def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[D
 
 
 def keep_last(old: trainer.TrainJob | None, new: trainer.TrainJob) -> None:
-    """Move the entry of the newer releases behind patches that were added after it, so that it is applied last.
+    """Move the entry of the newer releases to the end of the patches, so that it is applied last.
 
-    The order is not changed while the patches stay the same: another order would be refused for a running TrainJob.
+    If the request does not change the patches, their order is kept: a change of it would be refused for a running
+    TrainJob.
     """
     patches = new.spec.runtime_patches
     if patches and (old is None or not equality.deep_equal(old.spec.runtime_patches, patches)):

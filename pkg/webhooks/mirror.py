@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first generation's fields of a TrainJob, mirrored in one runtime patch for clients of v2.2 and later.
 
-Kueue computes pod sets from ``runtimePatches`` only, and MultiKueue copies nothing else to another cluster. The mirror
-is the first patch of the list. It is made again when its sources change, and removed with them.
+Kueue computes pod sets from ``runtimePatches`` only, and MultiKueue does not copy the first generation's fields to
+another cluster. The mirror is the first patch of the list. It is renewed when these fields change, and removed with
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DIGEST: Final = constants.FIRST_GENERATION_DIGEST_ANNOTATION
 
 
 class NotMirrorableError(ValueError):
-    """The fields have no equal runtime patch; the text says why."""
+    """No runtime patch has the same effect as the fields; the text says why."""
 
 
 def digest(spec: trainer.TrainJobSpec) -> str:
@@ -39,7 +40,7 @@ def digest(spec: trainer.TrainJobSpec) -> str:
 
 
 def update(train_job: trainer.TrainJob, *, wanted: bool) -> None:
-    """Make the mirror of the first generation's fields, or renew it, if it is ``wanted`` or already present.
+    """Create or renew the mirror of the first generation's fields, if it is ``wanted`` or already present.
 
     Nothing is changed if the TrainJob has none of these fields: a CRD of another release may have pruned them.
 
@@ -67,7 +68,7 @@ def update(train_job: trainer.TrainJob, *, wanted: bool) -> None:
 
 
 def remove(train_job: trainer.TrainJob) -> None:
-    """Remove the mirror and its annotation."""
+    """Remove the mirror and the annotation with its digest."""
     spec, annotations = train_job.spec, train_job.metadata.annotations
     if any(map(generations.is_mirror, spec.runtime_patches or ())):
         kept = [patch for patch in spec.runtime_patches or () if not generations.is_mirror(patch)]
@@ -84,7 +85,7 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
     Placements by Kueue are merged after the overrides of the user.
 
     Raises:
-        NotMirrorableError: a map holds a directive of strategic merge patches.
+        NotMirrorableError: a map contains a directive of strategic merge patches.
         StrategicMergeError: the overrides do not fit each other, or would write too many values.
     """
     pods: dict[str, Document] = {}

@@ -3,11 +3,11 @@
 """Protects a TrainJob's fields from clients that replace it without knowing them.
 
 A typed client of one API generation decodes a TrainJob without the fields of the other, and drops all of them when it
-sends the whole object (PUT). Such fields are put back, with a warning. A client that removes only some of them knows
-them, so it may. A client that owns all that it removes may remove it, too; of ``runtimePatches``, only the entries that
-it owns. A client that suspends a TrainJob with active jobs cannot remove anything: these fields cannot change before
-the jobs have ended, and the suspension would be refused. Few reviews say whether a request is a PUT or a patch, so the
-fields and their owners have to decide.
+sends the whole object (PUT). Such fields are put back, with a warning. They are not put back if the client knows them:
+kubectl does, and so does a client that removes only some of them. A client may also remove fields that it owns; of
+``runtimePatches``, only the entries that it owns. It may not do so while it suspends a TrainJob with active jobs: these
+fields cannot change before the jobs have ended, and the suspension would be refused. Few reviews say whether a request
+is a PUT or a patch, so the fields and their owners have to decide.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ _FIRST: Final = {
     "annotations": "annotations",
 }
 _SECOND: Final = {"runtimePatches": "runtime_patches", "activeDeadlineSeconds": "active_deadline_seconds"}
-"""The spec's fields that only one API generation has, and their attributes."""
+"""The spec's fields that only one API generation has, with the names of their attributes."""
 
 _GRACE: Final = "terminationGracePeriodSeconds"
 _UNTYPED: Final = "kubectl"
-"""kubectl sends the fields of the user's file, so a missing one was removed on purpose.
+"""The beginning of kubectl's manager names.
 
-For ``kubectl apply``, the owners of the fields lead to the same decision. Other commands have their own manager names,
-and may remove fields that ``kubectl apply`` owns: ``kubectl edit``, for example.
+kubectl sends the fields of the user's file, so a missing field was removed on purpose. For ``kubectl apply``, the
+owners of the fields would lead to the same decision. Other commands, such as ``kubectl edit``, have their own manager
+names and may remove fields that ``kubectl apply`` owns.
 """
 
 
 class Dropped(NamedTuple):
-    """A dropped field: its wire name, and the manager and job of a runtime patch that it belongs to.
+    """A field that a client dropped: its JSON name, and the manager and job of the runtime patch that contains it.
 
-    Without a job, the whole entry of the manager in ``runtimePatches`` was dropped.
+    Without a manager, it is a field of the spec. Without a job, the manager's whole entry in ``runtimePatches`` was
+    dropped.
     """
 
     field: str
@@ -68,7 +70,7 @@ class Dropped(NamedTuple):
 
 
 def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dropped]:
-    """Return the fields that a client dropped and that are to be put back; none without managed fields."""
+    """Return the fields that a client dropped and that must be put back. Without managed fields, return none."""
     first, rest = _fields(old, new, _FIRST), [*_fields(old, new, _SECOND), *_grace_periods(old, new)]
     if not (first or rest) or not old.metadata.managed_fields or _is_patch(request):
         return []
@@ -77,7 +79,7 @@ def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dro
         return []
     if new.spec.suspend and has_active_jobs(old):
         return [*first, *rest]
-    # The overrides are one value, which Kueue owns once it has added its own to those of the user.
+    # The overrides are one value, which Kueue owns as a whole once it has added its own overrides.
     unknown = any(not _owned_by(old, each, writers) for each in first)
     return [*(first if unknown else ()), *(kept for each in rest for kept in _not_owned(old, each, writers))]
 
@@ -100,7 +102,7 @@ def _not_owned(old: TrainJob, field: Dropped, writers: set[str]) -> Iterator[Dro
 
 
 def put_back(old: TrainJob, new: TrainJob, fields: list[Dropped]) -> list[str]:
-    """Copy dropped fields and their ownership from ``old`` to ``new``; return the warnings."""
+    """Copy dropped fields and their ownership from ``old`` to ``new``, and return the warnings."""
     for each in fields:
         if each.manager and not each.job:
             found = [patch for patch in old.spec.runtime_patches or [] if patch.manager == each.manager]
@@ -122,12 +124,12 @@ def put_back(old: TrainJob, new: TrainJob, fields: list[Dropped]) -> list[str]:
 
 
 def _is_patch(request: AdmissionRequest) -> bool:
-    """Return True if the review says that the request is a patch; up to 1.36, reviews of patches do not say so."""
+    """Return True if the review says that the request is a patch. Reviews of Kubernetes up to 1.36 do not say so."""
     return isinstance(request.options, dict) and request.options.get("kind") == "PatchOptions"
 
 
 def _fields(old: TrainJob, new: TrainJob, generation: Mapping[str, str]) -> list[Dropped]:
-    """Return the fields of a generation that were set, if a client dropped them all."""
+    """Return those fields of a generation that were set, if the client dropped all of them, otherwise none."""
     held = [wire for wire, name in generation.items() if getattr(old.spec, name)]
     known = any(getattr(new.spec, generation[wire]) is not None for wire in held)
     return [] if known else [Dropped(wire) for wire in held]
@@ -153,8 +155,8 @@ def _pods(train_job: TrainJob) -> dict[tuple[str, str], PodSpecPatch]:
 def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str]:
     """Return the possible names of the client: its field manager, or the managers of the entries that it wrote.
 
-    The time of an entry has whole seconds: an entry that was written twice in one second may differ in its fields only.
-    Entries that the client did not write can only lose fields.
+    The time of an entry has whole seconds, so an entry that was written twice in one second may differ only in its
+    fields. Entries that the client did not write can only lose fields.
     """
     options = request.options
     if isinstance(options, dict) and (name := options.get("fieldManager")):
@@ -168,12 +170,12 @@ def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str
 
 
 def _is_written(before: Entry | None, entry: Entry) -> bool:
-    """Return True if a request made an entry, renewed its time or added fields to it."""
+    """Return True if a request created an entry, changed its time or added fields to it."""
     return before is None or before.time != entry.time or not _contains(before.fields_v1, entry.fields_v1)
 
 
 def _contains(fields: JSON, others: JSON) -> bool:
-    """Return True if a set of fields has all of another."""
+    """Return True if ``fields`` contains all of ``others``; both are sets of managed fields."""
     if not isinstance(others, dict):
         return True
     return isinstance(fields, dict) and all(
@@ -190,7 +192,7 @@ def _owned_by(train_job: TrainJob, field: Dropped, managers: set[str]) -> bool:
 
 
 def _owned(entry: Entry, path: tuple[str, ...]) -> JSON:
-    """Return the part of an entry below a path of the spec; None if the entry does not own it."""
+    """Return the part of an entry below a path in the spec, or None if the entry does not own the path."""
     found = entry.fields_v1
     for step in ("f:spec", *path):
         found = found.get(step) if isinstance(found, dict) else None
@@ -198,7 +200,7 @@ def _owned(entry: Entry, path: tuple[str, ...]) -> JSON:
 
 
 def _restore_owners(old: TrainJob, new: TrainJob, path: tuple[str, ...]) -> None:
-    """Give the field back to its owners: the server took it from them before admission."""
+    """Restore the ownership of a field, which the server removed before admission because the field was missing."""
     entries = _entries(new)
     for identity, entry in _entries(old).items():
         if (held := _owned(entry, path)) is not None:
@@ -216,7 +218,7 @@ def _with(fields: JSON, path: tuple[str, ...], held: JSON) -> JSON:
 
 
 def _entries(train_job: TrainJob) -> dict[tuple[str | None, ...], Entry]:
-    """Return the managed fields, of which the server keeps one entry for each of these keys."""
+    """Return the managed fields by the key that is unique to an entry in the server."""
     return {
         (entry.manager, entry.operation, entry.api_version, entry.subresource): entry
         for entry in train_job.metadata.managed_fields or ()

@@ -17,7 +17,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.constants import trainer as constants
 from pkg.util import trainingruntime
 
-from . import newerrules
+from . import v23rules
 
 AnyRuntime = TrainingRuntime | ClusterTrainingRuntime
 REPLICAS_ERROR: Final = "always must be 1"
@@ -47,7 +47,7 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return check_changes(old, new, second_generation=self._second_generation)
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
-        """Allow it: the finalizer protects a runtime in use."""
+        """Allow the deletion: the finalizer protects a runtime in use."""
         del obj
         return []
 
@@ -74,10 +74,10 @@ def check_changes(old: AnyRuntime | None, new: AnyRuntime, *, second_generation:
 
     A podGroupPolicy that has become empty causes a warning in both generations.
     """
-    errors = list(newerrules.runtime_violations(old.spec if old is not None else None, new.spec))
+    errors = list(v23rules.runtime_violations(old.spec if old is not None else None, new.spec))
     if second_generation:
-        newerrules.refuse(new, errors)
-    warnings = [newerrules.REFUSED_LATER.format(error) for error in errors]
+        v23rules.refuse(new, errors)
+    warnings = [v23rules.REFUSED_LATER.format(error) for error in errors]
     was = old is not None and trainingruntime.names_no_scheduler(old.spec.pod_group_policy)
     if trainingruntime.names_no_scheduler(new.spec.pod_group_policy) and not was:
         warnings.append(trainingruntime.NO_SCHEDULER.format(field.Path("spec", "podGroupPolicy")))
@@ -85,9 +85,9 @@ def check_changes(old: AnyRuntime | None, new: AnyRuntime, *, second_generation:
 
 
 def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
-    """Return the errors in the jobs that carry out a part of a TrainJob.
+    """Return the errors of the jobs that carry out a step of a TrainJob: an initializer or the trainer.
 
-    Each must have one replica and the container for its part.
+    Each of these jobs must have one replica and the container for its step.
     """
     errors = field.ErrorList()
     path = field.Path("spec", "template", "spec", "replicatedJobs")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mutating webhook of TrainJobs: forms that clients of both API generations read, and suspensions."""
+"""The mutating webhook of TrainJobs: makes them readable for clients of both API generations, and notes suspensions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations, trainjob
 
-from . import kueue, mirror, newerrules, putguard
+from . import kueue, mirror, putguard, v23rules
 
-_WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
+_WORD_ANNOTATION: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
 
 # +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=defaulter.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
@@ -35,8 +35,8 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
     1. Warn of each value that Trainer v2.3 refuses, unless the validating webhook refuses it.
     2. Put back fields that a client dropped without knowing them.
     3. Hand a placement by an older Kueue over to a newer one, and keep the entry of the newer one the last patch.
-    4. Note on a TrainJob that it is suspended and changed: it may be resumed before a manager sees it, or while none
-       leads.
+    4. Note in an annotation that a TrainJob is suspended and changed: it may be resumed before a manager sees it, or
+       while no replica leads.
     5. Move words in ``numProcPerNode`` to an annotation.
     6. Mirror the first generation's fields in ``runtimePatches`` where a newer client reads them.
     7. Set the time of changed patches.
@@ -52,17 +52,18 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         self._now = now
 
     def concerns(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> bool:
-        """Return True if there is anything to put back, move, mirror, stamp, note or warn of."""
+        """Return True if one of the steps of this webhook may concern the TrainJob."""
         if new.metadata.deletion_timestamp is not None:
             return False
         return bool(
-            _moves_number(new)
+            _num_proc_changes(new)
             or new.spec.runtime_patches
             or (generations.has_first_generation(new.spec) and _is_mirrored(new))
             or (
-                old is not None and (putguard.dropped(request, old, new) or trainjob.note_of_update(old, new))
+                old is not None
+                and (putguard.dropped(request, old, new) or trainjob.suspension_note_of_update(old, new))
             )
-            or next(newerrules.violations(old, new), None)
+            or next(v23rules.violations(old, new), None)
         )
 
     async def mutate(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> list[str]:
@@ -79,7 +80,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             warnings += putguard.put_back(old, new, dropped)
             kueue.hand_over(old, new, dropped)
         kueue.keep_last(old, new)
-        if old is not None and (note := trainjob.note_of_update(old, new)):
+        if old is not None and (note := trainjob.suspension_note_of_update(old, new)):
             new.metadata.annotations = {
                 **(new.metadata.annotations or {}),
                 constants.SUSPENDED_ANNOTATION: note,
@@ -108,19 +109,19 @@ def _is_mirrored(train_job: TrainJob) -> bool:
 
 
 def _refused_later(old: TrainJob | None, new: TrainJob) -> list[str]:
-    return [newerrules.REFUSED_LATER.format(error) for error in newerrules.violations(old, new)]
+    return [v23rules.REFUSED_LATER.format(error) for error in v23rules.violations(old, new)]
 
 
-def _moves_number(train_job: TrainJob) -> bool:
+def _num_proc_changes(train_job: TrainJob) -> bool:
     value = train_job.spec.trainer.num_proc_per_node if train_job.spec.trainer is not None else None
     if isinstance(value, int):
         in_range = generations.MIN_INT32 <= value <= MAX_INT32
-        return not in_range or _WORD in (train_job.metadata.annotations or {})
+        return not in_range or _WORD_ANNOTATION in (train_job.metadata.annotations or {})
     return value is not None
 
 
 def _store_number(train_job: TrainJob) -> None:
-    """Store ``numProcPerNode`` as a number, and a word in the annotation."""
+    """Store ``numProcPerNode`` in its field if it is a number, or in the annotation if it is a word."""
     trainer, metadata = train_job.spec.trainer, train_job.metadata
     if trainer is None or trainer.num_proc_per_node is None:
         return
@@ -132,10 +133,10 @@ def _store_number(train_job: TrainJob) -> None:
     annotations = dict(metadata.annotations or {})
     if isinstance(value, str):
         trainer.num_proc_per_node = None
-        annotations[_WORD] = value
+        annotations[_WORD_ANNOTATION] = value
     else:
         trainer.num_proc_per_node = value
-        annotations.pop(_WORD, None)
+        annotations.pop(_WORD_ANNOTATION, None)
     if annotations != (metadata.annotations or {}):
         metadata.annotations = annotations or None
 
@@ -146,12 +147,12 @@ def _stamp(old: TrainJob | None, new: TrainJob, now: str) -> None:
     for patch in new.spec.runtime_patches or ():
         before = stored.get(patch.manager)
         if before is not None:
-            patch.time = before.time if _equal_but_for_time(before, patch) else now
+            patch.time = before.time if _equal_except_time(before, patch) else now
         elif patch.time is None:
             patch.time = now
 
 
-def _equal_but_for_time(a: RuntimePatch, b: RuntimePatch) -> bool:
+def _equal_except_time(a: RuntimePatch, b: RuntimePatch) -> bool:
     return equality.deep_equal(a.training_runtime_spec, b.training_runtime_spec) and equality.deep_equal(
         a.unknown_fields, b.unknown_fields
     )

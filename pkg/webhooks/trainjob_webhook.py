@@ -15,7 +15,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
 from pkg.util import generations, offload
 
-from . import newerrules
+from . import v23rules
 from .trainjob_defaulter import TrainJobDefaulter
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
@@ -29,7 +29,11 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         self._second_generation = cfg is not None and cfg.second_generation
 
     async def validate_create(self, obj: TrainJob) -> list[str]:
-        """Return the warnings. Raises if a plugin finds an error, v2.3 refuses a value, or the runtime is unknown."""
+        """Return the warnings.
+
+        Raises if a plugin finds an error, if the kind of the runtime is not registered, or, in the second generation,
+        if v2.3 refuses a value.
+        """
         return await self._validate(None, obj)
 
     async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
@@ -44,13 +48,13 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return await self._validate(old, new)
 
     async def validate_delete(self, obj: TrainJob) -> list[str]:
-        """Allow it."""
+        """Allow the deletion."""
         del obj
         return []
 
     async def _validate(self, old: TrainJob | None, new: TrainJob) -> list[str]:
         if self._second_generation:  # first: the API server checks the rules of a CRD before it asks webhooks
-            await offload.run(new, lambda: newerrules.refuse(new, newerrules.violations(old, new)))
+            await offload.run(new, lambda: v23rules.refuse(new, v23rules.violations(old, new)))
         try:
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
         except UnsupportedRuntimeError as error:
@@ -68,6 +72,6 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
 def setup_webhook_for_train_job(
     mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None
 ) -> None:
-    """Serve the validating and the mutating webhook."""
+    """Serve the validating and the mutating webhook of TrainJobs."""
     builder = ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes, cfg))
     builder.with_mutator(TrainJobDefaulter(cfg)).complete()

@@ -6,10 +6,10 @@ Only ``reading``, which takes the snapshot, accesses a cluster; everything else 
 """
 
 from . import kinds as kinds
+from . import liveobject as liveobject
 from . import phase as phase
 from . import snapshot as snapshot
 from . import terminations as terminations
-from . import things as things
 from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of
 from .causes.statuses import removed as removed
@@ -18,9 +18,9 @@ from .diagnosis import Verdict as Verdict
 from .diagnosis import diagnose as diagnose
 from .finding import Finding as Finding
 from .finding import Severity as Severity
+from .liveobject import LiveObject as LiveObject
 from .snapshot import Reference as Reference
 from .snapshot import Snapshot as Snapshot
-from .things import Thing as Thing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # it loads the client, which nothing else needs

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The causes, the most specific first. Of findings with the same severity, the one that is first here is the answer."""
+"""The causes, the most specific first. Of findings with the same severity, the one whose cause is first here wins."""
 
 from __future__ import annotations
 
 from typing import Final
 
 CAUSES: Final[dict[str, str]] = {
-    "deletion-blocked": "the TrainJob, a child, or an older object of the same name is being deleted but still exists",
+    "deletion-blocked": "the TrainJob, a child, or an earlier object with a child's name is being deleted",
     "managed-by": "another controller manages the TrainJob",
     "runtime-unsupported": "the kind of the runtime is not supported",
     "runtime-missing": "the runtime does not exist",
@@ -45,11 +45,11 @@ CAUSES: Final[dict[str, str]] = {
     "container-config": "a container's configuration is not valid",
     "container-create": "a container cannot be created",
     "out-of-memory": "a container used more memory than its limit",
-    "evicted": "the kubelet evicted a pod",
+    "evicted": "a pod was evicted",
     "preempted": "a pod was preempted",
-    "node-lost": "the node of a pod does not report",
+    "node-lost": "the node of a pod is not ready, does not report, or does not exist",
     "node-rejected": "the node refused a pod",
-    "dns-failure": "a pod cannot resolve the name of another pod",
+    "dns-failure": "a container cannot resolve a host name",
     "crash-loop": "a container fails again and again",
     "container-failed": "a container failed",
     "sidecar-running": "a container of a pod has succeeded, but another container keeps the pod from ending",
@@ -74,7 +74,7 @@ CAUSES: Final[dict[str, str]] = {
     "workload-evicted": "Kueue evicted the Workload",
     "queued": "Kueue has not admitted the Workload",
     "pod-grouper": "the pod grouper does not give a pod its group",
-    "gang-unavailable": "the cluster cannot schedule the gang",
+    "gang-unavailable": "the cluster does not serve the API of the gang, or the gang was deleted",
     "gang-unschedulable": "the scheduler cannot place all pods of the gang at the same time",
     "gang-waiting": "the gang waits for more pods or for free resources",
     "scheduling-gated": "scheduling gates hold the pods",

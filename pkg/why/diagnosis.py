@@ -29,8 +29,8 @@ from pkg.why.causes import (
     volumes,
 )
 from pkg.why.finding import Finding, Severity, merged
+from pkg.why.liveobject import ago, moment, number
 from pkg.why.snapshot import NOT_INSTALLED, Snapshot
-from pkg.why.things import ago, moment, number
 
 _LONG: Final = timedelta(minutes=10)
 _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
@@ -49,7 +49,10 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     controllers.find,
     counts.find,
 )
-"""Of findings with the same cause, the first is the answer: a claim's events have a reason that schedulers lack."""
+"""The order decides which of several findings with the same cause comes first.
+
+Volumes precede scheduling, because the events of a claim name a reason that schedulers do not know.
+"""
 _OF_SUSPENDED: Final = (
     suspension.find,
     suspension.terminating,
@@ -96,7 +99,7 @@ class Verdict:
     name: str
     state: State
     progress: str
-    """The pods that run, in words."""
+    """The state and the number of running pods, as a predicate of the TrainJob: ``runs: 2 of 4 pods``."""
     findings: tuple[Finding, ...]
     unread: tuple[str, ...] = ()
     """The kinds that could not be read, and why."""
@@ -181,7 +184,7 @@ def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, st
 
 
 def _is_still(snapshot: Snapshot) -> bool:
-    """Return True if nothing was created, resumed or ended for a long time."""
+    """Return True if no object of the TrainJob was created, resumed or ended recently."""
     created = [each.created for each in (*snapshot.owners, *snapshot.pods)]
     resumed = moment(snapshot.train_job.condition("Suspended"), "lastTransitionTime")
     ended = [
@@ -194,7 +197,7 @@ def _is_still(snapshot: Snapshot) -> bool:
 
 
 def _ready_jobs(snapshot: Snapshot) -> int:
-    """Return the number of ready Jobs by the status of their owner if the pods are not known, else 0."""
+    """Return the number of ready Jobs from the status of their owner if the pods cannot be read, else 0."""
     if not _unread_children(snapshot):
         return 0
     owner, field = snapshot.train_job, "jobsStatus"
@@ -204,7 +207,7 @@ def _ready_jobs(snapshot: Snapshot) -> int:
 
 
 def _unread_children(snapshot: Snapshot) -> list[str]:
-    """Return why the pods are not known: one of the kinds from the TrainJob to them cannot be read."""
+    """Return the kinds that cannot be read of those that lead from the TrainJob to its pods, with the reasons."""
     chain = (kinds.JOB_SET, kinds.JOB, kinds.POD)
     return [f"{kind} cannot be read: {snapshot.unread[kind]}" for kind in chain if kind in snapshot.unread]
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A finding: one cause for which a TrainJob does not run, with its evidence and advice."""
+"""A finding: one cause why a TrainJob does not run, with evidence and advice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pkg.why.catalog import CAUSES
 
 _MOST_EVIDENCE: Final = 12
 _LONGEST: Final = 2048
-"""Characters of the longest line of a finding, which may repeat a message of a container or of a controller."""
+"""Maximum number of characters in a line of a finding. A line may repeat the message of a container or controller."""
 _MOST_SUBJECTS: Final = 3
 _ORDER: Final = {cause: number for number, cause in enumerate(CAUSES)}
 
@@ -28,12 +28,12 @@ class Severity(StrEnum):
     WAITING = "waiting"
     """Nothing is wrong: the TrainJob waits for a person, a queue or free capacity."""
     NOTE = "note"
-    """Worth knowing; not a reason."""
+    """Worth knowing, but not the reason why the TrainJob does not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause. ``summary`` is a clause without a capital letter and a full stop."""
+    """One cause. ``summary`` is a clause that can follow a colon, without a full stop."""
 
     cause: str
     summary: str
@@ -45,7 +45,7 @@ class Finding:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The order of findings: the gravest first, then the most specific."""
+        """The sort key of findings: the gravest first, then the most specific."""
         return list(Severity).index(self.severity), _ORDER[self.cause]
 
     @property
@@ -67,7 +67,7 @@ class Finding:
 
 
 def merged(findings: list[Finding]) -> list[Finding]:
-    """Return the findings in order; those of equal cause and summary become one."""
+    """Return the findings in order. Findings with the same cause and summary become one."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for each in findings:
         groups.setdefault((each.cause, each.summary), []).append(each)

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from pkg.why.causes.statuses import of_pod
+from pkg.why.liveobject import LiveObject, ago, number, text
 from pkg.why.snapshot import Snapshot, finished
-from pkg.why.things import Thing, ago, number, text
 
 
 class Phase(StrEnum):
@@ -29,12 +29,12 @@ class Row(NamedTuple):
     """An object of a TrainJob's tree, and its depth."""
 
     depth: int
-    obj: Thing
+    obj: LiveObject
     status: str
     reason: str = ""
 
 
-def phase(train_job: Thing) -> Phase:
+def phase(train_job: LiveObject) -> Phase:
     """Return the phase; a TrainJob runs once all pods of one of its Jobs are ready or have succeeded."""
     if train_job.deleted is not None:
         return Phase.DELETING
@@ -50,7 +50,7 @@ def phase(train_job: Thing) -> Phase:
 
 
 def tree(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield the TrainJob, its JobSet, its Jobs and their pods, each below its owner."""
+    """Yield the TrainJob, its JobSet, its Jobs and their pods, each after its owner."""
     yield Row(0, snapshot.train_job, phase(snapshot.train_job))
     if snapshot.job_set is None:
         return
@@ -68,13 +68,13 @@ def cells(row: Row, now: datetime) -> tuple[str, ...]:
     return name, row.status, ago(row.obj.created, now), row.reason
 
 
-def _pods(job: Thing) -> str:
-    """Return how many pods of a Job are ready, or have succeeded once it has ended."""
+def _pods(job: LiveObject) -> str:
+    """Return how many pods of a Job are ready or, once the Job has ended, have succeeded."""
     field, word = ("succeeded", "succeeded") if finished(job) else ("ready", "ready")
     return f"{number(job.data, 'status', field)} of {number(job.data, 'spec', 'parallelism')} pods {word}"
 
 
-def _state(obj: Thing) -> str:
+def _state(obj: LiveObject) -> str:
     if obj.deleted is not None:
         return "Deleting"
     if finished(obj):
@@ -82,7 +82,7 @@ def _state(obj: Thing) -> str:
     return "Suspended" if obj.at("spec", "suspend") is True else "Active"
 
 
-def _reason(pod: Thing) -> str:
+def _reason(pod: LiveObject) -> str:
     for status in of_pod(pod):
         if status.waiting not in ("", "PodInitializing"):
             return status.waiting

@@ -24,12 +24,12 @@ from controller_runtime.rest import NoKindMatchError, RestError, request
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
 from pkg.why.causes import containers, controllers, deletions, leases, queues, references
+from pkg.why.liveobject import LiveObject, at
 from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
-from pkg.why.things import Thing, at
 
 _PAGE: Final = 500
 _PAGES: Final = 40
-"""The most pages of a kind that are read: a namespace may have any number of events."""
+"""Maximum number of pages that are read of a kind: a namespace may have any number of events."""
 LOG_TYPE: Final = "text/plain"
 """The media type of a log."""
 _LOGS: Final = 3
@@ -50,7 +50,7 @@ class Reading:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._objects: dict[str, list[Thing]] = {}
+        self._objects: dict[str, list[LiveObject]] = {}
         self._unread: dict[str, str] = {}
         self._truncated: dict[str, str] = {}
         self._absent: set[Reference] = set()
@@ -60,10 +60,10 @@ class Reading:
         """Return the snapshot.
 
         Raises:
-            StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
+            StatusError, RestError: the TrainJob cannot be read; NotFoundError if it does not exist.
         """
         kind = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
-        train_job = Thing((await self._client.get(kind, (self._namespace, self._name))).to_dict())
+        train_job = LiveObject((await self._client.get(kind, (self._namespace, self._name))).to_dict())
         await self._list(_selections(self._namespace, self._name))
         snapshot = Snapshot(train_job, now, self._objects, self._unread)
         async with anyio.create_task_group() as group:
@@ -104,15 +104,15 @@ class Reading:
                 self._truncated[kind] = missing
             return
 
-    async def _pages(self, version: GVK, selection: _Selection) -> tuple[list[Thing], str]:
-        """Return the objects, and why some are missing."""
-        found: list[Thing] = []
+    async def _pages(self, version: GVK, selection: _Selection) -> tuple[list[LiveObject], str]:
+        """Return the objects, and the reason if some are missing, else an empty string."""
+        found: list[LiveObject] = []
         token = ""
         for _ in range(_PAGES):
             page = await self._client.list(
                 unstructured(version), limit=_PAGE, continue_token=token, **selection
             )
-            found += [Thing(each.to_dict()) for each in page]
+            found += [LiveObject(each.to_dict()) for each in page]
             if not (token := page.continue_token):
                 return found, ""
         return found, f"only the first {len(found)} were read"
@@ -135,7 +135,7 @@ class Reading:
             return
 
     async def _read_controllers(self) -> None:
-        """Read the managers' Deployments, the leases, and the pods of a Deployment without an available pod."""
+        """Read the managers' Deployments and leases, and the pods of each such Deployment that has no available pod."""
         names = (controllers.MANAGER, controllers.JOB_SET_MANAGER)
         await self._list(
             [
@@ -173,7 +173,7 @@ async def take(client: Reader, namespace: str, name: str, now: datetime) -> Snap
     """Return the snapshot of a TrainJob.
 
     Raises:
-        StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
+        StatusError, RestError: the TrainJob cannot be read; NotFoundError if it does not exist.
     """
     return await Reading(client, namespace, name).take(now)
 

@@ -12,18 +12,18 @@ from typing import Final, NamedTuple
 
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
-from pkg.why.things import Thing, ago, at, moment, number, text
+from pkg.why.liveobject import LiveObject, ago, at, moment, number, text
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 PATIENCE: Final = timedelta(seconds=15)
-"""The time within which a working controller reacts to an object."""
+"""The time within which a working controller reacts to a change of an object."""
 _SUFFIX: Final = 5
 """Characters that the API server appends to the name of a Job's pod."""
 NOT_INSTALLED: Final = "the kind is not installed"
-"""Why a kind that the cluster does not serve cannot be read."""
+"""The reason in ``Snapshot.unread`` of a kind that the cluster does not serve."""
 
 CONTAINER_STEPS: Final = ("Pulling", "Pulled", "Created", "Started")
-"""The reasons of events that follow when the sandbox, network and volumes of a pod are set up."""
+"""The reasons of the events that follow once the sandbox, network and volumes of a pod are set up."""
 
 
 class Reference(NamedTuple):
@@ -42,10 +42,10 @@ class Reference(NamedTuple):
 class Snapshot:
     """A TrainJob and everything that is known about it. It contains only objects that exist now."""
 
-    train_job: Thing
+    train_job: LiveObject
     now: datetime
-    objects: Mapping[str, Sequence[Thing]] = field(default_factory=dict)
-    """Live objects by ``Kind.group``: those of the TrainJob's namespace, nodes, and the controllers' own."""
+    objects: Mapping[str, Sequence[LiveObject]] = field(default_factory=dict)
+    """Live objects by ``Kind.group``: of the TrainJob's namespace, nodes, and those that show if controllers run."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """The kinds that could not be read, and why."""
     absent: frozenset[Reference] = frozenset()
@@ -55,44 +55,44 @@ class Snapshot:
     truncated: Mapping[str, str] = field(default_factory=dict)
     """The kinds of which some objects were not read, and why."""
 
-    def all(self, kind: str) -> Sequence[Thing]:
+    def all(self, kind: str) -> Sequence[LiveObject]:
         """Return the objects of a kind."""
         return self.objects.get(kind, ())
 
-    def children(self, kind: str, owners: Iterable[Thing]) -> list[Thing]:
+    def children(self, kind: str, owners: Iterable[LiveObject]) -> list[LiveObject]:
         """Return the objects of a kind that one of ``owners`` owns."""
         uids = {each.uid for each in owners} - {""}
         return [each for each in self.all(kind) if uids.intersection(each.owner_uids)]
 
     @cached_property
-    def job_set(self) -> Thing | None:
+    def job_set(self) -> LiveObject | None:
         """The JobSet that the TrainJob owns."""
         return next(iter(self.children(kinds.JOB_SET, [self.train_job])), None)
 
     @cached_property
-    def jobs(self) -> list[Thing]:
-        """The Jobs of the JobSet without those that were just deleted: after a restart, JobSet makes these again."""
+    def jobs(self) -> list[LiveObject]:
+        """The Jobs of the JobSet, except those that were just deleted: when JobSet restarts, it creates them again."""
         return [each for each in self.all_jobs if each.deleted is None or self.now - each.deleted >= PATIENCE]
 
     @cached_property
-    def all_jobs(self) -> list[Thing]:
+    def all_jobs(self) -> list[LiveObject]:
         """The Jobs of the JobSet, including those that were just deleted."""
         return self.children(kinds.JOB, [self.job_set]) if self.job_set is not None else []
 
     @property
-    def owners(self) -> list[Thing]:
+    def owners(self) -> list[LiveObject]:
         """The TrainJob, its JobSet and its Jobs."""
         return [self.train_job, *([self.job_set] if self.job_set is not None else []), *self.all_jobs]
 
     @cached_property
-    def all_pods(self) -> list[Thing]:
+    def all_pods(self) -> list[LiveObject]:
         """The pods of all Jobs, including those that a later pod has replaced."""
         return self.children(kinds.POD, self.all_jobs)
 
     @cached_property
-    def pods(self) -> list[Thing]:
+    def pods(self) -> list[LiveObject]:
         """The newest pod of each completion index of a Job, and all pods without an index."""
-        newest: dict[tuple[str, str], Thing] = {}
+        newest: dict[tuple[str, str], LiveObject] = {}
         for pod in sorted(
             self.children(kinds.POD, self.jobs),
             key=lambda each: (each.text("metadata", "creationTimestamp"), each.name),
@@ -102,8 +102,8 @@ class Snapshot:
         return list(newest.values())
 
     @cached_property
-    def running(self) -> list[Thing]:
-        """The pods that run, without those whose containers all wait for a start: their phase is Running, too."""
+    def running(self) -> list[LiveObject]:
+        """The running pods. A pod whose containers all wait to start does not count, although its phase is Running."""
         return [
             pod
             for pod in self.pods
@@ -116,8 +116,8 @@ class Snapshot:
         return sum(_parallelism(job) for job in self.jobs if not finished(job))
 
     @property
-    def is_behind(self) -> bool:
-        """True if the manager has to act next: it has not built the JobSet, or has not passed on ``spec.suspend``."""
+    def manager_must_act(self) -> bool:
+        """True if the manager has not created the JobSet, or not copied ``spec.suspend`` to it."""
         if kinds.JOB_SET in self.unread:
             return not self.train_job.maps("status", "jobsStatus")  # the manager copies them from the JobSet
         if self.job_set is None:
@@ -125,17 +125,17 @@ class Snapshot:
         return (self.job_set.at("spec", "suspend") is True) != (self.train_job.at("spec", "suspend") is True)
 
     def is_hidden(self, kind: str) -> bool:
-        """Return True if the cluster serves a kind that could not be read."""
+        """Return True if a kind could not be read although the cluster serves it."""
         return self.unread.get(kind, NOT_INSTALLED) != NOT_INSTALLED
 
-    def lacking(self, job: Thing) -> int:
+    def missing_pods(self, job: LiveObject) -> int:
         """Return the number of pods that a Job wants and does not have."""
         if finished(job) or job.at("spec", "suspend") is True:
             return 0
         have = sum(pod.owned_by(job.uid) for pod in self.pods)
         return max(0, _parallelism(job) - number(job.data, "status", "succeeded") - have)
 
-    def settled(self, obj: Thing) -> bool:
+    def spec_is_settled(self, obj: LiveObject) -> bool:
         """Return True if the spec of an object was last written longer ago than a controller takes to react."""
         writes = [
             moment(each, "time")
@@ -145,22 +145,22 @@ class Snapshot:
         last = max(filter(None, [obj.created, *writes]), default=None)
         return last is not None and self.now - last > PATIENCE
 
-    def events(self, obj: Thing, *reasons: str) -> list[Thing]:
-        """Return the events of an object, newest first, without those of an earlier object of its name."""
+    def events(self, obj: LiveObject, *reasons: str) -> list[LiveObject]:
+        """Return the events of an object, newest first, without those of an earlier object that had its name."""
         found = self._events.get(obj.uid, ())
         return [each for each in found if not reasons or each.text("reason") in reasons]
 
     @cached_property
-    def _events(self) -> Mapping[str, Sequence[Thing]]:
+    def _events(self) -> Mapping[str, Sequence[LiveObject]]:
         """All events by the uid of their objects, newest first."""
-        found: dict[str, list[Thing]] = {}
+        found: dict[str, list[LiveObject]] = {}
         for each in sorted(
             self.all(kinds.EVENT), key=lambda each: event_time(each) or self.now, reverse=True
         ):
             found.setdefault(each.text("involvedObject", "uid"), []).append(each)
         return found
 
-    def events_of_removed(self) -> list[Thing]:
+    def events_of_removed(self) -> list[LiveObject]:
         """Return the events of JobSets, Jobs and pods of the TrainJob that no longer exist, judging by their names."""
         job = self.train_job
         steps = self.job_set.maps("spec", "replicatedJobs") if self.job_set is not None else []
@@ -168,7 +168,7 @@ class Snapshot:
             f"{job.name}-{text(each, 'name')}-" for each in steps or job.maps("status", "jobsStatus")
         )
         existing = {each.uid for each in (*self.owners, *self.all_pods)}
-        found: list[Thing] = []
+        found: list[LiveObject] = []
         for event in self.all(kinds.EVENT):
             about, seen = event.at("involvedObject"), event_time(event)
             if (
@@ -184,13 +184,15 @@ class Snapshot:
                 found.append(event)
         return found
 
-    def lasting(self, obj: Thing, failures: Sequence[str], successes: Sequence[str]) -> list[Thing]:
+    def unresolved(
+        self, obj: LiveObject, failures: Sequence[str], successes: Sequence[str]
+    ) -> list[LiveObject]:
         """Return the events of failures that no event of a success has followed, newest first."""
         overcome = max(filter(None, map(event_time, self.events(obj, *successes))), default=None)
         found = self.events(obj, *failures)
         return [each for each in found if overcome is None or (event_time(each) or self.now) >= overcome]
 
-    def quote(self, event: Thing) -> str:
+    def quote(self, event: LiveObject) -> str:
         """Return an event as a line of evidence."""
         count = event.number("series", "count") or event.number("count")
         times = f", {count} times" if count > 1 else ""
@@ -201,7 +203,7 @@ class Snapshot:
         )
 
 
-def event_time(event: Thing) -> datetime | None:
+def event_time(event: LiveObject) -> datetime | None:
     """Return the time at which an event was last seen."""
     return (
         moment(event.data, "series", "lastObservedTime")
@@ -211,37 +213,37 @@ def event_time(event: Thing) -> datetime | None:
     )
 
 
-def finished(obj: Thing) -> bool:
+def finished(obj: LiveObject) -> bool:
     """Return True if a TrainJob, JobSet or Job is complete or has failed."""
     return any(obj.is_true(kind) for kind in ("Complete", "Completed", "Failed"))
 
 
-def step_of(pod: Thing) -> str:
-    """Return the name of the replicated job of a pod, or its own name."""
+def step_of(pod: LiveObject) -> str:
+    """Return the name of a pod's replicated job, or the name of the pod if it has none."""
     return pod.label(REPLICATED_JOB_NAME_KEY) or pod.name
 
 
 def _is_child(kind: str, rest: str) -> bool:
-    """Return True if a Job or a pod may have a name with ``rest`` after the name of its step."""
+    """Return True if ``rest`` may follow the name of the step in the name of a Job or a pod."""
     *numbers, last = rest.split("-")
     if kind == "Pod":
         return len(numbers) in (1, 2) and all(map(str.isdecimal, numbers)) and len(last) == _SUFFIX
     return kind == "Job" and not numbers and last.isdecimal()
 
 
-def _has_started(pod: Thing) -> bool:
+def _has_started(pod: LiveObject) -> bool:
     """Return True if a container runs or has ended, or the kubelet has reported none."""
     waiting = [at(each, "state", "waiting") is not None for each in pod.maps("status", "containerStatuses")]
     return not waiting or not all(waiting)
 
 
-def _parallelism(job: Thing) -> int:
+def _parallelism(job: LiveObject) -> int:
     parallelism, completions = job.at("spec", "parallelism"), job.at("spec", "completions")
     wanted = parallelism if isinstance(parallelism, int) else 1
     return min(wanted, completions) if isinstance(completions, int) else wanted
 
 
-def condition_line(obj: Thing, kind: str) -> str:
+def condition_line(obj: LiveObject, kind: str) -> str:
     """Return a condition as a line of evidence."""
     found = obj.condition(kind)
     shown = ", ".join(each for each in (text(found, "reason"), text(found, "message")) if each)

@@ -10,12 +10,12 @@ from typing import Final
 
 from controller_runtime.machinery.printable import printable_line
 
-from pkg.why.things import MOST_MATCHED
+from pkg.why.liveobject import MOST_MATCHED
 
 REASON: Final = "ContainerFailed"
 """The reason of the event."""
 _LONGEST: Final = 256
-"""Characters of a container's message that are kept: the last ones, as in a traceback."""
+"""Number of characters of a message that are kept: the last ones, because a traceback ends with the error."""
 _REASON: Final = re.compile(r"\w{1,64}", re.ASCII)
 _TEXT: Final = re.compile(
     r"\b(?P<init>Init c|C)ontainer (?P<container>\S{1,63}) of Pod (?P<pod>\S{1,253}) \(step (?P<step>\S{1,253})\) "

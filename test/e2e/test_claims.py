@@ -11,7 +11,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, NamespacedName, conditions, unstructured
 from trainerctl.localcluster.cluster import Cluster
-from trainerctl.localcluster.contents import VOLUMES
+from trainerctl.localcluster.manifests import VOLUMES
 from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob

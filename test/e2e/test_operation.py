@@ -20,7 +20,7 @@ from controller_runtime.apis.rbac.v1 import ClusterRoleBinding
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually, free_ports
 from controller_runtime.machinery.errors import NotFoundError
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.options import Options
 
@@ -29,7 +29,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
-LEASE = (contents.TRAINER_NAMESPACE, "trainer.kubeflow.org")
+LEASE = (manifests.TRAINER_NAMESPACE, "trainer.kubeflow.org")
 
 
 Start = Callable[..., "Manager"]
@@ -82,7 +82,7 @@ def start(bare: Cluster, tmp_path: Path) -> Iterator[Start]:
         config["metrics"] = {"bindAddress": "0"}
         config["health"] = {"healthProbeBindAddress": f"127.0.0.1:{health}"}
         config["webhook"]["port"] = serving
-        config["leaderElection"] = {"leaderElect": True, "resourceNamespace": contents.TRAINER_NAMESPACE}
+        config["leaderElection"] = {"leaderElect": True, "resourceNamespace": manifests.TRAINER_NAMESPACE}
         file = tmp_path / f"config-{len(started)}.yaml"
         file.write_text(yaml.safe_dump(config))
         arguments = [f"--config={file}", f"--kubeconfig={kubeconfig or own}"]
@@ -207,9 +207,9 @@ async def test_a_token_rotates_under_a_running_manager(
 
     async def issue(name: str) -> str:
         account = await client.create(
-            ServiceAccount.from_dict({"metadata": {"name": name, "namespace": contents.TRAINER_NAMESPACE}})
+            ServiceAccount.from_dict({"metadata": {"name": name, "namespace": manifests.TRAINER_NAMESPACE}})
         )
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": contents.TRAINER_NAMESPACE}
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": manifests.TRAINER_NAMESPACE}
         role = {
             "apiGroup": "rbac.authorization.k8s.io",
             "kind": "ClusterRole",
@@ -232,7 +232,7 @@ async def test_a_token_rotates_under_a_running_manager(
 
     new = await issue("new-account")
     token.write_text(new)
-    old = await client.get(ServiceAccount, (contents.TRAINER_NAMESPACE, "old-account"))
+    old = await client.get(ServiceAccount, (manifests.TRAINER_NAMESPACE, "old-account"))
     await client.delete(old)
     with pytest.raises(NotFoundError):
         await client.get(ServiceAccount, old.key)

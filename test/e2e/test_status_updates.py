@@ -15,7 +15,7 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from trainerctl.localcluster.cluster import Cluster
-from trainerctl.localcluster.contents import TRAINER_SERVER
+from trainerctl.localcluster.manifests import TRAINER_SERVER
 from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

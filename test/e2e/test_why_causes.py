@@ -39,7 +39,8 @@ from testkit.why.live import (
     NAME,
     PULL,
     PYTHON,
-    Live,
+    LiveTrainJob,
+    as_reader,
     condition,
     container,
     crds,
@@ -52,7 +53,6 @@ from testkit.why.live import (
     queued,
     removed,
     starts,
-    unread,
     waits,
 )
 from testkit.why.live import State as Build
@@ -138,11 +138,11 @@ def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
 @pytest.fixture
 async def live(
     cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
-) -> AsyncIterator[Live]:
+) -> AsyncIterator[LiveTrainJob]:
     """Yield a namespace for one TrainJob, in a cluster that serves the kinds of Kueue and Volcano."""
     await apply_manifests(cluster_client, crds())
     await wait_established(cluster_client, [each["metadata"]["name"] for each in crds()], timeout=60)
-    made = Live(cluster_client, local_cluster, cluster_namespace)
+    made = LiveTrainJob(cluster_client, local_cluster, cluster_namespace)
     async with made.undo:
         yield made
 
@@ -223,10 +223,10 @@ CAUSES: list[Any] = [
         ("volume of another zone", "volume-node", 1, "no node can use the volumes", volume_of_another_zone),
         ("headless service removed", "service-missing", 1, "does not exist", service_removed),
         ("unknown kind of runtime", "runtime-unsupported", 1, "not supported", unsupported),
-        ("Job refused as invalid", "creation-failed", 1, "create the Jobs", job_refused),
-        ("pods may not be read", "not-ready", 3, "step node", unread(
+        ("Job refused as invalid", "creation-failed", 1, "but no Jobs", job_refused),
+        ("pods may not be read", "not-ready", 3, "step node", as_reader(
             starts(pod={"nodeSelector": {"zone": "moon"}}), "trainjobs", "jobsets", "jobs")),
-        ("neither pods nor events may be read", "pods-missing", 3, "step node", unread(
+        ("neither pods nor events may be read", "pods-missing", 3, "step node", as_reader(
             starts(until="FailedCreate", pod={"serviceAccountName": "nope"}), "trainjobs", "jobsets", "jobs")),
         ("gang does not fit", "gang-unschedulable", 3, "2/2 tasks", gang(1, condition("Unschedulable", message="2/2 tasks in gang unschedulable"))),
         ("between retries", "pods-failing", 1, "waits before it creates the next", between_retries),
@@ -246,7 +246,7 @@ def test_the_table_of_the_documentation_is_played() -> None:
 
 @pytest.mark.parametrize(("cause", "code", "words", "build"), CAUSES)
 async def test_the_first_answer_names_a_visible_cause(
-    cause: str, code: int, words: str, build: Build, live: Live
+    cause: str, code: int, words: str, build: Build, live: LiveTrainJob
 ) -> None:
     await build(live)
 
@@ -282,13 +282,13 @@ HEALTHY: list[Any] = [
         ("Kueue admitted it, and it runs", State.RUNNING, health.admitted_and_running),
         ("the manager restarts", State.RUNNING, health.manager_restarts),
         ("the JobSet restarted", State.RUNNING, health.job_set_restarts),
-        ("only TrainJob, JobSet, Jobs and pods may be read", State.RUNNING, unread(health.runs(), *health.READER)),
+        ("only TrainJob, JobSet, Jobs and pods may be read", State.RUNNING, as_reader(health.runs(), *health.READER)),
     )
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("state", "build"), HEALTHY)
-async def test_a_healthy_state_is_not_called_wrong(state: State, build: Build, live: Live) -> None:
+async def test_a_healthy_state_is_not_called_wrong(state: State, build: Build, live: LiveTrainJob) -> None:
     await build(live)
 
     verdict = await live.verdict()

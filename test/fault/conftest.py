@@ -18,7 +18,7 @@ from ctrl_testkit.faults import new_proxy as new_proxy
 from ctrl_testkit.faults import outage_seconds as outage_seconds
 from ctrl_testkit.faults import proxy as proxy
 from ctrl_testkit.faults import writes as writes
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 from pkg import shipped
@@ -55,7 +55,7 @@ def trainer_crds(control_plane: Environment) -> list[dict[str, Any]]:
 
     async def install() -> list[dict[str, Any]]:
         binaries = await Binaries().locate(JOBSET)
-        found = [*contents.crds(binaries[JOBSET.name]), POD_GROUPS]
+        found = [*manifests.crds(binaries[JOBSET.name]), POD_GROUPS]
         await control_plane.install_crds(*found)
         return found
 

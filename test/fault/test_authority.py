@@ -15,7 +15,7 @@ import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Authority, Binaries, Environment, eventually, free_ports
 from controller_runtime.rest import Config, RESTMapper, Transport
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[Environment]:
     """Yield an API server that only this test uses, with the kinds that the manager watches."""
     async with Environment() as environment:
         binaries = await Binaries().locate(JOBSET)
-        await environment.install_crds(*contents.crds(binaries[JOBSET.name]))
+        await environment.install_crds(*manifests.crds(binaries[JOBSET.name]))
         yield environment
 
 

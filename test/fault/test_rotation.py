@@ -27,7 +27,7 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import role_binding
 from trainerctl.localcluster.tools import JOBSET
 
@@ -43,7 +43,7 @@ CLIENTS = 32
 QUIET = 5.0
 """Seconds of load without rotations, for comparison."""
 SECRET = Secret.from_dict(
-    {"metadata": {"name": "kubeflow-trainer-webhook-cert", "namespace": contents.TRAINER_NAMESPACE}}
+    {"metadata": {"name": "kubeflow-trainer-webhook-cert", "namespace": manifests.TRAINER_NAMESPACE}}
 )
 USER = "rotating-manager"
 
@@ -55,9 +55,9 @@ async def ports(control_plane: Environment, client: LiveClient) -> list[int]:
     Return the ports of the replicas' webhooks, followed by those of their health probes.
     """
     binaries = await Binaries().locate(JOBSET)
-    await control_plane.install_crds(*contents.crds(binaries[JOBSET.name]))
+    await control_plane.install_crds(*manifests.crds(binaries[JOBSET.name]))
     with contextlib.suppress(StatusError):
-        await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
+        await client.create(Namespace.from_dict({"metadata": {"name": manifests.TRAINER_NAMESPACE}}))
     (role,) = [each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRole"]
     user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
     binding = role_binding(role["metadata"]["name"], user)
@@ -65,7 +65,7 @@ async def ports(control_plane: Environment, client: LiveClient) -> list[int]:
     chosen = free_ports(2 * REPLICAS)
     (manifest,) = [
         each
-        for each in contents.trainer_webhooks("https://127.0.0.1", b"")
+        for each in manifests.trainer_webhooks("https://127.0.0.1", b"")
         if each["kind"] == ValidatingWebhookConfiguration.gvk.kind
     ]
     (original,) = [
@@ -101,7 +101,7 @@ def managers(
             "metrics": {"bindAddress": "0"},
             "health": {"healthProbeBindAddress": f"127.0.0.1:{ports[REPLICAS + number]}"},
             "webhook": {"host": "127.0.0.1", "port": ports[number]},
-            "leaderElection": {"leaderElect": True, "resourceNamespace": contents.TRAINER_NAMESPACE},
+            "leaderElection": {"leaderElect": True, "resourceNamespace": manifests.TRAINER_NAMESPACE},
         }
         file = tmp_path / f"config-{number}.yaml"
         file.write_text(yaml.safe_dump(config))

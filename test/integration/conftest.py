@@ -22,7 +22,7 @@ from controller_runtime.envtest import Binaries, Environment, apply_manifests, f
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Config, NoKindMatchError, Request, Response, RESTMapper, Transport
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import role_binding
 from trainerctl.localcluster.tools import JOBSET
 
@@ -42,10 +42,10 @@ def install_trainer() -> Callable[[Environment], None]:
 
     async def install(control_plane: Environment) -> None:
         binaries = await Binaries().locate(JOBSET)
-        await control_plane.install_crds(*contents.crds(binaries[JOBSET.name]))
+        await control_plane.install_crds(*manifests.crds(binaries[JOBSET.name]))
         async with Transport(control_plane.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
-            await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
+            await client.create(Namespace.from_dict({"metadata": {"name": manifests.TRAINER_NAMESPACE}}))
             (role,) = [each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRole"]
             user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
             binding = role_binding(role["metadata"]["name"], user)

@@ -19,11 +19,11 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.podgrouper.podgroup import OLDEST, Rules
+from testkit.sim.grouperadministrators import GrouperAdministrators
 from testkit.sim.groups import Groups
+from testkit.sim.laggingoperators import LaggingOperators
 from testkit.sim.managers import Writes, check_managers
-from testkit.sim.rivals import Rivals
-from testkit.sim.stewards import Stewards
-from testkit.sim.stragglers import Stragglers
+from testkit.sim.racingusers import RacingUsers
 from testkit.sim.workloads import NOTEBOOK_CRD, RAY_CRD, Workloads
 
 pytestmark = pytest.mark.timeout(
@@ -55,9 +55,9 @@ def world(sim: Simulation, release: Rules) -> None:
     Writes(sim)
     workloads = Workloads()
     workloads.register(sim)
-    Rivals(sim, workloads)
-    Stewards(sim)
-    Stragglers(sim, workloads)
+    RacingUsers(sim, workloads)
+    GrouperAdministrators(sim)
+    LaggingOperators(sim, workloads)
     cache = CacheOptions(by_object=podgrouper.cache_options(settings))
     only = ControllerOptions(skip_name_validation=True)
     sim.manager(setup, options=simtest.options(cache=cache, controller=only))

@@ -16,13 +16,13 @@ from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.calm import Calm
 from testkit.sim.cluster import world
-from testkit.sim.end import End
-from testkit.sim.holders import Holders
+from testkit.sim.finalizercontrollers import FinalizerControllers
 from testkit.sim.managers import Writes, check_managers, revoke
-from testkit.sim.overtakers import Overtakers
-from testkit.sim.past import Past
+from testkit.sim.replacingusers import ReplacingUsers
+from testkit.sim.restchecks import RestChecks
 from testkit.sim.rules import Rules
 from testkit.sim.snapshots import Snapshots
+from testkit.sim.spechistory import SpecHistory
 from testkit.sim.stories import Stories
 from testkit.sim.users import Users
 
@@ -37,15 +37,15 @@ _NAMES = 6
 def scenario(sim: Simulation) -> None:
     """Simulate users, administrators, Kubernetes' controllers, Kueue and two managers, with faults."""
     cluster = world(sim)
-    past = Past(sim)
+    past = SpecHistory(sim)
     Writes(sim)
     users, administrators = Users(max(2, round(_NAMES * sim.actions))), Administrators(cluster)
     users.register(sim)
-    Overtakers(sim, users)
+    ReplacingUsers(sim, users)
     administrators.register(sim)
-    Holders(sim, administrators.lost)
+    FinalizerControllers(sim, administrators.lost)
     sim.action(revoke, times=0.5)
-    rules, end = Rules(sim, past, administrators.lost), End(users, administrators, past)
+    rules, end = Rules(sim, past, administrators.lost), RestChecks(users, administrators, past)
     sim.on_change(rules.see)
     sim.on_change(lambda event: end.see(sim, event))
     sim.finally_(end.check)
@@ -56,8 +56,8 @@ def scenario(sim: Simulation) -> None:
 def moves(sim: Simulation) -> None:
     """Simulate users who suspend, change and resume TrainJobs between two reconciles, or while no manager leads."""
     cluster = world(sim, pods_fail=0.0)
-    past, users, administrators = Past(sim), Users(_NAMES), Administrators(cluster)
-    rules, end = Rules(sim, past, administrators.lost), End(users, administrators, past)
+    past, users, administrators = SpecHistory(sim), Users(_NAMES), Administrators(cluster)
+    rules, end = Rules(sim, past, administrators.lost), RestChecks(users, administrators, past)
     sim.on_change(rules.see)
     sim.on_change(lambda event: end.see(sim, event))
 
@@ -76,7 +76,7 @@ def moves(sim: Simulation) -> None:
 def keeping(sim: Simulation) -> None:
     """Simulate managers of the second generation, and users who also delete and edit snapshots."""
     cluster = world(sim, version=V2_3)
-    past = Past(sim)
+    past = SpecHistory(sim)
     Writes(sim)
     users, administrators, snapshots = Users(4), Administrators(cluster), Snapshots(sim, past)
     users.register(sim)
@@ -85,7 +85,7 @@ def keeping(sim: Simulation) -> None:
     sim.action(revoke, times=0.5)
     # The second generation does not protect runtimes, so they may be deleted at any time.
     rules = Rules(sim, past, dict.fromkeys(runtimes.NAMES, math.inf))
-    end = End(users, administrators, past, snapshots)
+    end = RestChecks(users, administrators, past, snapshots)
     sim.on_change(rules.see)
     sim.on_change(snapshots.see)
     sim.on_change(lambda event: end.see(sim, event))

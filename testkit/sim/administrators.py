@@ -99,7 +99,7 @@ class Administrators:
             await sim.client("admin").update(type(found).from_dict(document))
 
     async def deny(self, sim: Simulation, name: str, *, denied: bool) -> None:
-        """Set a variable that an admission policy denies in the last job of a runtime, or remove the variables."""
+        """Set a variable in the last job of a runtime, which an admission policy denies, or remove all variables."""
         found = runtimes.runtime(name)
         done = False
         while not done:

@@ -3,7 +3,7 @@
 """The calm part of a life: users act one after the other, and the manager must follow each of them within a minute.
 
 In the first part of a life a manager may be late for many reasons. Here the only disturbances are a few seconds of
-failing requests or broken watches. Afterwards, the manager must do everything that it could not do meanwhile.
+failing requests or broken watches. After them, the manager must catch up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.cluster import Nodes
-from testkit.sim.end import End, is_reported, lacks_runtime, obstacle
 from testkit.sim.objects import (
     by_name,
     by_uid,
@@ -35,6 +34,7 @@ from testkit.sim.objects import (
     owned,
     refusals_expected,
 )
+from testkit.sim.restchecks import RestChecks, is_reported, lacks_runtime, obstacle
 from testkit.sim.steps import Act, about, perform, settled
 from testkit.sim.stories import Stories
 from testkit.sim.users import OTHERS, Users
@@ -55,14 +55,14 @@ _STORIES: Final = 3
 class Calm:
     """Lets users act, and checks that the manager follows."""
 
-    def __init__(self, users: Users, administrators: Administrators, end: End, nodes: Nodes) -> None:
+    def __init__(self, users: Users, administrators: Administrators, end: RestChecks, nodes: Nodes) -> None:
         self._users = users
         self._stories = Stories(users, nodes)
         self._administrators = administrators
         self._end = end
 
     async def check(self, sim: Simulation) -> None:
-        """Perform a few stories about one TrainJob each; after each step, check the state of all TrainJobs."""
+        """Perform a few sequences of actions, about one TrainJob each; after each action, check all TrainJobs."""
         rng = random.Random(f"{sim.seed}/calm")
         for process in sim.processes.values():
             process.drift = 0.0  # times of the server are compared with this clock
@@ -128,7 +128,7 @@ class Calm:
                         await sim.client().delete(JobSet.from_dict(each), propagation="Foreground")
 
     async def mend_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Mend a runtime whose JobSets an admission policy denies: the TrainJob that waits gets its JobSet soon."""
+        """Correct a runtime whose JobSets a policy has denied: a TrainJob that waits must get its JobSet soon."""
         runtime = rng.choice(runtimes.NAMES)
         await self._stories.remove(sim, rng, name)
         await self._administrators.deny(sim, runtime, denied=True)
@@ -176,7 +176,7 @@ class Calm:
 
 
 def _is_in_time(sim: Simulation, event: Event) -> None:
-    """Check that a TrainJob fails at its deadline, not before it and soon after, and then gets no JobSet."""
+    """Check that a TrainJob does not fail before its deadline, but soon after it, and gets no JobSet after it."""
     document = event.document
     if event.table.properties.gvk == JobSet.gvk and event.before is None:
         job = by_uid(sim, TrainJob, (controller(document) or {}).get("uid", ""))

@@ -90,7 +90,7 @@ def _pod(job: Document, index: int, rng: random.Random) -> Document:
 
 
 LONGEST = 60.0
-"""Longest run of a pod in seconds: less than the wait for rest at the end of a life, when TrainJobs have ended."""
+"""The longest run of a pod in seconds: shorter than the wait for rest, so that the TrainJobs have ended after it."""
 
 
 class Nodes:

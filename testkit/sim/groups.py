@@ -32,7 +32,7 @@ _OWNERS: dict[str, type[Object]] = {
     "Notebook": Notebook,
 }
 _REFUSED = 60.0
-"""Seconds for which an earlier answer about owners, or its refusal, may still have an effect."""
+"""Seconds for which an earlier read of an owner, or its refusal, may still have an effect."""
 _QUIET = 70.0
 _RECENT = 120.0
 _MISSING_OWNER = re.compile(r"Owner resource with uid (\S+) not found")
@@ -49,11 +49,11 @@ class Group(NamedTuple):
 
 
 _UNSURE = 5.0
-"""Seconds for which a manager may not know of a write of its own whose answer was lost."""
+"""Seconds for which a manager may not know that a write of its own succeeded, because the answer was lost."""
 
 
 class Denials(set[tuple[str, str, str]]):
-    """Permissions that are missing, and a record of those that were missing until recently."""
+    """The permissions that are revoked, and a record of those that were revoked until recently."""
 
     def __init__(self, sim: Simulation) -> None:
         super().__init__()
@@ -84,14 +84,17 @@ class Groups:
         """The names of all groups that some pod may have had."""
         self._excused: set[str] = set()
         """Uids of pods that were grouped while an owner could not be read."""
-        self._rights: dict[str, dict[str, float]] = {}
-        """By pod uid, the groups that were right for the pod, with their times: they change if an owner is orphaned."""
+        self._right_groups: dict[str, dict[str, float]] = {}
+        """By pod uid, the groups that were right for the pod, with their times.
+
+        Another group is right after an owner of the pod has lost its own owner.
+        """
         self._seen: dict[str, Document] = {}  # by uid, the last states of objects, also of deleted ones
         self._above: dict[str, set[str]] = {}
         """By uid, the uids of all owners that an object has had."""
         self._deleted: dict[str, float] = {}
         """The times at which groups were last deleted, by name."""
-        self._doomed: set[str] = set()
+        self._groups_of_deleted_owners: set[str] = set()
         """Names of groups that were written after their owner was deleted; the garbage collector deletes them."""
         self._marked: dict[str, float] = {}
         """The times at which the pods' groups were last written, by pod uid."""
@@ -120,7 +123,7 @@ class Groups:
             name, kinds = metadata["name"], (*_OWNERS.values(), Pod)
             assert event.before or name in self._names, f"a group that no pod may have: {name}"
             if owners and not any(by_uid(self._sim, kind, uid) for kind in kinds for uid in owners):
-                self._doomed.add(name)
+                self._groups_of_deleted_owners.add(name)
 
     def _pod(self, event: Event) -> None:
         pod, wanted = event.document, self._group_of(event.document)
@@ -139,9 +142,9 @@ class Groups:
         self._marked[uid] = time
         if not pod["metadata"].get("ownerReferences") and before is not None and is_known:
             assert now != alone, f"a pod that was released by its owners is grouped again: {name}: {now}"
-        known = self._rights[pod["metadata"]["uid"]]
+        known = self._right_groups[pod["metadata"]["uid"]]
         if now != wanted.name and now in known and self._sim.loop.time() < known[wanted.name] + _REFUSED:
-            return  # its owners were released while they were read
+            return  # one of its owners was orphaned while the owners were read
         groups = {each["metadata"]["name"] for each in self._sim.server.objects(PodGroup)}
         taken = before == wanted.name and before in groups  # a group is collected with its owner
         assert not taken, f"a pod was taken out of its group: {name}: {now}, not {before}"
@@ -151,15 +154,17 @@ class Groups:
             assert self._denials.concern(resources), (
                 f"a pod was given the wrong group: {name}: {now}, not {wanted.name}"
             )
-            assert now in self._shorter(pod), f"a pod was given a stranger's group: {name}: {now}"
+            assert now in self._groups_of_partial_owners(pod), (
+                f"a pod was given a stranger's group: {name}: {now}"
+            )
             self._excused.add(pod["metadata"]["uid"])
 
     def _learn(self, pod: Document, wanted: Group | None) -> None:
         """Record the groups that a pod may have now."""
         before = wanted or self._group_of(pod, past=True)
-        self._names |= set(self._shorter(pod)) | ({before.name} if before else set())
+        self._names |= set(self._groups_of_partial_owners(pod)) | ({before.name} if before else set())
         if wanted is not None:
-            known = self._rights.setdefault(pod["metadata"]["uid"], {})
+            known = self._right_groups.setdefault(pod["metadata"]["uid"], {})
             if next(reversed(known), "") != wanted.name:
                 known.pop(wanted.name, None)
                 known[wanted.name] = self._sim.loop.time()
@@ -184,7 +189,11 @@ class Groups:
             yield self._sim.server.table(_OWNERS[owner["kind"]])
 
     def _walk(self, pod: Document, *, past: bool = False) -> Iterator[Document]:
-        """Yield the references to owners, nearest first, up to one that does not exist or, if ``past``, never did."""
+        """Yield the references to owners, nearest first.
+
+        The last one refers to an owner that has no owner itself, or that does not exist or, with ``past``, has never
+        existed.
+        """
         document: Document | None = pod
         while document is not None and (reference := controller(document)) is not None:
             yield reference
@@ -194,7 +203,7 @@ class Groups:
         kind, uid = _OWNERS[reference["kind"]], reference["uid"]
         return self._seen.get(uid) if past else by_uid(self._sim, kind, uid)
 
-    def _shorter(self, pod: Document) -> Iterator[str]:
+    def _groups_of_partial_owners(self, pod: Document) -> Iterator[str]:
         """Yield the names of the groups that a pod may get while not all of its owners can be read."""
         name = pod["metadata"]["name"]
         yield f"pg-{name}-{pod['metadata']['uid']}"
@@ -203,7 +212,10 @@ class Groups:
                 yield f"pg-{reference['name'] if self._whole else name}-{reference['uid']}"
 
     def _group_of(self, pod: Document, *, past: bool = False) -> Group | None:
-        """Return the group by all owners of a pod; None if one of them does not exist or, if ``past``, never did."""
+        """Return the group that follows from all owners of a pod.
+
+        Return None if one of them does not exist or, with ``past``, has never existed.
+        """
         chain = [pod]
         for reference in self._walk(pod, past=past):
             if (owner := self._owner(reference, past=past)) is None:
@@ -265,9 +277,9 @@ class Groups:
         name, grouped = metadata["name"], _mark(pod)
         if not metadata.get("ownerReferences") and grouped is not None and grouped != wanted.name:
             return  # orphaned after it was grouped
-        if not exactly and grouped != wanted.name and grouped in self._rights.get(metadata["uid"], ()):
+        if not exactly and grouped != wanted.name and grouped in self._right_groups.get(metadata["uid"], ()):
             groups = {each["metadata"]["name"] for each in sim.server.objects(PodGroup)}
-            assert grouped in groups | self._doomed, (
+            assert grouped in groups | self._groups_of_deleted_owners, (
                 f"a pod is in a group that does not exist: {name}: {grouped}"
             )
             return

@@ -47,7 +47,7 @@ def defaulted(spec: Document) -> None:
 
 
 async def review_job_set(review: Review) -> None:
-    """Set defaults and refuse changes of immutable fields, as JobSet's webhooks do, after a policy's webhook."""
+    """Act as the webhooks of a policy and of JobSet: refuse a variable, set defaults, keep immutable fields."""
     if review.subresource or review.new is None:
         return
     spec = review.new.setdefault("spec", {})

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model of Kueue: TrainJobs of its queue start suspended; it places, resumes, evicts and restores them.
+"""A model of Kueue: TrainJobs of its queue start suspended; it places and resumes them.
+
+It also evicts TrainJobs: it suspends them, and removes their placement once no job is active.
 
 If a TrainJob has the runtime patch that Kueue's webhook adds from v0.17 on, the model writes the placement into it.
 Otherwise it adds an override with a label, as Kueue up to v0.16 does.
@@ -32,7 +34,7 @@ def is_queued(job: Document) -> bool:
 
 
 def queued_spec(rng: random.Random) -> Document:
-    """Return a user's placements in fields of both generations, and sometimes the patch that Kueue's webhook adds."""
+    """Return fields of a suspended TrainJob: random placements by a user, and sometimes the webhook's patch."""
     spec: Document = {"suspend": True}
     if rng.random() < 0.5:
         spec["podTemplateOverrides"] = [{"targetJobs": [{"name": "node"}], "spec": placed_at("override")}]

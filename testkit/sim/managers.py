@@ -45,7 +45,7 @@ class Writes(Observer):
         self._sim = sim
         self._processes: list[Process] = []
         self._own: dict[tuple[int, str], tuple[int, str]] = {}
-        """By process and object, the version and uid in the last answer to a write that the process received."""
+        """By process and object, the version and uid in the last answer that the process received to a write."""
         self._known: dict[tuple[int, str, bytes], int] = {}
         sim.network.observers.append(self)
 
@@ -81,7 +81,10 @@ class Writes(Observer):
             self._check_observed(process, row.document)
 
     def _check_observed(self, process: Process, document: Document) -> None:
-        """Check that a JobSet is not deleted before its controller saw it: the next JobSet would get its late Jobs."""
+        """Check that a JobSet is not deleted before its controller has seen it.
+
+        The controller may still create Jobs for it, and would take them for those of the next JobSet.
+        """
         if document.get("kind") != "JobSet" or (document.get("status") or {}).get("replicatedJobsStatus"):
             return
         job = by_uid(self._sim, TrainJob, (controller(document) or {}).get("uid", ""))
@@ -176,7 +179,7 @@ async def check_managers(sim: Simulation) -> None:
             if isinstance(reconciler, TrainJobReconciler):
                 _check_trackers(sim, name, reconciler)
             if isinstance(reconciler, PodReconciler):
-                left = reconciler._marks.keys() - sim.server.table(Pod).rows.keys()
+                left = reconciler._own_writes.keys() - sim.server.table(Pod).rows.keys()
                 assert not left, f"pods are remembered too long: {name} {sorted(left)}"
     if sim.failures:
         raise sim.failures[0]

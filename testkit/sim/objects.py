@@ -31,7 +31,7 @@ EXPECTED = (
 
 @contextmanager
 def refusals_expected(*unexpected: type[errors.StatusError]) -> Iterator[None]:
-    """Ignore the refusals that every client of a cluster must expect, except those named."""
+    """Ignore the refusals that every client of a cluster must expect, except those in ``unexpected``."""
     try:
         yield
     except unexpected:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Children of a TrainJob, rendered from its spec and a runtime alone, without its earlier states."""
+"""Children of a TrainJob, rendered only from its current spec and a runtime: earlier states have no influence."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.kueue import flavor_of, placed_at
 from testkit.sim.objects import by_uid, controller, is_deleted, is_overdue, is_suspended, is_true
-from testkit.sim.past import Past, place_of, runtime_of
+from testkit.sim.spechistory import SpecHistory, place_of, runtime_of
 from testkit.sim.users import AUDITED, UNKNOWN
 from testkit.sim.webhook import PURPOSE
 
@@ -37,7 +37,7 @@ _SIBLINGS: dict[str, list[tuple[type[Object], str]]] = {
 class Rules:
     """The rules and their state during one life."""
 
-    def __init__(self, sim: Simulation, past: Past, lost: Mapping[str, float]) -> None:
+    def __init__(self, sim: Simulation, past: SpecHistory, lost: Mapping[str, float]) -> None:
         """``lost`` has the times at which runtimes were last deleted by force, by name."""
         self._sim = sim
         self._lost = lost
@@ -93,8 +93,8 @@ class Rules:
     def _train_job(self, event: Event) -> None:
         """Check a TrainJob.
 
-        It is valid unless it is being deleted, ends only as its JobSet or at its deadline, and keeps the conditions of
-        other writers.
+        It is valid unless it is being deleted, becomes Complete or Failed only after its JobSet or at its deadline, and
+        keeps the conditions of other writers.
         """
         if event.before is not None and is_true(event.before, AUDITED):
             assert is_true(event.document, AUDITED), (
@@ -117,7 +117,7 @@ class Rules:
 
     @staticmethod
     def _conditions(job: Document, earlier: Document) -> None:
-        """Check that a condition's time changes only with its status, and only a suspended TrainJob is resumed."""
+        """Check that a condition's time changes only with its status, and that Suspended is True before it is False."""
         before = {each["type"]: each for each in earlier.get("status", {}).get("conditions") or ()}
         for now in job.get("status", {}).get("conditions") or ():
             kind, old = now["type"], before.get(now["type"])
@@ -130,7 +130,7 @@ class Rules:
             )
 
     def _owners(self, event: Event) -> None:
-        """Check that an owner that released a JobSet is not its owner again."""
+        """Check that a JobSet does not get back an owner that was removed from it."""
         uid, owners = event.document["metadata"]["uid"], _owner_uids(event.document)
         self._released |= {(uid, owner) for owner in _owner_uids(event.before or {}) - owners}
         returned = [owner for owner in owners if (uid, owner) in self._released]
@@ -155,7 +155,11 @@ class Rules:
             self._start(job_set, uid)
 
     def _start(self, job_set: Document, uid: str) -> None:
-        """Check that a JobSet starts with a spec of its TrainJob from a time when it ran, and with matching siblings."""
+        """Check that a JobSet may start.
+
+        Its spec must be one that its TrainJob has had recently while it was not suspended, and its siblings must exist
+        and fit.
+        """
         states = [each for each in self._past.train_job(uid, within=_STALEST) if not is_suspended(each)]
         wanted = [_wanted_of(each) for each in states]
         assert _spec_of(job_set) in wanted, (
@@ -164,7 +168,7 @@ class Rules:
         )
         siblings = _SIBLINGS.get(states[0]["spec"]["runtimeRef"]["name"], ())
         if by_uid(self._sim, TrainJob, uid) is None:
-            siblings = ()  # the manager may not know of the deletion yet; the children will be deleted, too
+            siblings = ()  # the manager may not know that the TrainJob was deleted; its children will be deleted, too
         for sibling, suffix in siblings:
             self._exists(sibling, _name(job_set) + suffix, uid)
         for kind in (ConfigMap, PodGroup):

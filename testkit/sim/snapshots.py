@@ -14,8 +14,8 @@ from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.objects import by_name, by_uid, controller, is_deleted, is_true, refusals_expected
-from testkit.sim.past import Past
 from testkit.sim.renders import without_empty
+from testkit.sim.spechistory import SpecHistory
 
 Document = dict[str, Any]
 _SUFFIX = "-runtime-snapshot"
@@ -29,7 +29,7 @@ _SOON = 30.0
 class Snapshots:
     """The snapshots of one life: the people's actions, and the rules."""
 
-    def __init__(self, sim: Simulation, past: Past) -> None:
+    def __init__(self, sim: Simulation, past: SpecHistory) -> None:
         self._sim = sim
         self._past = past
         self._runtimes: dict[str, list[Document]] = {}
@@ -43,7 +43,7 @@ class Snapshots:
         self._sim.action(self.spoil_snapshot, times=1)
 
     def see(self, event: Event) -> None:
-        """Check that a new snapshot contains a runtime that it contained before, or that was current recently."""
+        """Check that a new snapshot contains a runtime that an earlier one contained, or that was current recently."""
         found = _runtime(event.document)
         if found is None or event.type == "DELETED":
             return

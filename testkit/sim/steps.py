@@ -13,7 +13,7 @@ from controller_runtime.simtest import Simulation
 
 Act = Callable[[Simulation, random.Random], Awaitable[None]]
 _IN_TIME: Final = 90.0
-"""Seconds by which a manager must have followed; they include the time that the other controllers' models take."""
+"""Seconds within which a manager must follow; they include the time that the models of other controllers take."""
 _DISTURBED: Final = 0.4
 _DISTURBANCES: Final = ("refused", "unavailable", "pages", "lost", "conflicts", "garbled")
 
@@ -29,7 +29,7 @@ def about(name: str, act: Any) -> Act:
 
 
 async def perform(sim: Simulation, rng: random.Random, act: Act) -> None:
-    """Perform an action; in some steps, requests fail for some seconds or watches break meanwhile."""
+    """Perform an action; in some steps, requests fail for some seconds or watches break during the action."""
     sim.record("calm", act.__name__)
     try:
         async with anyio.create_task_group() as group:
@@ -41,7 +41,11 @@ async def perform(sim: Simulation, rng: random.Random, act: Act) -> None:
 
 
 async def settled(sim: Simulation, act: Act, problem: Callable[[], Awaitable[str | None]]) -> None:
-    """Return when ``problem`` returns None. Raises AssertionError if that takes too long."""
+    """Return when ``problem`` returns None.
+
+    Raises:
+        AssertionError: that takes too long, or a rule was broken.
+    """
     until = sim.loop.time() + _IN_TIME
     while (found := await problem()) is not None:
         assert sim.loop.time() < until, f"the manager does not follow: {found} (after {act.__name__})"

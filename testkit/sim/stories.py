@@ -17,8 +17,8 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.cluster import Nodes
-from testkit.sim.end import lacks_runtime, obstacle
 from testkit.sim.objects import by_name, is_deleted, is_true, owned, refusals_expected
+from testkit.sim.restchecks import lacks_runtime, obstacle
 from testkit.sim.users import Users
 from testkit.sim.webhook import FOREIGN, PURPOSE
 
@@ -27,7 +27,7 @@ _KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]
 _LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 _SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
 _SOON: Final = 12.0
-"""Seconds after the end of an obstacle by which a TrainJob must proceed; the next retry would mostly be later."""
+"""Seconds within which a TrainJob must proceed once its obstacle is gone; its next retry would mostly be later."""
 _LONG: Final = 120.0
 """Seconds for which pods do not end, longer than a manager may wait."""
 _FOLLOWED: Final = 60.0
@@ -44,7 +44,7 @@ class Stories:
         self._nodes = nodes
 
     def let_pods_end(self) -> None:
-        """Let pods end again that were kept running."""
+        """Let the pods end that were kept running."""
         self._nodes.hold_until = 0.0
 
     async def _run(self, sim: Simulation, rng: random.Random, name: str) -> None:
@@ -148,7 +148,7 @@ class Stories:
         await self.is_built_soon(sim, name)
 
     async def expire_denied(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Let a deadline pass while the manager may not patch, or not delete, the JobSet, which may end meanwhile."""
+        """Let a deadline pass while the manager may not patch or may not delete the JobSet, which may end meanwhile."""
         verb, seconds, after = rng.choice([("patch", 240, 140.0), ("delete", 40, 60.0)])
         await self.remove(sim, rng, name)
         self._nodes.hold_until = sim.loop.time() + seconds + after / 3
@@ -225,7 +225,7 @@ class Stories:
             assert job["spec"]["trainer"]["image"] in images, f"a JobSet keeps the former spec: {name}"
 
     async def tamper(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Change a label of the JobSet of a suspended TrainJob, as another controller does."""
+        """Change a label of the JobSet of a suspended TrainJob, as another controller would."""
         await self._users.suspend(sim, rng, name)
         await self._users.change(sim, rng, name, {"labels": {"team": "a"}})
         await anyio.sleep(15.0)

@@ -29,7 +29,7 @@ _RUNTIMES = ("plain", "local", "gang", "gang", "mpi", "mpi", "initialized")
 AUDITED = "example.com/Audited"
 """A condition of another writer."""
 UNKNOWN = "unknown"
-"""The name of a job that no runtime has."""
+"""The name of a replicated job that no runtime has."""
 _HOLD = "example.com/hold"
 
 
@@ -89,7 +89,10 @@ class Users:
             await sim.client().create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
 
     def _pick(self, sim: Simulation, rng: random.Random, name: str) -> TrainJob | None:
-        """Return the TrainJob with this name, or any, that Kueue does not manage; None if there is none."""
+        """Return a random TrainJob that Kueue does not manage, or the one of that name; None if there is none.
+
+        In most cases, finished TrainJobs are not considered.
+        """
         jobs = [each for each in sim.server.objects(TrainJob) if each["metadata"]["namespace"] == "default"]
         found = [each for each in jobs if not is_queued(each)]
         if name:
@@ -165,7 +168,7 @@ class Users:
             await sim.client("auditor").status.update(TrainJob.from_dict({**job.to_dict(), "status": status}))
 
     async def hold_child(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete a child that a finalizer keeps for a while."""
+        """Delete a child of a TrainJob, with a finalizer that keeps it for a while."""
         kinds: list[type[Object]] = [JobSet, ConfigMap, Secret, PodGroup]
         kind = rng.choice(kinds)
         found = [each for each in sim.server.objects(kind) if controller(each) and not is_deleted(each)]
@@ -181,7 +184,7 @@ class Users:
             await self._hold(sim, child, [])
 
     async def _hold(self, sim: Simulation, child: Object, hold: list[str]) -> None:
-        """Set the finalizers in ``hold`` beside those of others, or remove ours if it is empty."""
+        """Set our finalizer beside those of others, or remove it if ``hold`` is empty."""
         found = await sim.client().get(type(child), child.key)
         others = [each for each in found.metadata.finalizers or () if each != _HOLD]
         body = msgspec.json.encode({"metadata": {"finalizers": [*others, *hold]}})
@@ -203,14 +206,14 @@ class Users:
                 await sim.client().delete(Pod.from_dict(rng.choice(found)), grace_period_seconds=0)
 
     async def obstruct(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Create an object of another purpose with a name that a TrainJob's child has or would have."""
+        """Create an object of another purpose that has the name of a TrainJob's child, or of a child to come."""
         name = name or rng.choice(self._names)
         job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
         runtime = rng.choice(_RUNTIMES) if job is None else job["spec"]["runtimeRef"]["name"]
         await self._block(sim, rng, name, runtime)
 
     async def create_obstructed(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob; create it again together with an object of another purpose with a child's name."""
+        """Delete a TrainJob; create it again together with an object of another purpose that has a child's name."""
         key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
         with refusals_expected():
             await sim.client().delete(key, propagation="Background")

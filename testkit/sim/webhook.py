@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission: the manager's webhooks, the API server's own validation, and an administrator's webhook.
 
-The module also has the objects of another purpose that have the names of children.
+The module also defines objects of another purpose that have the names of children.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Workloads:
     def __init__(self, names: int = 3) -> None:
         self._names = names
         self.calm: list[Act] = [self.replace_unseen, self.replace_unseen]
-        """Sequences of the calm part of a life."""
+        """Sequences of actions for the calm part of a life."""
 
     def register(self, sim: Simulation) -> None:
         """Register users and operators with the simulation."""
@@ -116,7 +116,7 @@ class Workloads:
             await create(sim, rng)
 
     async def replace(self, sim: Simulation, rng: random.Random, kind: type[Object], name: str) -> None:
-        """Delete a workload without an owner and create another one with its name; or change a size or a label."""
+        """Delete a workload that has no owner, and mostly create it again; or change a size or a label instead."""
         found = [each for each in sim.server.objects(kind) if each["metadata"]["name"] == name]
         if not found or found[0]["metadata"].get("ownerReferences") or is_deleted(found[0]):
             return
@@ -146,7 +146,7 @@ class Workloads:
             await anyio.sleep(5.0)
 
     async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
-        """Perform actions with at most short faults; soon after each one, ``problem`` must return None."""
+        """Perform actions with at most short faults; soon after each action, ``problem`` must return None."""
         rng = random.Random(f"{sim.seed}/calm")
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
         steps = max(3, round(_STEPS * sim.actions))
@@ -191,7 +191,7 @@ class Workloads:
     async def _below(
         self, sim: Simulation, kind: type[Object], owner: Document, of: type[Object], below: Document
     ) -> None:
-        """Create a dependent unless its name is taken; an operator knows that from its cache."""
+        """Create a dependent unless its name is taken, which an operator knows from its cache."""
         references = controlled_by(owner, of.gvk.api_version, of.gvk.kind)
         metadata = {"namespace": "default", "ownerReferences": references, **below["metadata"]}
         if by_name(sim, kind, {"metadata": metadata}) is not None:

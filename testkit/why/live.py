@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Brings a TrainJob on a real control plane into states; for some states the test writes as a node's kubelet."""
+"""Brings a TrainJob on a real control plane into states; for some, the test writes as the kubelet of a node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainerctl.localcluster.cluster import Cluster
 from pkg import why
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.why import Snapshot, Verdict, reading
-from pkg.why.things import Thing, number, text
+from pkg.why.liveobject import LiveObject, number, text
 
 Data = dict[str, Any]
 NAME: Final = "job"
@@ -43,8 +43,8 @@ def container(name: str = "node", command: list[str] | None = None, **parts: Any
 
 
 @dataclass
-class Live:
-    """The TrainJob ``job`` of one namespace; ``undo`` reverts changes outside of the namespace at the end."""
+class LiveTrainJob:
+    """The TrainJob ``job`` of one namespace; ``undo`` reverts changes outside of the namespace after the test."""
 
     client: LiveClient
     cluster: Cluster
@@ -53,8 +53,10 @@ class Live:
     reader: LiveClient | None = None
     """The client of a user with fewer permissions, if the verdict is for such a user."""
 
-    async def make(self, version: str, kind: str, name: str, *, shared: bool = False, **body: Any) -> Thing:
-        """Create an object in the namespace, or a ``shared`` one of the cluster, which is deleted at the end."""
+    async def make(
+        self, version: str, kind: str, name: str, *, shared: bool = False, **body: Any
+    ) -> LiveObject:
+        """Create an object in the namespace, or a ``shared``, cluster-scoped one, which is deleted after the test."""
         metadata = {
             "name": name,
             **body.pop("metadata", {}),
@@ -64,7 +66,7 @@ class Live:
         made = await self.client.create(obj)
         if shared:
             self.undo.push_async_callback(self.remove, made)
-        return Thing(made.to_dict())
+        return LiveObject(made.to_dict())
 
     async def remove(self, obj: Any) -> None:
         """Delete an object, which may be deleted already."""
@@ -99,7 +101,7 @@ class Live:
 
     async def start(self, *containers: Data, name: str = NAME, labels: Data | None = None, finalizers: list[str] | None = None,
                     spec: Data | None = None, **parts: Any) -> TrainJob:  # fmt: skip
-        """Create a runtime and a TrainJob of it."""
+        """Create a runtime and a TrainJob that refers to it."""
         runtime = parts.pop("runtime", "plain")
         await self.runtime(*containers, name=runtime, **parts)
         metadata = {"name": name, "namespace": self.namespace, "labels": labels, "finalizers": finalizers}
@@ -139,7 +141,9 @@ class Live:
         found = unstructured(GVK.parse(version, kind))
 
         async def has() -> bool:
-            return bool(Thing((await self.client.get(found, (self.namespace, name))).to_dict()).at(*path))
+            return bool(
+                LiveObject((await self.client.get(found, (self.namespace, name))).to_dict()).at(*path)
+            )
 
         await eventually(has, timeout=LIMIT, reason=f"{kind} {name} has {'.'.join(path)}")
 
@@ -199,7 +203,7 @@ class Live:
             "tolerations": [{"key": "example.com/own", "operator": "Exists"}],
         }
 
-    async def played(
+    async def start_without_kubelet(
         self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None, **parts: Any
     ) -> None:
         """Start the TrainJob on a node without a kubelet; write the status and an event of its pod as a kubelet does."""
@@ -250,7 +254,7 @@ class Live:
 
 
 def states(snapshot: Snapshot) -> list[Data]:
-    """Return the statuses of all containers of the snapshot's current pods."""
+    """Return the statuses of all containers of the pods in the snapshot."""
     parts = ("initContainerStatuses", "containerStatuses")
     return [each for pod in snapshot.pods for part in parts for each in pod.maps("status", part)]
 
@@ -331,7 +335,7 @@ def _crd(group: str, kind: str) -> Data:
     }
 
 
-State = Callable[[Live], Awaitable[object]]
+State = Callable[[LiveTrainJob], Awaitable[object]]
 PYTHON: Final = ["python", "-c"]
 HIGH: Final = {"limits": {"nvidia.com/gpu": "16"}}
 ENV: Final = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token"}}}
@@ -341,7 +345,7 @@ PULL: Final = "failed to pull and unpack image: failed to resolve reference: reg
 def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> State:
     """Return a state that is visible in an event, or as a pod that cannot be scheduled."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await live.start(*containers, **parts)
         await (live.event(until, words) if until else live.unscheduled(words))
 
@@ -349,13 +353,15 @@ def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> 
 
 
 def kubelet(status: Any, event: tuple[str, str] | None = None, **parts: Any) -> State:
-    return lambda live: live.played(status() if callable(status) else status, event=event, **parts)
+    return lambda live: live.start_without_kubelet(
+        status() if callable(status) else status, event=event, **parts
+    )
 
 
 def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) -> State:
     """Return a state that a process causes, by its exit code or by the reason why its container waits."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await live.start(*containers, **parts)
         await (live.waiting(waiting) if waiting else live.ended(code))
 
@@ -363,9 +369,9 @@ def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) 
 
 
 def removed(*containers: Any) -> State:
-    """Return the state of a Job that has failed and removed its pods, with JobSet's default restart policy."""
+    """Return the state of a Job with JobSet's default restart policy that has failed and has removed its pods."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await live.start(*containers, pod={"restartPolicy": "OnFailure"})
         await live.condition("Failed")
         await live.until(lambda snapshot: not snapshot.pods, "the pods are removed")
@@ -375,9 +381,9 @@ def removed(*containers: Any) -> State:
 
 
 def deleted(state: State) -> State:
-    """Return the state of a Job that has failed, whose pods are deleted after the manager has seen them fail."""
+    """Return ``state``, in which a Job fails, with its pods deleted after the manager has seen them fail."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await state(live)
         await live.condition("Failed")
         await live.event("ContainerFailed")
@@ -395,10 +401,10 @@ def no_quota(message: str, reason: str = "Pending") -> Any:
     return condition("QuotaReserved", "False", reason, message)
 
 
-def unread(state: State, *resources: str) -> State:
+def as_reader(state: State, *resources: str) -> State:
     """Return ``state``, read by a user who may read only these resources."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await state(live)
         api = "rbac.authorization.k8s.io"
         rules = [{"apiGroups": ["*"], "resources": list(resources), "verbs": ["get", "list"]}]
@@ -410,7 +416,7 @@ def unread(state: State, *resources: str) -> State:
         live.reader = LiveClient(transport, RESTMapper(transport))
 
         def settled(snapshot: Snapshot) -> bool:
-            return snapshot.job_set is not None and snapshot.settled(snapshot.job_set)
+            return snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set)
 
         await live.until(settled, "time has passed")
 
@@ -418,9 +424,9 @@ def unread(state: State, *resources: str) -> State:
 
 
 def gang(members: int, *conditions: Any) -> State:
-    """Return the state of a gang of Volcano whose group has ``conditions``."""
+    """Return the state of a gang of Volcano whose PodGroup has ``conditions``."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         job = await live.start(pod={"schedulerName": "volcano"})
         owner = {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -433,7 +439,7 @@ def gang(members: int, *conditions: Any) -> State:
 
         def waited(snapshot: Snapshot) -> bool:
             groups = snapshot.all("PodGroup.scheduling.volcano.sh")
-            return bool(groups) and len(snapshot.pods) == 1 and snapshot.settled(groups[0])
+            return bool(groups) and len(snapshot.pods) == 1 and snapshot.spec_is_settled(groups[0])
 
         await live.until(waited, "time has passed")
 

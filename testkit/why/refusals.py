@@ -12,48 +12,48 @@ from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import StatusError
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from testkit.why.live import ENV, NAME, Live, container, processes, starts
+from testkit.why.live import ENV, NAME, LiveTrainJob, container, processes, starts
 
 
-async def managed(live: Live) -> None:
+async def managed(live: LiveTrainJob) -> None:
     await live.start(spec={"managedBy": "kueue.x-k8s.io/multikueue"})
 
 
-async def suspended(live: Live) -> None:
+async def suspended(live: LiveTrainJob) -> None:
     await live.start(spec={"suspend": True})
     await live.condition("Suspended")
 
 
-async def kept(live: Live) -> None:
+async def kept(live: LiveTrainJob) -> None:
     job = await live.start(finalizers=["example.com/backup"])
     live.undo.push_async_callback(live.change, TrainJob, NAME, metadata={"finalizers": None})
     await live.client.delete(job)
 
 
-async def quota(live: Live) -> None:
+async def quota(live: LiveTrainJob) -> None:
     await live.make("v1", "ResourceQuota", "compute", spec={"hard": {"pods": "0"}})
     await live.becomes("v1", "ResourceQuota", "compute", "status", "used")
     await starts(until="FailedCreate")(live)
 
 
-async def quota_of_jobs(live: Live) -> None:
+async def quota_of_jobs(live: LiveTrainJob) -> None:
     await live.make("v1", "ResourceQuota", "jobs", spec={"hard": {"count/jobs.batch": "0"}})
     await live.becomes("v1", "ResourceQuota", "jobs", "status", "used")
     await live.start()
     await live.until(
-        lambda snapshot: snapshot.job_set is not None and snapshot.settled(snapshot.job_set),
+        lambda snapshot: snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set),
         "time has passed",
     )
 
 
-async def limit_range(live: Live) -> None:
+async def limit_range(live: LiveTrainJob) -> None:
     await live.make(
         "v1", "LimitRange", "small", spec={"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}
     )
     await starts(container(resources={"limits": {"memory": "2Gi"}}), until="FailedCreate")(live)
 
 
-async def pod_security(live: Live) -> None:
+async def pod_security(live: LiveTrainJob) -> None:
     namespace = unstructured(GVK("", "v1", "Namespace"))
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     obj = namespace.wrap(
@@ -64,7 +64,7 @@ async def pod_security(live: Live) -> None:
     await starts(until="FailedCreate")(live)
 
 
-async def refused(live: Live) -> None:
+async def refused(live: LiveTrainJob) -> None:
     """Wait until the API server refuses pods of the namespace."""
     probe = {
         "metadata": {"name": "probe", "namespace": live.namespace},
@@ -81,7 +81,7 @@ async def refused(live: Live) -> None:
     await eventually(is_refused, timeout=60, reason="pods are refused")
 
 
-async def webhook_unreachable(live: Live) -> None:
+async def webhook_unreachable(live: LiveTrainJob) -> None:
     here = {"matchLabels": {"kubernetes.io/metadata.name": live.namespace}}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
     hook = {"name": "policy.example.com", "rules": [rule], "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -97,7 +97,7 @@ async def webhook_unreachable(live: Live) -> None:
     await starts(until="FailedCreate")(live)
 
 
-async def policy(live: Live) -> None:
+async def policy(live: LiveTrainJob) -> None:
     api, name = "admissionregistration.k8s.io/v1", live.namespace
     here = {"matchLabels": {"kubernetes.io/metadata.name": live.namespace}}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
@@ -115,7 +115,7 @@ async def policy(live: Live) -> None:
     await starts(until="FailedCreate")(live)
 
 
-async def name_taken(live: Live) -> None:
+async def name_taken(live: LiveTrainJob) -> None:
     template = {"spec": {"template": {"spec": {"containers": [container()], "restartPolicy": "Never"}}}}
     await live.make(
         "jobset.x-k8s.io/v1alpha2",
@@ -126,7 +126,7 @@ async def name_taken(live: Live) -> None:
     await starts(until="TrainJobResourcesCreationFailed")(live)
 
 
-async def role(live: Live, api_group: str, *verbs: str) -> None:
+async def role(live: LiveTrainJob, api_group: str, *verbs: str) -> None:
     """Remove verbs on a group from the manager's role until the end of the test."""
     kind = unstructured(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"))
     found = (await live.client.get(kind, ("", "kubeflow-trainer-controller-manager"))).to_dict()
@@ -142,12 +142,12 @@ async def role(live: Live, api_group: str, *verbs: str) -> None:
     await write(rules)
 
 
-async def forbidden(live: Live) -> None:
+async def forbidden(live: LiveTrainJob) -> None:
     await role(live, "jobset.x-k8s.io", "create", "patch", "update")
     await starts(until="TrainJobResourcesCreationFailed")(live)
 
 
-async def runtime_removed(live: Live) -> None:
+async def runtime_removed(live: LiveTrainJob) -> None:
     """Delete the runtime of a TrainJob without children; its finalizer is removed by hand."""
     await role(live, "jobset.x-k8s.io", "create", "patch", "update")
     job = await starts(until="TrainJobResourcesCreationFailed")(live)
@@ -158,7 +158,7 @@ async def runtime_removed(live: Live) -> None:
     await live.change(kind, "plain", metadata={"finalizers": None})
 
 
-async def gone(live: Live) -> None:
+async def gone(live: LiveTrainJob) -> None:
     """Delete the namespace of a TrainJob that a finalizer keeps."""
     await live.start(finalizers=["example.com/backup"], spec={"suspend": True})
     live.undo.push_async_callback(live.change, TrainJob, NAME, metadata={"finalizers": None})
@@ -172,28 +172,28 @@ async def gone(live: Live) -> None:
     )
 
 
-async def deadline(live: Live) -> None:
+async def deadline(live: LiveTrainJob) -> None:
     await live.start(job={"activeDeadlineSeconds": 2})
     await live.until(
         lambda snapshot: any(job.is_true("Failed") for job in snapshot.jobs), "the deadline has passed"
     )
 
 
-async def job_refused(live: Live) -> None:
-    """Make JobSet create a Job that is not valid: JobSet has no event for that."""
+async def job_refused(live: LiveTrainJob) -> None:
+    """Make JobSet create a Job that is not valid: JobSet does not report that in an event."""
     await live.start(container(imagePullPolicy="Sometimes"))
     await live.until(
-        lambda snapshot: snapshot.job_set is not None and snapshot.settled(snapshot.job_set),
+        lambda snapshot: snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set),
         "time has passed",
     )
 
 
-async def key_missing(live: Live) -> None:
+async def key_missing(live: LiveTrainJob) -> None:
     await live.make("v1", "Secret", "hf-token", stringData={"other": "x"})
     await processes(container(env=[ENV]), waiting="CreateContainerConfigError")(live)
 
 
-async def retries_exhausted(live: Live) -> None:
+async def retries_exhausted(live: LiveTrainJob) -> None:
     await live.start(container(command=["sh", "-c", "exit 4"]))
     await live.condition("Failed")
     await live.event("ContainerFailed")

@@ -10,28 +10,28 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.envtest import apply_manifests, eventually
 from controller_runtime.machinery import GVK, unstructured
 
-from testkit.why.live import Live, container, is_running, starts
+from testkit.why.live import LiveTrainJob, container, is_running, starts
 
 
-async def claim(live: Live, **spec: Any) -> dict[str, Any]:
+async def claim(live: LiveTrainJob, **spec: Any) -> dict[str, Any]:
     """Create a claim, and return the part of a pod spec that uses it."""
     wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
     await live.make("v1", "PersistentVolumeClaim", "data", spec=wanted)
     return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
-async def claim_pending(live: Live) -> None:
+async def claim_pending(live: LiveTrainJob) -> None:
     pod = await claim(live, resources={"requests": {"storage": "900Ti"}})
     await starts(pod=pod)(live)
 
 
-async def storage_class(live: Live) -> None:
+async def storage_class(live: LiveTrainJob) -> None:
     pod = await claim(live, storageClassName="fast")
     await live.start(pod=pod)
     await live.event("ProvisioningFailed")
 
 
-async def claim_lost(live: Live) -> None:
+async def claim_lost(live: LiveTrainJob) -> None:
     pod = await claim(live)
     claims = "PersistentVolumeClaim"
     await live.start(pod={**pod, "schedulingGates": [{"name": "example.com/hold"}]})
@@ -46,15 +46,15 @@ async def claim_lost(live: Live) -> None:
     live.undo.push_async_callback(apply_manifests, live.client,
                                   [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": bound}, "spec": kept}])  # fmt: skip
     await live.client.delete(obj)
-    # Before the volume is being deleted, a controller would add the finalizer again.
+    # The finalizer is removed only now: before the deletion, a controller would add it again.
     await live.change(volume, bound, metadata={"finalizers": None})
     await live.until(
         lambda snapshot: any(each.text("status", "phase") == "Lost" for each in snapshot.all(claims)), "lost"
     )
 
 
-async def node_lost(live: Live) -> None:
-    await live.played(is_running())
+async def node_lost(live: LiveTrainJob) -> None:
+    await live.start_without_kubelet(is_running())
 
     def silent(snapshot: Any) -> bool:
         name = snapshot.pods[0].text("spec", "nodeName")
@@ -66,25 +66,25 @@ async def node_lost(live: Live) -> None:
     await live.until(silent, "the control plane marks the node")
 
 
-async def node_removed(live: Live) -> None:
-    await live.played(is_running())
+async def node_removed(live: LiveTrainJob) -> None:
+    await live.start_without_kubelet(is_running())
     node = (await live.snapshot()).pods[0].text("spec", "nodeName")
     await live.remove(await live.client.get(unstructured(GVK("", "v1", "Node")), ("", node)))
 
 
-async def cordoned(live: Live) -> None:
+async def cordoned(live: LiveTrainJob) -> None:
     pod = await live.worker(unschedulable=True)
     pod["tolerations"] = [{"key": "example.com/own", "operator": "Exists"}]
     await starts(pod=pod)(live)
 
 
-async def untolerated(live: Live) -> None:
+async def untolerated(live: LiveTrainJob) -> None:
     pod = await live.worker()
     del pod["tolerations"]
     await starts(pod=pod)(live)
 
 
-async def full(live: Live) -> None:
+async def full(live: LiveTrainJob) -> None:
     pod = await live.worker()
     gpus = {"limits": {"nvidia.com/gpu": "8"}}
     await live.start(container(resources=gpus), name="first", runtime="first", pod=pod)
@@ -101,7 +101,7 @@ def on_one_host(labels: dict[str, str]) -> dict[str, Any]:
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-async def ports_taken(live: Live) -> None:
+async def ports_taken(live: LiveTrainJob) -> None:
     pod = await live.worker()
     ports = [{"containerPort": 8080, "hostPort": 8080}]
     await live.start(container(ports=ports), name="first", runtime="first", pod=pod)
@@ -109,11 +109,11 @@ async def ports_taken(live: Live) -> None:
     await starts(container(ports=ports), pod=pod)(live)
 
 
-async def bound(live: Live) -> bool:
+async def bound(live: LiveTrainJob) -> bool:
     return any(each.spec.node_name for each in await live.client.list(Pod, namespace=live.namespace))
 
 
-async def volume_of_another_zone(live: Live) -> None:
+async def volume_of_another_zone(live: LiveTrainJob) -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["moon"]}]}
     claimed = {"namespace": live.namespace, "name": "data"}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/nonexistent"},

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pkg.why import Reference
-from testkit.why.world import World, condition, when
+from testkit.why.world import TrainJobObjects, condition, when
 
 NO_GPU = (
     "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: "
@@ -14,20 +14,20 @@ NO_GPU = (
 )
 
 
-def refused(message: str) -> Callable[[World], Any]:
+def refused(message: str) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the Job controller cannot create pods."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         world.without_pods()
         world.event(world.job, "FailedCreate", message, count=5)
 
     return state
 
 
-def uncreated(message: str) -> Callable[[World], Any]:
+def uncreated(message: str) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the manager cannot create the TrainJob's children."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         world.without_children()
         text = f"TrainJob resources reconciliation failed: {message}"
         world.event(world.train_job, "TrainJobResourcesCreationFailed", text, count=7)
@@ -35,16 +35,16 @@ def uncreated(message: str) -> Callable[[World], Any]:
     return state
 
 
-def mount(message: str, reason: str = "FailedMount") -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def mount(message: str, reason: str = "FailedMount") -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.waits("ContainerCreating")
         world.event(world.pods[0], reason, message)
 
     return state
 
 
-def claimed(phase: str, *events: tuple[str, str]) -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def claimed(phase: str, *events: tuple[str, str]) -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
         claim = world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": phase})
         for pod in world.pods:
@@ -55,8 +55,8 @@ def claimed(phase: str, *events: tuple[str, str]) -> Callable[[World], Any]:
     return state
 
 
-def missing(kind: str, name: str, **spec: Any) -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def missing(kind: str, name: str, **spec: Any) -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.waits("ContainerCreating")
         world.pods[0]["spec"].update(spec)
         world.absent.add(Reference(kind, "team-a", name))
@@ -64,7 +64,7 @@ def missing(kind: str, name: str, **spec: Any) -> Callable[[World], Any]:
     return state
 
 
-def failed(world: World, reason: str, message: str) -> Any:
+def failed(world: TrainJobObjects, reason: str, message: str) -> Any:
     """Make Job, JobSet and TrainJob fail."""
     world.job["status"]["conditions"] = [condition("Failed", reason=reason, message=message)]
     text = "jobset failed due to one or more job failures (first failed job: llama-node-0)"
@@ -72,8 +72,8 @@ def failed(world: World, reason: str, message: str) -> Any:
         each["status"]["conditions"] = [condition("Failed", reason="FailedJobs", message=text)]
 
 
-def fail_by(code: int, reason: str = "Error", log: str = "") -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def fail_by(code: int, reason: str = "Error", log: str = "") -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.ended(code, reason)
         world.logs[world.pods[0]["metadata"]["name"], "node"] = ["step 10", log]
         failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
@@ -81,7 +81,7 @@ def fail_by(code: int, reason: str = "Error", log: str = "") -> Callable[[World]
     return state
 
 
-def crash_loop(world: World) -> None:
+def crash_loop(world: TrainJobObjects) -> None:
     last = {"exitCode": 1, "reason": "Error", "finishedAt": when(20)}
     message = "back-off 40s restarting failed container=node pod=llama-node-0-0-abcde_team-a(uid)"
     world.waits("CrashLoopBackOff", message, phase="Running", restarts=4, last=last)
@@ -90,29 +90,29 @@ def crash_loop(world: World) -> None:
     ]
 
 
-def node_unknown(world: World) -> None:
+def node_unknown(world: TrainJobObjects) -> None:
     message = "Kubelet stopped posting node status."
     world.nodes[0]["status"]["conditions"] = [condition("Ready", "Unknown", "NodeStatusUnknown", message)]
     world.pods[0]["status"]["conditions"] = [condition("PodScheduled"), condition("Ready", "False")]
 
 
-def pod_failed(reason: str, message: str, **status: Any) -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def pod_failed(reason: str, message: str, **status: Any) -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.pods[0]["status"] = {"phase": "Failed", "reason": reason, "message": message, **status}
 
     return state
 
 
-def deleting(world: World) -> None:
+def deleting(world: TrainJobObjects) -> None:
     world.train_job["metadata"].update(deletionTimestamp=when(600), finalizers=["example.com/backup"])
 
 
-def managed(world: World) -> None:
+def managed(world: TrainJobObjects) -> None:
     world.without_children()
     world.train_job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
 
 
-def unsupported(world: World) -> None:
+def unsupported(world: TrainJobObjects) -> None:
     world.without_children()
     message = "unsupported runtime: Nothing.trainer.kubeflow.org"
     world.train_job["status"]["conditions"] = [
@@ -120,7 +120,7 @@ def unsupported(world: World) -> None:
     ]
 
 
-def no_runtime(world: World) -> None:
+def no_runtime(world: TrainJobObjects) -> None:
     world.without_children()
     world.absent.add(Reference("ClusterTrainingRuntime.trainer.kubeflow.org", "", "torch-distributed"))
     world.event(
@@ -130,18 +130,18 @@ def no_runtime(world: World) -> None:
     )
 
 
-def no_job_set_kind(world: World) -> None:
+def no_job_set_kind(world: TrainJobObjects) -> None:
     world.without_children()
     world.unread["JobSet.jobset.x-k8s.io"] = "the kind is not installed"
 
 
-def manager_scaled_down(world: World) -> None:
+def manager_scaled_down(world: TrainJobObjects) -> None:
     world.without_children()
     world.manager["spec"]["replicas"] = 0
     world.manager["status"] = {}
 
 
-def manager_crashing(world: World) -> None:
+def manager_crashing(world: TrainJobObjects) -> None:
     world.without_children()
     world.manager["status"] = {"replicas": 1, "unavailableReplicas": 1}
     world.make(
@@ -150,20 +150,20 @@ def manager_crashing(world: World) -> None:
     )  # fmt: skip
 
 
-def no_leader(world: World) -> None:
+def no_leader(world: TrainJobObjects) -> None:
     world.without_children()
     world.lease["spec"]["renewTime"] = when(900)
 
 
-def no_leader_since(seconds: float, holder: str = "a") -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def no_leader_since(seconds: float, holder: str = "a") -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.without_children()
         world.lease["spec"].update(renewTime=when(seconds), holderIdentity=holder)
 
     return state
 
 
-def resumed_and_ignored(world: World) -> None:
+def resumed_and_ignored(world: TrainJobObjects) -> None:
     job_set_suspended(world)
     world.job_set["metadata"]["managedFields"] = [
         {
@@ -175,39 +175,39 @@ def resumed_and_ignored(world: World) -> None:
     ]
 
 
-def no_scheduler_leads(world: World) -> None:
+def no_scheduler_leads(world: TrainJobObjects) -> None:
     world.unscheduled()
     world.make("coordination.k8s.io/v1", "Lease", "kube-scheduler", namespace="kube-system",
                spec={"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": when(40)})  # fmt: skip
 
 
-def only_a_claim(world: World) -> Any:
-    """Bind the pods: the only cause left is their claim, which is not bound."""
+def only_a_claim(world: TrainJobObjects) -> Any:
+    """Bind the pods to a node: the only cause that is left is their claim, which is not bound."""
     for pod in world.pods:
         pod["spec"]["nodeName"] = "worker-0"
         pod["status"] = {"phase": "Pending", "startTime": when(100)}
 
 
-def nothing_visible(world: World) -> None:
+def nothing_visible(world: TrainJobObjects) -> None:
     for each in world.objects:
         each["metadata"]["creationTimestamp"] = when(3600)
     for number in range(2):
         world.waits("ContainerCreating", pod=number)
 
 
-def jobs_not_made(world: World) -> None:
+def jobs_not_made(world: TrainJobObjects) -> None:
     world.remove(world.job, *world.pods)
 
 
-def nothing_made(world: World) -> None:
+def nothing_made(world: TrainJobObjects) -> None:
     jobs_not_made(world)
     world.remove(world.service)
 
 
-def jobs_refused(**quota: Any) -> Callable[[World], Any]:
+def jobs_refused(**quota: Any) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the controller of JobSet has created the service and cannot create the Jobs."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         jobs_not_made(world)
         if quota:
             world.make("v1", "ResourceQuota", "few", spec={}, status=quota)
@@ -215,8 +215,8 @@ def jobs_refused(**quota: Any) -> Callable[[World], Any]:
     return state
 
 
-def device_claim(kind: str, **claim: str) -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def device_claim(kind: str, **claim: str) -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.unscheduled()
         for pod in world.pods:
             pod["spec"]["resourceClaims"] = [{"name": "gpu", **claim}]
@@ -225,21 +225,21 @@ def device_claim(kind: str, **claim: str) -> Callable[[World], Any]:
     return state
 
 
-def pinned_to_no_node(world: World) -> None:
+def pinned_to_no_node(world: TrainJobObjects) -> None:
     world.without_pods()
     world.job["spec"]["template"]["spec"]["nodeName"] = "worker-77"
     world.job["status"]["failed"] = 4
 
 
-def between_retries(world: World) -> None:
+def between_retries(world: TrainJobObjects) -> None:
     world.without_pods()
     world.job["status"]["failed"] = 4
 
 
-def unread(**counts: int) -> Callable[[World], None]:
-    """Let only TrainJob and JobSet be readable, as the manager's cache has them."""
+def unread_beside_job_set(**counts: int) -> Callable[[TrainJobObjects], None]:
+    """Return the state in which only the TrainJob and its JobSet can be read, as from the manager's cache."""
 
-    def change(world: World) -> None:
+    def change(world: TrainJobObjects) -> None:
         world.remove(world.job, *world.pods)
         world.unread |= dict.fromkeys(("Pod", "Job.batch", "Event"), "not cached")
         world.job_set["status"] = {"replicatedJobsStatus": [{"name": "node", **counts}]} if counts else {}
@@ -247,8 +247,8 @@ def unread(**counts: int) -> Callable[[World], None]:
     return change
 
 
-def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def no_node_for(labels: dict[str, str], message: str) -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.unscheduled(message)
         for pod in world.pods:
             pod["spec"]["nodeSelector"] = labels
@@ -256,18 +256,18 @@ def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
     return state
 
 
-def job_set_stays(world: World) -> None:
+def job_set_stays(world: TrainJobObjects) -> None:
     world.without_pods()
     world.remove(world.job)
     world.job_set["metadata"].update(deletionTimestamp=when(120), finalizers=["foregroundDeletion"])
 
 
-def several_mounts(world: World) -> None:
+def several_mounts(world: TrainJobObjects) -> None:
     mount('MountVolume.SetUp failed for volume "ssh" : secret "mpi-ssh" not found')(world)
     world.event(world.pods[0], "FailedMount", "Unable to attach or mount volumes: timed out waiting", age=1)
 
 
-def tainted(world: World) -> None:
+def tainted(world: TrainJobObjects) -> None:
     world.unscheduled(
         "0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate"
     )
@@ -275,10 +275,10 @@ def tainted(world: World) -> None:
         node["spec"] = {"taints": [{"key": "gpu-only", "value": "true", "effect": "NoSchedule"}]}
 
 
-def selected_but(message: str, *, taint: str = "") -> Callable[[World], Any]:
+def selected_but(message: str, *, taint: str = "") -> Callable[[TrainJobObjects], Any]:
     """Return the state in which a node has the labels of the node selector, but is excluded for another reason."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         world.unscheduled(f"0/3 nodes are available: {message}")
         world.nodes[0]["metadata"]["labels"] = {"pool": "gpu"}
         world.nodes[0]["spec"] = (
@@ -290,52 +290,52 @@ def selected_but(message: str, *, taint: str = "") -> Callable[[World], Any]:
     return state
 
 
-def unbound_claim(world: World) -> None:
+def unbound_claim(world: TrainJobObjects) -> None:
     claimed("Pending")(world)
     for pod in world.pods:
         pod["spec"]["volumes"].append({"name": "none", "emptyDir": {}})
 
 
-def crowd(world: World) -> None:
-    """Have two pods that need four GPUs each, and only one node with four."""
+def crowd(world: TrainJobObjects) -> None:
+    """Let two pods need four GPUs each, while only one node has four."""
     for node, gpus in zip(world.nodes, ("4", "0"), strict=True):
         node["status"]["allocatable"]["nvidia.com/gpu"] = gpus
     world.unscheduled(NO_GPU)
 
 
-def growing_crowd(world: World) -> None:
+def growing_crowd(world: TrainJobObjects) -> None:
     """As ``crowd``, while the Job has yet to create two of its pods."""
     crowd(world)
     world.job["spec"] |= {"parallelism": 4, "completions": 4}
 
 
-def elastic_crowd(world: World) -> None:
+def elastic_crowd(world: TrainJobObjects) -> None:
     crowd(world)
     for pod in world.pods:
         pod["spec"]["containers"][0]["env"] = [{"name": "PET_NNODES", "value": "1:2"}]
 
 
-def thousand_cpus(world: World) -> None:
+def thousand_cpus(world: TrainJobObjects) -> None:
     world.unscheduled("0/2 nodes are available: 2 Insufficient cpu. preemption: none")
     for pod in world.pods:
         container = {"name": "node", "resources": {"requests": {"cpu": "500"}}}
         pod["spec"]["containers"] = [container, container]
 
 
-def huge(world: World) -> None:
+def huge(world: TrainJobObjects) -> None:
     world.unscheduled(NO_GPU)
     for pod in world.pods:
         pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "16"
 
 
-def huge_and_short_of_cpu(world: World) -> None:
+def huge_and_short_of_cpu(world: TrainJobObjects) -> None:
     huge(world)
     world.unscheduled(
         "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient nvidia.com/gpu. preemption: none"
     )
 
 
-def parted(world: World) -> None:
+def parted(world: TrainJobObjects) -> None:
     """Give one node the GPUs, and the other one the memory."""
     world.unscheduled(
         "0/2 nodes are available: 1 Insufficient memory, 1 Insufficient nvidia.com/gpu. preemption: none"
@@ -344,19 +344,19 @@ def parted(world: World) -> None:
     world.nodes[1]["status"]["allocatable"]["memory"] = "8Gi"
 
 
-def no_gpus_at_all(world: World) -> None:
+def no_gpus_at_all(world: TrainJobObjects) -> None:
     world.unscheduled(NO_GPU)
     for node in world.nodes:
         del node["status"]["allocatable"]["nvidia.com/gpu"]
 
 
-def gated(world: World) -> None:
+def gated(world: TrainJobObjects) -> None:
     world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
     for pod in world.pods:
         pod["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
 
 
-def coscheduling(world: World) -> None:
+def coscheduling(world: TrainJobObjects) -> None:
     world.unscheduled(
         "0/2 nodes are available: pre-filter pod llama-node-0-0-abcde cannot find enough sibling pods, "
         "current pods number: 2, minMember of group: 4."
@@ -364,7 +364,7 @@ def coscheduling(world: World) -> None:
     world.group("scheduling.x-k8s.io/v1alpha1", status={"phase": "PreScheduling"}, minMember=4)
 
 
-def volcano(world: World) -> None:
+def volcano(world: TrainJobObjects) -> None:
     message = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
     world.unscheduled()
     world.group(
@@ -373,7 +373,7 @@ def volcano(world: World) -> None:
     )  # fmt: skip
 
 
-def kai(world: World) -> None:
+def kai(world: TrainJobObjects) -> None:
     message = "Node-Group default: no nodes with enough resources were found: 2 node(s) didn't have enough resource: GPUs."
     world.unscheduled()
     world.group(
@@ -383,10 +383,10 @@ def kai(world: World) -> None:
     )  # fmt: skip
 
 
-def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Callable[[World], Any]:
+def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Callable[[TrainJobObjects], Any]:
     """Return the state in which KAI-Scheduler's pod grouper has given the pods no group, or ``group``."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         world.unscheduled()
         if not served:
             world.unread["PodGroup.scheduling.run.ai"] = "the kind is not installed"
@@ -400,10 +400,10 @@ def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Cal
     return state
 
 
-def sidecar(*, age: float = 3000, init: bool = False, code: int = 0) -> Callable[[World], Any]:
-    """Return the state in which the training has ended, and a container that was injected runs on."""
+def sidecar(*, age: float = 3000, init: bool = False, code: int = 0) -> Callable[[TrainJobObjects], Any]:
+    """Return the state in which the training has ended, while a container that was injected still runs."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         for pod in world.pods:
             ended = {"exitCode": code, "reason": "Completed", "finishedAt": when(age)}
             proxy = {"name": "istio-proxy", "state": {"running": {"startedAt": when(9000)}}}
@@ -415,7 +415,7 @@ def sidecar(*, age: float = 3000, init: bool = False, code: int = 0) -> Callable
     return state
 
 
-def preempted_and_deleted(world: World, *, age: float = 30) -> None:
+def preempted_and_deleted(world: TrainJobObjects, *, age: float = 30) -> None:
     """Make the Job fail because its pods were preempted: they are deleted, and their events are left."""
     for pod in world.pods:
         world.event(pod, "Preempted", "Preempted by pod 7f3a on node worker-0", age=age)
@@ -423,8 +423,8 @@ def preempted_and_deleted(world: World, *, age: float = 30) -> None:
     failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 
 
-def without_group(world: World) -> None:
-    """Delete the PodGroup of a TrainJob that was edited while it ran, and replace its pods."""
+def without_group(world: TrainJobObjects) -> None:
+    """Let new pods wait for a PodGroup that was deleted after its running TrainJob was edited."""
     world.unscheduled()
     for pod in world.pods:
         pod["spec"]["schedulerName"] = "volcano"
@@ -437,11 +437,11 @@ def without_group(world: World) -> None:
 
 
 def group_unread(
-    group: Callable[[World], Any], kind: str, scheduler: str, **spec: Any
-) -> Callable[[World], Any]:
+    group: Callable[[TrainJobObjects], Any], kind: str, scheduler: str, **spec: Any
+) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which a scheduler reports on a PodGroup that may not be read."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         group(world)
         world.remove(*(each for each in world.objects if each["kind"] == "PodGroup"))
         world.unread[kind] = "podgroups is forbidden"
@@ -451,7 +451,7 @@ def group_unread(
     return state
 
 
-def native_gang(world: World) -> None:
+def native_gang(world: TrainJobObjects) -> None:
     message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
     world.unscheduled()
     world.group(
@@ -461,16 +461,16 @@ def native_gang(world: World) -> None:
     )  # fmt: skip
 
 
-def gang_of_1_35(world: World) -> None:
-    """Fill the gang of a release whose gangs have no status, on nodes that take half of it."""
+def gang_of_1_35(world: TrainJobObjects) -> None:
+    """As ``huge_gang``, with the gang API of Kubernetes 1.35, in which a gang has no status."""
     huge_gang(world)
     world.remove(world.objects[-1])
     pod_group = {"name": "gang", "policy": {"gang": {"minCount": 4}}}
     world.group("scheduling.k8s.io/v1alpha1", kind="Workload", podGroups=[pod_group], status={})
 
 
-def huge_gang(world: World) -> None:
-    """Fill the gang; each pod needs a node of its own, and there are half as many nodes."""
+def huge_gang(world: TrainJobObjects) -> None:
+    """Let all pods of a gang exist; each needs a node of its own, and there are half as many nodes."""
     message = "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining"
     world.job["spec"] |= {"parallelism": 4, "completions": 4}
     world.pods += [world.add_pod(number) for number in (2, 3)]
@@ -484,14 +484,14 @@ def huge_gang(world: World) -> None:
     )  # fmt: skip
 
 
-def incomplete_gang(world: World) -> None:
-    """Remove one pod of the gang: kube-scheduler then considers none of the others."""
+def incomplete_gang(world: TrainJobObjects) -> None:
+    """Remove one pod of the gang: kube-scheduler does not consider the others until it exists."""
     world.remove(world.pods.pop())
     world.unscheduled()
     world.group("scheduling.k8s.io/v1beta1", schedulingPolicy={"gang": {"minCount": 2}}, status={})
 
 
-def no_gang_api(world: World) -> None:
+def no_gang_api(world: TrainJobObjects) -> None:
     message = "the API server serves no gangs of scheduling.k8s.io"
     world.without_children()
     world.train_job["status"]["conditions"] = [
@@ -499,17 +499,17 @@ def no_gang_api(world: World) -> None:
     ]
 
 
-def kai_queue_missing(world: World) -> None:
+def kai_queue_missing(world: TrainJobObjects) -> None:
     world.unscheduled()
     world.group("scheduling.run.ai/v2alpha2", status={}, queue="nowhere")
     world.absent.add(Reference("Queue.scheduling.run.ai", "", "nowhere"))
 
 
-def no_service(world: World) -> None:
+def no_service(world: TrainJobObjects) -> None:
     world.remove(world.service)
 
 
-def job_set_suspended(world: World) -> None:
+def job_set_suspended(world: TrainJobObjects) -> None:
     world.job_set["spec"]["suspend"] = world.job["spec"]["suspend"] = True
     world.job_set["metadata"]["managedFields"] = [
         {
@@ -522,7 +522,7 @@ def job_set_suspended(world: World) -> None:
     world.without_pods()
 
 
-def unready(world: World) -> None:
+def unready(world: TrainJobObjects) -> None:
     pod = world.pods[0]
     pod["status"]["conditions"] = [
         condition("PodScheduled"),
@@ -533,11 +533,11 @@ def unready(world: World) -> None:
     )
 
 
-def pending_quota(message: str) -> Callable[[World], Any]:
+def pending_quota(message: str) -> Callable[[TrainJobObjects], Any]:
     return lambda world: world.workload(condition("QuotaReserved", "False", "Pending", message))
 
 
-def kueue_evicted(world: World) -> None:
+def kueue_evicted(world: TrainJobObjects) -> None:
     world.workload(
         condition("QuotaReserved", "False", "Pending", "Preempted to accommodate a workload"),
         condition("Evicted", "True", "Preempted", "Preempted to accommodate a workload due to reclamation"),
@@ -545,12 +545,14 @@ def kueue_evicted(world: World) -> None:
     )
 
 
-def kueue_check(state: str = "Pending", message: str = "Waiting for a node group") -> Callable[[World], Any]:
+def kueue_check(
+    state: str = "Pending", message: str = "Waiting for a node group"
+) -> Callable[[TrainJobObjects], Any]:
     return lambda world: world.workload(
         condition("QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue team"),
         admissionChecks=[{"name": "provision", "state": state, "message": message}],
     )
 
 
-def bound_and_ignored(world: World) -> None:
+def bound_and_ignored(world: TrainJobObjects) -> None:
     world.pods[0]["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled", age=100)]}

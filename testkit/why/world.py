@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pkg.why import Reference, Snapshot, Thing, Verdict, diagnose
+from pkg.why import LiveObject, Reference, Snapshot, Verdict, diagnose
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 Data = dict[str, Any]
@@ -29,7 +29,7 @@ def condition(kind: str, status: str = "True", reason: str = "", message: str = 
     }
 
 
-class World:
+class TrainJobObjects:
     """The cluster; every attribute may be changed before :meth:`verdict`."""
 
     def __init__(self, *, age: float = 300, nodes: int = 2) -> None:
@@ -202,12 +202,12 @@ class World:
     # --- results ---
 
     def snapshot(self) -> Snapshot:
-        found: dict[str, list[Thing]] = {}
+        found: dict[str, list[LiveObject]] = {}
         for each in self.objects:
-            thing = Thing(each)
-            found.setdefault(thing.group_kind, []).append(thing)
+            obj = LiveObject(each)
+            found.setdefault(obj.group_kind, []).append(obj)
         logs: Mapping[tuple[str, str], list[str]] = self.logs
-        return Snapshot(Thing(self.train_job), NOW, found, self.unread, frozenset(self.absent), logs)
+        return Snapshot(LiveObject(self.train_job), NOW, found, self.unread, frozenset(self.absent), logs)
 
     def verdict(self) -> Verdict:
         return diagnose(self.snapshot())

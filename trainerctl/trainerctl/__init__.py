@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program ``trainerctl``.
 
-Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure
-that one line explains, and 2 for a bad command line or input; some commands also return 3. After SIGINT, SIGTERM or
-SIGHUP it is 128 plus the signal's number, and the process ends when everything that the command started has ended.
+Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure, and
+2 for a bad command line or input; the help of a command that returns 3, or 1 for another reason, describes that. After
+SIGINT, SIGTERM or SIGHUP it is 128 plus the signal's number, and the process ends when everything that the command
+started has ended. ``run`` returns the manager's exit code.
 
-Importing this package imports only the standard library: the parent of a container's processes imports it without
+Importing this package must import only the standard library: the shim of a container imports it, and runs without
 site-packages.
 """
 

@@ -30,50 +30,63 @@ _IMMUTABLE: Final = Rule("self == oldSelf", "Value is immutable")
 
 
 class DependsOn(Struct):
-    """A replicated job that has to be ready or complete first."""
+    """A replicated job that must be ready or complete before another one starts."""
 
     name: str = ""
+    """Name of the replicated job."""
     status: Annotated[str, CRD(enum=(DEPENDENCY_READY, DEPENDENCY_COMPLETE))] = ""
+    """State that the replicated job must have: Ready or Complete."""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "status"})
 
 
 class ReplicatedJob(Struct):
-    """A job template and how many jobs are made from it."""
+    """A template of Jobs and the number of Jobs that are created from it."""
 
     name: str = ""
+    """Name of the replicated job. It is part of the names of its Jobs."""
     group_name: Annotated[str | None, CRD(default="default")] = None
+    """Name of the group of replicated jobs that this one belongs to. Defaults to default."""
     template: Annotated[JobTemplateSpec, CRD(required=True)] = Field(
         default_factory=JobTemplateSpec, exclude_if=is_unset
     )
+    """Template of the Jobs."""
     replicas: Annotated[Int32 | None, CRD(default=1)] = None
+    """Number of Jobs. Defaults to 1."""
     depends_on: Annotated[
         list[DependsOn] | None,
         CRD(max_items=5, list_type="map", list_map_keys=("name",), rules=(_IMMUTABLE,)),
     ] = None
+    """Replicated jobs, earlier in the list, that must be ready or complete before this one starts."""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "template"})
 
 
 class Network(Struct):
-    """How the pods find each other by name."""
+    """The DNS names of the pods."""
 
     enable_dns_hostnames: Annotated[bool | None, Field(alias="enableDNSHostnames")] = None
+    """Whether pods can be reached by their host names through a headless Service. Defaults to true."""
     subdomain: str | None = None
+    """Subdomain of the pods' host names, and name of the Service. Defaults to the name of the JobSet."""
     publish_not_ready_addresses: bool | None = None
+    """Whether the host names of pods resolve before the pods are ready. Defaults to true."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"enable_dns_hostnames", "publish_not_ready_addresses"})
 
 
 class SuccessPolicy(Struct):
-    """When the JobSet has succeeded."""
+    """The condition under which the JobSet has succeeded."""
 
     operator: Annotated[str, CRD(enum=("All", "Any"))] = ""
+    """Whether all of the Jobs must succeed, or any of them."""
     target_replicated_jobs: Annotated[list[str] | None, ATOMIC] = None
+    """Replicated jobs whose Jobs are considered. By default, all are."""
     go_always: ClassVar[frozenset[str]] = frozenset({"operator"})
 
 
 class FailurePolicyRule(Struct):
-    """What is done about jobs that fail in a certain way."""
+    """An action for Jobs that fail in a certain way."""
 
     name: str = ""
+    """Name of the rule."""
     action: Annotated[
         str,
         CRD(
@@ -86,46 +99,58 @@ class FailurePolicyRule(Struct):
             )
         ),
     ] = ""
+    """Action of the rule: fail the JobSet, or restart the JobSet or the Job, with or without counting the restart."""
     on_job_failure_reasons: list[str] | None = None
+    """Reasons of Job failures to which the rule applies. By default, it applies to all reasons."""
     on_job_failure_message_patterns: list[str] | None = None
+    """Regular expressions for messages of Job failures to which the rule applies. By default, all messages match."""
     target_replicated_jobs: Annotated[list[str] | None, ATOMIC] = None
+    """Replicated jobs to whose Jobs the rule applies. By default, it applies to all."""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "action"})
 
 
 class FailurePolicy(Struct):
-    """When the JobSet has failed, and when it is restarted."""
+    """The conditions under which the JobSet is restarted or has failed."""
 
     max_restarts: Int32 | None = None
+    """Maximum number of restarts before the JobSet fails. Defaults to 0."""
     restart_strategy: Annotated[
         str | None, CRD(default="Recreate", enum=("Recreate", "BlockingRecreate", "InPlaceRestart"))
     ] = None
+    """How a restart replaces the Jobs. Defaults to Recreate."""
     rules: list[FailurePolicyRule] | None = None
+    """Rules for Jobs that fail. The first rule that matches applies; without a match, the JobSet is restarted."""
 
 
 class StartupPolicy(Struct):
-    """In which order the replicated jobs start."""
+    """The order in which the replicated jobs start."""
 
     startup_policy_order: Annotated[str, CRD(enum=("AnyOrder", "InOrder"))] = ""
+    """AnyOrder, or InOrder: each replicated job starts when the one before it is ready."""
     go_always: ClassVar[frozenset[str]] = frozenset({"startup_policy_order"})
 
 
 class Coordinator(Struct):
-    """The pod that is the coordinator of the others."""
+    """The pod that coordinates the others. All Jobs and pods get its address in an annotation and a label."""
 
     replicated_job: str = ""
+    """Name of the replicated job that contains the pod."""
     job_index: int | None = None
+    """Index of the Job in the replicated job."""
     pod_index: int | None = None
+    """Completion index of the pod in the Job."""
     go_always: ClassVar[frozenset[str]] = frozenset({"replicated_job"})
 
 
 class VolumeRetentionPolicy(Struct):
-    """When the volumes of a JobSet are deleted."""
+    """The time at which the volumes of a JobSet are deleted."""
 
     when_deleted: Annotated[str | None, CRD(default="Delete", enum=("Delete", "Retain"))] = None
+    """Whether the volumes are deleted with the JobSet (Delete, the default) or are kept (Retain)."""
 
 
 class VolumeClaimPolicy(Struct):
-    """Volumes that all jobs of a JobSet share."""
+    """Volumes that all Jobs of a JobSet share."""
 
     crd: ClassVar[CRD] = CRD(
         rules=(
@@ -140,11 +165,13 @@ class VolumeClaimPolicy(Struct):
         list[dict[str, JSON]] | None,
         CRD(max_items=50, list_type="atomic", schema="core.v1.PersistentVolumeClaim"),
     ] = None
+    """Templates of PersistentVolumeClaims that are created for the JobSet."""
     retention_policy: VolumeRetentionPolicy | None = None
+    """The time at which the volumes are deleted."""
 
 
 class JobSetSpec(Struct):
-    """What a JobSet is to be."""
+    """Desired state of a JobSet."""
 
     crd: ClassVar[CRD] = CRD(
         rules=(
@@ -157,22 +184,32 @@ class JobSetSpec(Struct):
     )
 
     replicated_jobs: Annotated[list[ReplicatedJob] | None, MAP_BY_NAME] = None
+    """Groups of Jobs that are created from one template each."""
     network: Annotated[Network | None, CRD(rules=(_IMMUTABLE,))] = None
+    """The DNS names of the pods."""
     success_policy: Annotated[SuccessPolicy | None, CRD(rules=(_IMMUTABLE,))] = None
+    """The condition under which the JobSet has succeeded. By default, all Jobs must succeed."""
     failure_policy: Annotated[FailurePolicy | None, CRD(rules=(_IMMUTABLE,))] = None
+    """The conditions under which the JobSet is restarted or has failed. By default, it fails when any Job fails."""
     startup_policy: Annotated[StartupPolicy | None, CRD(rules=(_IMMUTABLE,))] = None
+    """The order in which the replicated jobs start. By default, all start at once."""
     suspend: bool | None = None
+    """Whether the Jobs are suspended. In the JobSet of a TrainJob, it has the TrainJob's value."""
     coordinator: Coordinator | None = None
+    """The pod that coordinates the others."""
     managed_by: str | None = None
+    """The controller that manages the JobSet. By default, it is the JobSet controller."""
     ttl_seconds_after_finished: Annotated[Int32 | None, CRD(minimum=0)] = None
+    """Time, in seconds, after which a finished JobSet is deleted. By default, it is never deleted."""
     volume_claim_policies: Annotated[
         list[VolumeClaimPolicy] | None, CRD(max_items=50, list_type="atomic", rules=(_IMMUTABLE,))
     ] = None
+    """Volumes that all Jobs of the JobSet share. Requires JobSet v0.11 or newer."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "ttl_seconds_after_finished"})
 
 
 class ReplicatedJobStatus(Struct):
-    """How many jobs of one replicated job are in which state."""
+    """The numbers of Jobs of one replicated job by their state."""
 
     name: str = ""
     ready: int = 0
@@ -186,7 +223,7 @@ class ReplicatedJobStatus(Struct):
 
 
 class JobSetStatus(Struct):
-    """How a JobSet is doing."""
+    """Observed state of a JobSet."""
 
     conditions: list[Condition] | None = None
     restarts: int | None = None
@@ -197,7 +234,7 @@ class JobSetStatus(Struct):
 
 
 class JobSet(Object, group="jobset.x-k8s.io", version="v1alpha2", kind="JobSet", plural="jobsets"):
-    """A set of jobs that run, fail and restart together."""
+    """A set of Jobs that run, fail and restart together."""
 
     spec: JobSetSpec = Field(default_factory=JobSetSpec)
     status: JobSetStatus = Field(default_factory=JobSetStatus)

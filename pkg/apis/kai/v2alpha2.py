@@ -21,10 +21,10 @@ DATE_TIME: Final = CRD(format="date-time")
 
 
 def parse_preemptibility(value: str) -> str:
-    """Return ``value`` if it is a preemptibility. With an empty value, the priority decides.
+    """Return ``value`` if it is a preemptibility or empty. With an empty value, the group's priority decides.
 
     Raises:
-        ValueError: it is not a preemptibility.
+        ValueError: it is neither.
     """
     if value not in (PREEMPTIBLE, NON_PREEMPTIBLE, ""):
         raise ValueError(f"invalid preemptibility value: {value}")
@@ -32,7 +32,7 @@ def parse_preemptibility(value: str) -> str:
 
 
 class TopologyConstraint(Struct):
-    """How close to each other the pods must or should run."""
+    """Limits on the distance between pods in a topology."""
 
     preferred_topology_level: str | None = None
     """The level within which all pods should run."""
@@ -43,51 +43,51 @@ class TopologyConstraint(Struct):
 
 
 class SubGroup(Struct):
-    """A part of the pods with constraints of its own."""
+    """A part of the group's pods, with its own minimum and topology constraint."""
 
     name: Annotated[str, CRD(min_length=1)] = ""
-    """Unique in the group."""
+    """Name of the subgroup, unique in the group."""
     min_member: Annotated[Int32 | None, CRD(minimum=0)] = None
-    """How many of its pods have to start together."""
+    """Minimum number of the subgroup's pods that must start together."""
     min_sub_group: Annotated[Int32 | None, CRD(minimum=0)] = None
-    """How many of its own subgroups have to start together; cannot be combined with minMember."""
+    """Minimum number of its direct subgroups that must start together. It cannot be combined with minMember."""
     parent: str | None = None
-    """The name of the subgroup that this one is part of."""
+    """Name of the subgroup that contains this one."""
     topology_constraint: TopologyConstraint | None = None
-    """How close to each other the pods of the subgroup must or should run."""
+    """Limits on the distance between the subgroup's pods."""
 
 
 class PodGroupSpec(Struct):
     """The desired state of a group."""
 
     min_member: Annotated[Int32 | None, CRD(minimum=1)] = None
-    """How many pods have to start together; without resources for all of them, none starts."""
+    """Minimum number of pods that must start together. Without resources for all of them, none is started."""
     min_sub_group: Annotated[Int32 | None, CRD(minimum=1)] = None
-    """How many subgroups without a parent have to start together; cannot be combined with minMember."""
+    """Minimum number of subgroups without a parent that must start together. It cannot be combined with minMember."""
     queue: str | None = None
-    """The queue from which the resources come; without it the group is not scheduled."""
+    """The queue from which the resources are taken. Without it, the group is not scheduled."""
     priority_class_name: str | None = None
     """The PriorityClass of the group."""
     preemptibility: Annotated[str | None, CRD(enum=(PREEMPTIBLE, NON_PREEMPTIBLE))] = None
     """Whether the group may be preempted. If unset, it may be if its priority is below 100."""
     parallelism: Int32 | None = None
-    """How many pods run at any instant."""
+    """Number of pods that run at the same time."""
     completions: Int32 | None = None
-    """How many pods have to succeed for the group to be successful."""
+    """Number of pods that must succeed for the group to succeed."""
     backoff_limit: Int32 | None = None
-    """How many pods have to fail for the group to be failed."""
+    """Number of failed pods with which the group has failed."""
     mark_unschedulable: bool | None = None
-    """Whether the pods get an event that they are unschedulable."""
+    """Whether an event on the pods reports that they are unschedulable."""
     scheduling_backoff: Int32 | None = None
-    """After how many scheduling cycles the group is unschedulable on its node pool: -1 (never) or 1."""
+    """Number of scheduling cycles after which the group is unschedulable on its node pool: 1, or -1 for never."""
     topology_constraint: TopologyConstraint | None = None
-    """How close to each other the pods of the group must or should run."""
+    """Limits on the distance between the group's pods."""
     sub_groups: list[SubGroup] | None = None
-    """Parts of the pods with constraints of their own."""
+    """Parts of the group's pods, with their own minimums and topology constraints."""
     preemption_delay: str | None = None
-    """How long the group waits before other workloads are evicted for it."""
+    """Time that the group waits before other workloads are evicted for it."""
     staleness_grace_period: str | None = None
-    """How long the group may run with too few pods before it is evicted; a negative value means no limit."""
+    """Time for which the group may run with too few pods before it is evicted. A negative value means no limit."""
 
 
 class PodGroupResourcesStatus(Struct):

@@ -15,12 +15,12 @@ KUBE_GROUP_NAME_ANNOTATION_KEY: Final = "scheduling.k8s.io/group-name"
 
 
 class NetworkTopologySpec(Struct):
-    """How far apart in the network the pods of a group may be."""
+    """Limit on the distance between the pods of a group in the network."""
 
     mode: Annotated[str | None, CRD(default="hard", enum=("hard", "soft"))] = None
-    """Whether the limit has to be kept or is a wish."""
+    """Whether the limit must be met (hard, the default) or should be met if possible (soft)."""
     highest_tier_allowed: Annotated[int | None, CRD(default=1)] = None
-    """The highest tier of the network that the pods may span."""
+    """The highest tier of the network across which the pods may be spread. Defaults to 1."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"highest_tier_allowed"})
 
 

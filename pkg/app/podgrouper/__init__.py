@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod grouper's program. It has the flags, addresses and lease of KAI-Scheduler's, whose operator can run it."""
+"""The pod grouper's program, which KAI-Scheduler's operator can run: it has the flags, addresses and lease of KAI's."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ from pkg.podgrouper import Rules
 
 PROGRAM: Final = "podgrouper"
 LEASE: Final = "54dff599.kai.scheduler"
-"""The lease of KAI's own pod grouper: while one of them holds it, the other waits."""
+"""The lease of KAI's own pod grouper: while either program holds it, the other one waits."""
 
 _QPS: Final = 5
 _BURST: Final = 10
-"""The values that client-go uses for a zero."""
+"""The values that client-go uses if the setting is zero."""
 _OFF: Final = "0"
 
 
@@ -39,11 +39,11 @@ class Flags:
 
 
 def parse(arguments: Sequence[str]) -> Flags:
-    """Return the record of a command line.
+    """Parse a command line.
 
     Raises:
-        goflags.FlagError: with one line naming the flag.
-        goflags.HelpRequested: help is requested.
+        goflags.FlagError: the command line is invalid. The text is one line, which names the flag.
+        goflags.HelpRequested: ``-h`` or ``--help`` was given.
     """
     values = goflags.parse(FLAGS, arguments)
     return Flags(
@@ -90,7 +90,7 @@ def _configuration(values: dict[str, Any]) -> Configuration:
         }
     )
     set_defaults(cfg)
-    # A key that is set to an empty text stays empty: upstream then sets no such label.
+    # A key that is set to an empty string stays empty: upstream then sets no such label.
     cfg.pod_grouper.node_pool_label_key = values["nodepool-label-key"]
     cfg.pod_grouper.queue_label_key = values["queue-label-key"]
     return cfg
@@ -126,8 +126,18 @@ def _switch(name: str, usage: str, *, default: bool) -> Flag:
 
 
 FLAGS: Final = (
-    Flag("metrics-bind-address", str, "Address of the metrics, by HTTP; 0 for none.", default=":8080"),
-    Flag("health-probe-bind-address", str, "Address of the probes; 0 for none.", default=":8081"),
+    Flag(
+        "metrics-bind-address",
+        str,
+        "Address at which metrics are served over HTTP; 0 disables them.",
+        default=":8080",
+    ),
+    Flag(
+        "health-probe-bind-address",
+        str,
+        "Address at which probes are served; 0 disables them.",
+        default=":8081",
+    ),
     _switch("leader-elect", "Elect a leader, so that one of several replicas groups pods.", default=False),
     Flag(
         "nodepool-label-key",
@@ -135,27 +145,33 @@ FLAGS: Final = (
         "Label that names a node pool, on pods and owners.",
         default=kai.NODE_POOL_LABEL_KEY,
     ),
-    Flag("qps", _integer, "Requests a second to the API server.", default=50),
-    Flag("burst", _integer, "Requests to the API server in a burst.", default=300),
+    Flag("qps", _integer, "Maximum number of requests to the API server per second.", default=50),
+    Flag("burst", _integer, "Maximum number of requests to the API server in a burst.", default=300),
     Flag(
         "max-concurrent-reconciles",
         _integer,
-        "Pods reconciled at the same time.",
+        "Maximum number of pods that are reconciled at the same time.",
         default=kai.MAX_CONCURRENT_RECONCILES,
     ),
-    _switch("search-legacy-pg", "Use a pod group that an older release named differently.", default=True),
+    _switch(
+        "search-legacy-pg",
+        "Use an existing pod group with the name that an older release gave it.",
+        default=True,
+    ),
     _switch("knative-gang-schedule", "Group the pods of a Knative revision together.", default=True),
-    _switch("generic-karta-fallback", "Accepted without effect: Karta objects are not read.", default=True),
+    _switch(
+        "generic-karta-fallback", "Accepted, but has no effect: Karta objects are not read.", default=True
+    ),
     Flag(
         "rules",
         _rules,
-        "Release whose rules apply: v0.13, v0.17, or auto for those of the installed PodGroup.",
+        "Release whose grouping rules apply: v0.13, v0.17, or auto for the release of the installed PodGroup CRD.",
         default="auto",
     ),
     Flag(
         "scheduler-name",
         str,
-        "Scheduler whose pods are grouped; others are left alone.",
+        "Scheduler whose pods are grouped; the pods of other schedulers are ignored.",
         default=kai.SCHEDULER_NAME,
     ),
     Flag(
@@ -164,18 +180,23 @@ FLAGS: Final = (
     Flag(
         "default-priorities-configmap-name",
         str,
-        "ConfigMap of the default priority class and preemptibility of each kind.",
+        "ConfigMap with the default priority class and preemptibility of each kind.",
     ),
-    Flag("default-priorities-configmap-namespace", str, "Its namespace."),
-    Flag("pod-label-selector", _labels, "Only pods with these labels, as key=value,key=value.", default={}),
+    Flag("default-priorities-configmap-namespace", str, "Namespace of the ConfigMap with the defaults."),
+    Flag(
+        "pod-label-selector",
+        _labels,
+        "Group only pods with these labels, as key=value,key=value.",
+        default={},
+    ),
     Flag(
         "namespace-label-selector",
         _labels,
-        "Only pods in namespaces with these labels, as key=value,key=value.",
+        "Group only pods in namespaces with these labels, as key=value,key=value.",
         default={},
     ),
     Flag("kubeconfig", str, "Kubeconfig file. Only needed outside a cluster."),
-    _switch("version", "Print the version and end.", default=False),
+    _switch("version", "Print the version and exit.", default=False),
     TRACING,
     *zap_flags(development=True, time_encoding=log_options.TimeEncoding.ISO8601),
 )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""CronJobs: one group for each run, the default group of its Job."""
+"""CronJobs: one group for each run. It is the default group of the run's Job."""
 
 from __future__ import annotations
 

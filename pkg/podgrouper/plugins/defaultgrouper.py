@@ -37,7 +37,7 @@ class GrouperOptions:
 
 
 class DefaultGrouper(Grouper):
-    """Groups by the top owner; min available is 1. Without a reader, no priority class counts as existing."""
+    """Makes a group for each top owner; it requires one pod. Without a reader, no priority class counts as existing."""
 
     name: ClassVar[str] = "Default Grouper"
     reads: ClassVar[Reads] = Reads.METADATA
@@ -81,7 +81,7 @@ class DefaultGrouper(Grouper):
         return f"{kai.POD_GROUP_NAME_PREFIX}-{top_owner.name}-{top_owner.metadata.uid or ''}"
 
     def calc_pod_group_annotations(self, top_owner: Object, pod: Pod) -> dict[str, str]:
-        """Return the owner's annotations, the user, and the top-owner annotation."""
+        """Return the pod's user, the top-owner annotation, and the owner's annotations, which take precedence."""
         annotations = {}
         if (user := pod.annotations.get(kai.USER_LABEL_KEY)) is not None:
             annotations[kai.USER_LABEL_KEY] = user
@@ -97,7 +97,10 @@ class DefaultGrouper(Grouper):
         return labels
 
     def calc_pod_group_queue(self, top_owner: Object, pod: Pod) -> str:
-        """Return the queue: that of the queue label, else of the project, else the default queue."""
+        """Return the queue: from the queue label, else from the project label, else the default queue.
+
+        Labels of the owner take precedence over the pod's.
+        """
         for labels in (top_owner.labels, pod.labels):
             if (queue := labels.get(self._options.queue_label_key)) is not None:
                 return queue
@@ -110,7 +113,10 @@ class DefaultGrouper(Grouper):
         return project if pool is None else f"{project}-{pool}"
 
     async def calc_pod_group_priority_class(self, top_owner: Object, pod: Pod, default: str) -> str:
-        """Return the priority class from the labels of ``top_owner`` and ``pod``, the ConfigMap, or ``default``."""
+        """Return the priority class that the owner or the pod names, else the ConfigMap's, else ``default``.
+
+        A class that does not exist is skipped, except for ``default``.
+        """
         priority_class, _ = await self._priority_class((top_owner,), pod, default)
         return priority_class
 
@@ -198,7 +204,7 @@ def preemption_delay(text: str) -> int:
 
 
 def _duration(key: str, parse: Callable[[str], int], annotated: Sequence[Object]) -> str | None:
-    """Return the first valid duration among the annotations ``key``, or None."""
+    """Return the first valid duration in the annotation ``key`` of the objects, or None."""
     for obj in annotated:
         if (text := obj.annotations.get(key)) is None:
             continue

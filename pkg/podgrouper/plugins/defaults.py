@@ -34,7 +34,7 @@ class Defaults:
     by_kind: Mapping[str, WorkloadDefaults] = field(default_factory=dict)
 
     def get(self, kind: GroupKind) -> WorkloadDefaults | None:
-        """Return the defaults of ``kind``: by its full name, else by its kind alone."""
+        """Return the defaults of ``kind``: by ``Kind.group``, else by ``Kind``; None if there are none."""
         found = self.by_kind.get(str(kind))
         return found if found is not None else self.by_kind.get(kind.kind)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Base classes of groupers: one adjusts the default group, the other reads more objects than the top owner."""
+"""Base classes of groupers that adjust the default group or read objects other than the top owner."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class DelegatingGrouper(Grouper):
         """
 
 
-class EarlierGroupsGrouper(DelegatingGrouper):
-    """Uses a group that exists under the name that earlier rules gave it, unless the search for such groups is off."""
+class LegacyGroupsGrouper(DelegatingGrouper):
+    """Base of groupers that use a group with the name that earlier rules gave, if it exists and the search is on."""
 
     def __init__(
         self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True

@@ -3,8 +3,8 @@
 """Typed readers of the fields of an owner whose kind has no model here.
 
 A reader returns None if the path does not exist or passes through a null. It raises :class:`AccessorError` if a value
-on the path, or the final one, has another type than expected. The error names the path to that value and both types
-in Go's terms.
+on the path, including the last one, does not have the expected type. The error names the path to that value and both
+types in Go's terms.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _find_typed(obj: Owner, path: tuple[str, ...], wanted: type[_T], go_name: st
 def _find(obj: Owner, path: tuple[str, ...]) -> JSON:
     value: JSON = obj
     if isinstance(obj, Unstructured):
-        # Fields beside spec and status are modelled and must be encoded first; they are rarely read.
+        # Spec and status are held as decoded JSON. Other fields may be modelled and are encoded first; few are read.
         modelled = bool(path) and path[0] not in ("spec", "status")
         value = obj.to_dict() if modelled else obj.unknown_fields
     for depth, step in enumerate(path):

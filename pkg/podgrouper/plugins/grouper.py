@@ -20,7 +20,7 @@ class Reads(Enum):
     METADATA = "metadata"
     """Only the metadata; the rest of the object may be missing."""
     SPEC = "spec"
-    """Everything except ``status``, which may be stale: the parts that change with ``metadata.generation``."""
+    """The parts that change with ``metadata.generation``: all except ``status``, which may be missing or stale."""
     OBJECT = "object"
     """Everything."""
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Grove's sets (PodCliqueSet, formerly PodGangSet): one group for each PodGang, one subgroup for each of its groups.
+"""Grove's sets (PodCliqueSet, formerly PodGangSet): one group for each PodGang, one subgroup for each pod group of it.
 
 Grove's operator writes PodGangs for schedulers. A label of the pod names its PodGang.
 """
@@ -51,7 +51,7 @@ class GroveGrouper(ReadingGrouper):
     ) -> Metadata:
         """Return the group of the pod's PodGang, with its subgroups, their parents and topology.
 
-        Labels and annotations of the gang take precedence over the set's.
+        Labels and annotations of the gang take precedence over those of the PodCliqueSet.
 
         Raises:
             GroupingError: the pod names no gang, or the gang is unreadable or malformed.
@@ -151,7 +151,7 @@ class _Gang:
             metadata.priority_class_name = name
 
     def parents(self) -> tuple[list[SubGroupMetadata], dict[str, str]]:
-        """Return a subgroup for each set of groups that are placed together, and the set's name by group name."""
+        """Return a subgroup for each set of pod groups that are placed together, and the set's name by pod group."""
         with failing("failed to parse 'topologyConstraintGroupConfigs' field. Err: "):
             configs = fields.nested_list(self._gang, "spec", "topologyConstraintGroupConfigs") or []
         parents: list[SubGroupMetadata] = []
@@ -183,7 +183,7 @@ class _Gang:
         ]
 
     def children(self, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
-        """Return a subgroup for each of the gang's groups."""
+        """Return a subgroup for each of the gang's pod groups."""
         with failing(f"failed to get spec.podgroups from PodGang {self.named}. Err: "):
             groups = fields.nested_list(self._gang, "spec", "podgroups") or []
         return [self._child(index, group, parent_of) for index, group in enumerate(groups)]

@@ -17,7 +17,7 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
-from .delegating import EarlierGroupsGrouper
+from .delegating import LegacyGroupsGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import parse_int32
 from .grouper import Reads
@@ -26,14 +26,14 @@ _log: Final = log.logger_from("podgrouper")
 
 
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
-class K8sJobGrouper(EarlierGroupsGrouper):
+class K8sJobGrouper(LegacyGroupsGrouper):
     """Groups each pod of a Job alone: a Job does not need its pods at the same time."""
 
     name = "BatchJob Grouper"
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Name the group after the pod, or keep the name from an older release while that group exists.
+        """Name the group after the pod, or keep the name that an older release gave, while a group of that name exists.
 
         Raises:
             StatusError: reading the group of an older release failed.
@@ -50,7 +50,7 @@ class K8sJobGrouper(EarlierGroupsGrouper):
         return pod.name
 
 
-class WholeJobGrouper(EarlierGroupsGrouper):
+class WholeJobGrouper(LegacyGroupsGrouper):
     """Groups the pods of a Job; an annotation sets how many of them are required, by default one.
 
     A pod that already has a group of its own, by the rules of v0.13, stays in it.
@@ -82,7 +82,7 @@ def _name(base: str, job: Unstructured) -> str:
 
 
 def _legacy_base(job: Unstructured, pod: Pod) -> str:
-    """Return the base of the name that older releases gave: the pod of a parallel Job, else the Job."""
+    """Return the base of the name that older releases gave: the pod's name for a parallel Job, else the Job's name."""
     try:
         parallelism = fields.nested_int64(job, "spec", "parallelism")
     except AccessorError:  # a malformed Job counts as a Job of one pod

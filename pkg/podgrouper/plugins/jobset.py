@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets: one group for each replicated job if they start in order, else one group for the set."""
+"""JobSets: one group for each replicated job if they start one after another, else one group for the set."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JobSetGrouper(DelegatingGrouper):
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Group the pod's replicated job, or the set, and require all of its pods.
+        """Describe the group of the pod's replicated job, or of the whole set, which requires all pods of it.
 
         Raises:
             GroupingError: the set has no name or UID, the pod does not name its replicated job, or the spec is
@@ -60,7 +60,7 @@ class JobSetGrouper(DelegatingGrouper):
 
 
 def depend_on_others(replicated_jobs: Iterable[Mapping[str, JSON]]) -> bool:
-    """Return True if JobSet creates some of the replicated jobs only after others, because they depend on them."""
+    """Return True if some of the replicated jobs depend on others: JobSet creates the dependent ones later."""
     return any(job.get("dependsOn") for job in replicated_jobs)
 
 
@@ -94,7 +94,7 @@ def _pods_of_all(job_set: Unstructured) -> int:
 
 
 def _replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
-    """Return the entries that are maps."""
+    """Return the entries of ``spec.replicatedJobs`` that are maps."""
     try:
         entries = fields.nested_list(job_set, "spec", "replicatedJobs")
     except AccessorError as error:

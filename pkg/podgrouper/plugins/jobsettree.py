@@ -3,7 +3,8 @@
 """JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below it one for each replica.
 
 A replicated job has a group of its own if another one waits for its completion. In a common group, the scheduler of
-v0.17 would choose the completed job again as the one that the group requires, and never bind the pods of the other.
+v0.17 would choose the completed job again as the one that the group requires, and never bind the pods of the job that
+waited for it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ _Job = dict[str, JSON]
 class JobSetTreeGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
-    The group requires all of its replicated jobs at once, or only one of them if JobSet creates some of them only when
-    others are ready. A JobSet that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
+    The group requires the number of replicated jobs that an annotation sets. By default these are all of them, or only
+    one if JobSet creates some of them only when others are ready.
+
+    A JobSet that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
     """
 
     name = "JobSet Grouper"
@@ -93,7 +96,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
 
 
 def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: Pod) -> None:
-    """Describe a group without subgroups: of the set, or of the replicated job if they start in order."""
+    """Describe a group without subgroups: of the set, or of the replicated job if these start one after another."""
     replicated_job = _label(pod, REPLICATED_JOB_NAME_KEY)
     if _starts_in_order(job_set) or depend_on_others(jobs):
         metadata.name += f"-{replicated_job}"
@@ -105,7 +108,7 @@ def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: P
 
 
 def _awaited(jobs: list[_Job]) -> set[str]:
-    """Return the names of the replicated jobs for whose completion another one waits."""
+    """Return the names of the replicated jobs that must complete before another one is created."""
     return {name for job in jobs for name, status in _dependencies(job) if status != READY}
 
 
@@ -120,7 +123,7 @@ def _dependencies(job: _Job) -> list[tuple[str, JSON]]:
 
 
 def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
-    """Return how many of the group's replicated jobs it requires."""
+    """Return how many of its replicated jobs the group requires."""
     text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
     if text is not None:
         return min(_at_least_one(text, "JobSet"), len(jobs))
@@ -136,7 +139,7 @@ def _starts_in_order(job_set: Unstructured) -> bool:
 
 
 def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
-    """Return the subgroups, each parent before its replicas."""
+    """Return the subgroups: of each replicated job, followed by those of its replicas."""
     groups: list[SubGroupMetadata] = []
     leaves = 0
     for index, job in enumerate(jobs):
@@ -147,10 +150,10 @@ def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
         replicas = 1 if replicas is None else replicas
         needed, topology = _needed_pods(job), _topology(job)
         leaves += max(0, replicas)
-        if leaves > segments.MOST_SUBGROUPS:
+        if leaves > segments.MAX_SUBGROUPS_V0_17:
             raise GroupingError(
                 f"JobSet {_named(job_set)}: replicatedJobs[{index}].replicas: {replicas} is too large: a pod group has"
-                f" at most {segments.MOST_SUBGROUPS} replicas of all replicated jobs"
+                f" at most {segments.MAX_SUBGROUPS_V0_17} replicas of all replicated jobs"
             )
         groups.append(SubGroupMetadata(name=name, min_sub_group=replicas))
         groups += [

@@ -49,7 +49,7 @@ class KnativeGrouper(ReadingGrouper):
         """Return the group of the pod's revision, or the pod's own.
 
         Raises:
-            GroupingError: the pod names no revision, or the groups of its pods are ambiguous.
+            GroupingError: the pod names no revision, or it is unclear how the other pods of the revision are grouped.
             StatusError: the revision cannot be read.
         """
         name = pod.labels.get(REVISION_LABEL)
@@ -106,7 +106,7 @@ class KnativeGrouper(ReadingGrouper):
         Pods that have ended are ignored: a revision with only such pods is grouped as a new one.
 
         Raises:
-            GroupingError: the only group is owned by neither the revision nor a pod.
+            GroupingError: the only group cannot be read, or its owner is neither a revision nor a pod.
         """
         pods = await self._client.list(
             Pod, namespace=revision.namespace, labels={REVISION_LABEL: revision.name}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LeaderWorkerSets: one group for each replica, a leader and its workers, in segments if a size is set."""
+"""LeaderWorkerSets: one group for each replica (a leader and its workers), in segments if their size is set."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LwsGrouper(DelegatingGrouper):
         self._rules = rules
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require the pod's replica, or only its leader while the workers wait for the leader to be ready.
+        """Require the pod's whole replica, or only the leader if the workers wait for it and it has no node yet.
 
         Raises:
             GroupingError: the spec is malformed, or the pod's labels do not match its segments.
@@ -131,7 +131,7 @@ def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[Su
 
 
 def _count_sub_groups(groups: list[SubGroupMetadata]) -> None:
-    """Let each subgroup with subgroups require all of these instead of a number of pods."""
+    """Let each subgroup that has subgroups itself require all of them instead of a number of pods."""
     children = Counter(each.parent for each in groups)
     for group in groups:
         if group.name in children:
@@ -139,9 +139,10 @@ def _count_sub_groups(groups: list[SubGroupMetadata]) -> None:
 
 
 def _check_number(number: int) -> None:
-    if number > segments.MOST_SUBGROUPS:
+    if number > segments.MAX_SUBGROUPS_V0_17:
         raise GroupingError(
-            f"number of subgroups segments {number} is greater than max allowed segmentation {segments.MOST_SUBGROUPS}"
+            f"number of subgroups segments {number} is greater than max allowed segmentation"
+            f" {segments.MAX_SUBGROUPS_V0_17}"
         )
 
 
@@ -209,7 +210,7 @@ class _Layout:
     policy: str
 
     def sub_groups(self, pod: Pod, constraint: TopologyConstraintMetadata | None) -> list[SubGroupMetadata]:
-        """Return the segments, and by the policy subgroups for the leader, with the pod in one of them.
+        """Return the segments, and the subgroups that the policy adds for the leader; the pod is in one of them.
 
         With LeaderWorker, the leader and the workers of the first segment have subgroups below that segment. With
         LeaderExcluded, the leader has a subgroup beside the segments.
@@ -276,7 +277,7 @@ def _with(pod: Pod, groups: list[SubGroupMetadata], index: int) -> list[SubGroup
     """Add the pod to the group at ``index``."""
     if not 0 <= index < len(groups):
         raise GroupingError(
-            f"pod {pod.namespace}/{pod.name} is of segment {index}, but there are {len(groups)} subgroups"
+            f"pod {pod.namespace}/{pod.name} belongs to segment {index}, but there are {len(groups)} subgroups"
         )
     groups[index].pods_references.append(pod.name)
     return groups

@@ -72,14 +72,14 @@ class NativeGroupers:
         self._served: dict[str, GVK] = {}
 
     def grouper_for(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
-        """Return the grouper of the pods of ``gang``. It uses ``otherwise`` if the gang may not be read."""
+        """Return the grouper of the pods of ``gang``. It uses ``otherwise`` if we may not read the gang."""
         return _NativeGrouper(self, self._default, gang, otherwise)
 
     async def read(self, gang: NativeGang, namespace: str) -> Unstructured:
         """Return the object that the gang names.
 
         Raises:
-            GroupingError: it does not exist, or its kind is not served.
+            GroupingError: it does not exist, its name is invalid, or its kind is not served.
             StatusError, RestError: it cannot be read.
         """
         where = f"{gang.kind}.{GROUP} {namespace}/{gang.name}"
@@ -94,7 +94,7 @@ class NativeGroupers:
                 continue
             except NotFoundError as error:
                 if not error.names_object:
-                    continue  # discovery still lists this version, and the server no longer serves it
+                    continue  # discovery still lists this version, but the server no longer serves it
                 raise GroupingError(f"the pod names {where}, which does not exist") from error
             self._served[gang.kind] = version
             return found
@@ -113,7 +113,7 @@ class _NativeGrouper(Grouper):
         self._default = default
         self._gang = gang
         self._otherwise = otherwise
-        self.reads = otherwise.reads  # type: ignore[misc]  # of the instance: as much as the grouper that may stand in
+        self.reads = otherwise.reads  # type: ignore[misc]  # set per instance: ``otherwise`` may be used
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
@@ -153,7 +153,7 @@ def _policy(obj: Unstructured, gang: NativeGang) -> dict[str, JSON]:
 
 
 def _min_count(policy: dict[str, JSON]) -> int:
-    """Return the number of pods that start together: one by the basic policy."""
+    """Return the number of pods that start together: one with the basic policy."""
     if not fields.has_field(policy, "gang"):
         return 1
     count = fields.nested_int32(policy, "gang", "minCount")

@@ -12,7 +12,7 @@ from .job import K8sJobGrouper
 
 # +kubebuilder:rbac:groups=run.ai,resources=runaijobs,verbs=get;list;watch
 class RunaiJobGrouper(K8sJobGrouper):
-    """Groups the pods of a RunaiJob by replica: a recreated pod differs in its last name part and keeps its group."""
+    """Groups the pods of a RunaiJob by replica: only the last part of the name of a recreated pod differs."""
 
     name = DefaultGrouper.name
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Segments: workers divided into runs of one size, each run placed close together."""
+"""Segments: parts of one size into which workers are divided. The pods of a segment are placed close together."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pkg.podgrouper.podgroup import TopologyConstraintMetadata
 from . import fields
 from .errors import AccessorError, GroupingError
 
-MOST: Final = 100_000
-"""Most segments of a group. No API server accepts more subgroups; the limit bounds memory."""
+MAX_SEGMENTS: Final = 100_000
+"""Maximum number of segments of a group. No API server stores so many subgroups; the limit bounds our memory."""
 
-MOST_SUBGROUPS: Final = 10_000
-"""Most segments or replicas of a group by the rules of v0.17."""
+MAX_SUBGROUPS_V0_17: Final = 10_000
+"""Maximum number of segments or replicas of a group by the rules of v0.17."""
 
 
 def check_number(segments: int) -> None:
     """Raise GroupingError if the API server cannot store a group with this many segments."""
-    if segments > MOST:
-        raise GroupingError(f"{segments} segments are too many for a pod group, at most {MOST}")
+    if segments > MAX_SEGMENTS:
+        raise GroupingError(f"{segments} segments are too many for a pod group, at most {MAX_SEGMENTS}")
 
 
 def topology_constraint(
@@ -34,7 +34,7 @@ def topology_constraint(
 ) -> TopologyConstraintMetadata | None:
     """Return the topology constraint of a segment, from the pod's annotations, else the worker template's.
 
-    Return None without a level or without a topology; the owner may also name the topology.
+    Return None if no level or no topology is named. An annotation of the owner may also name the topology.
     """
     topology = annotation(pod, template, kai.TOPOLOGY_KEY) or owner_annotations.get(kai.TOPOLOGY_KEY, "")
     required = annotation(pod, template, kai.SEGMENT_TOPOLOGY_REQUIRED_PLACEMENT_KEY)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owners that wrap another owner, which determines the group.
+"""Owners that wrap another owner: the inner owner determines the group.
 
-These are Argo's Workflows, run.ai's workloads, TrainJobs and Dynamo's graphs. The inner owner inherits labels and
+Wrappers are Argo's Workflows, run.ai's workloads, TrainJobs and Dynamo's graphs. The inner owner inherits labels and
 annotations of the wrapper that it does not set.
 """
 
@@ -49,11 +49,11 @@ class SkipTopOwnerGrouper(ReadingGrouper):
     ) -> Metadata:
         """Return the group from the grouper of the owner below ``top_owner``.
 
-        That owner is the second last of ``other_owners``, which are all owners, nearest first, or the pod itself if
-        there is only one. Only rows of the exact version are used: upstream ignores rows for any version here.
+        That owner is the second last of ``other_owners`` (all owners, nearest first), or the pod itself if there is
+        only one owner. Only rows of the exact version are used: upstream ignores rows for any version here.
 
         Raises:
-            GroupingError: the inner owner cannot be read, or its grouper raises it.
+            GroupingError: the inner owner cannot be read or was replaced, or its grouper raises it.
         """
         if not other_owners:
             raise GroupingError(f"no owner of pod {pod.namespace}/{pod.name} to skip")
@@ -63,7 +63,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         except UNREADABLE as error:
             raise GroupingError(f"failed to get last owner: {error}") from error
         if (owner.metadata.uid or "") != (below.metadata.uid or ""):
-            # It was deleted since the walk, and another owner with its name was created, which is not the pod's.
+            # The owner was deleted after the walk, and an object that does not own the pod has its name.
             raise GroupingError(
                 f"failed to get last owner: uid {below.metadata.uid} of {below.name} not found"
             )
@@ -86,7 +86,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
 
 
 def _with_labels(obj: T, labels: Mapping[str, str]) -> T:
-    """Return ``obj`` with the labels that it lacks; the rest is shared."""
+    """Return ``obj`` with the labels that it lacks; everything else is shared with ``obj``."""
     if labels.keys() <= obj.labels.keys():
         return obj
     metadata = obj.metadata.model_copy(update={"labels": {**labels, **obj.labels}})
@@ -94,7 +94,7 @@ def _with_labels(obj: T, labels: Mapping[str, str]) -> T:
 
 
 def _heir(owner: Unstructured, skipped: Unstructured) -> Unstructured:
-    """Return ``owner`` with the labels and annotations of ``skipped`` that it lacks; the rest is shared."""
+    """Return ``owner`` with the labels and annotations of ``skipped`` that it lacks; everything else is shared."""
     metadata = owner.metadata.model_copy(
         update={
             "labels": {**skipped.labels, **owner.labels} or None,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The handler writes the desired pod group to the cluster, and sends no request if it is up to date."""
+"""The handler writes the desired pod group to the cluster. It sends no request if the stored group is up to date."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _log: Final = log.logger_from("podgrouper")
 
 _TRIES: Final = 5
 """Number of attempts to write a group that other clients also write, before the conflict is raised."""
-_SETTLED: Final = 20_000
-"""Most groups and subgroups remembered together as up to date."""
+_REMEMBERED: Final = 20_000
+"""Maximum number of groups and subgroups, counted together, that are remembered as up to date."""
 
 
-class _Settled(NamedTuple):
-    """A group that was found up to date: the pods of a group describe the same group, one after another."""
+class _UpToDate(NamedTuple):
+    """A group that was found up to date. Its other pods, reconciled later, usually describe the same group."""
 
     version: str
     metadata: Metadata
@@ -37,10 +37,10 @@ class _Settled(NamedTuple):
 
 
 class Handler:
-    """Creates and updates pod groups; each group has one writer at a time.
+    """Creates and updates pod groups. Tasks of this process write each group one at a time.
 
     ``client`` reads from a cache; ``live`` reads the newest state when the server reports that the cache is stale.
-    ``node_pool_key`` and ``queue_key`` are labels whose existing values are kept.
+    ``node_pool_key`` and ``queue_key`` are the keys of labels whose existing values are kept.
     """
 
     def __init__(
@@ -51,31 +51,31 @@ class Handler:
         self._node_pool_key = node_pool_key
         self._queue_key = queue_key
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
-        self._settled: Memory[NamespacedName, _Settled] = Memory(_SETTLED)
+        self._up_to_date: Memory[NamespacedName, _UpToDate] = Memory(_REMEMBERED)
 
     async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
         """Create or update the group that ``metadata`` describes, in the fields that ``rules`` know.
 
         Raises:
-            StatusError, RestError, CacheError: the group cannot be read or written. A stale cache does not raise as
-                long as the newest state can be read.
+            StatusError, RestError, CacheError: the group cannot be read or written. A stale cache is
+                not an error as long as the newest state can be read.
         """
         key = NamespacedName(metadata.namespace, metadata.name)
         async with self._locks.holding(key):
             try:
                 version = (await client.peek(self._client, PodGroup, key)).resource_version
-                if version and self._settled.find(key) == (version, metadata, rules):
+                if version and self._up_to_date.find(key) == (version, metadata, rules):
                     return
                 stored = await self._client.get(PodGroup, key)
             except NotFoundError:
-                self._settled.drop(key)
+                self._up_to_date.drop(key)
                 created = await self._create(pod_group_for(metadata, rules))
                 if created is None:
                     return
                 stored = created
-            settled = await self._update(stored, pod_group_for(metadata, rules), rules)
-            if settled is not None:
-                self._settled.keep(key, _Settled(settled, metadata, rules), 1 + len(metadata.sub_groups))
+            current = await self._update(stored, pod_group_for(metadata, rules), rules)
+            if current is not None:
+                self._up_to_date.keep(key, _UpToDate(current, metadata, rules), 1 + len(metadata.sub_groups))
 
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
         """Create the group and return None. If it exists already, return the existing group."""
@@ -92,7 +92,7 @@ class Handler:
         """Update the group and return None. If it is up to date already, return its version."""
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
-            self._take_what_others_own(wanted, labels, stored)
+            self._keep_assigned_values(wanted, labels, stored)
             if rules is Rules.V0_13:
                 _keep_durations(wanted, stored)
             elif constraint is None or not constraint.topology:
@@ -105,7 +105,7 @@ class Handler:
                 await self._client.update(stored)
             except ConflictError:
                 stored = await self._live.get(PodGroup, wanted.key)
-                # If the version is unchanged, the server refuses for another reason than a concurrent write.
+                # If the version is unchanged, the server refuses for a reason other than a concurrent write.
                 if stored.metadata.resource_version == version or attempt + 1 == _TRIES:
                     raise
                 _log.debug("PodGroup was changed by another writer, trying again", podGroup=str(wanted.key))
@@ -113,8 +113,8 @@ class Handler:
                 break
         return None
 
-    def _take_what_others_own(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
-        """Keep the stored values of fields that the assigner of queues and node pools sets; ``labels`` are our own."""
+    def _keep_assigned_values(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
+        """Keep the stored values that the assigner of queues and node pools sets; ``labels`` are those that we want."""
         wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
         wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
         wanted.spec.queue = stored.spec.queue
@@ -171,7 +171,7 @@ def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:
 
 
 def _require(part: PodGroupSpec | SubGroup, described: Metadata | SubGroupMetadata, rules: Rules) -> None:
-    """Set the required number of pods or subgroups. A zero is left out by the rules of v0.13, and set by later ones."""
+    """Set the required number of pods or subgroups. The rules of v0.13 leave a zero unset; later ones set it."""
     if rules is Rules.V0_13:
         part.min_member = described.min_available or None
     elif described.min_sub_group is not None:

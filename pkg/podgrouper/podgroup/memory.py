@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded memory in which no namespace evicts the values of others."""
+"""A bounded memory in which a namespace with many values does not evict those of smaller namespaces."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ V = TypeVar("V")
 
 
 class Memory(Generic[K, V]):
-    """Remembers values while the sum of their sizes is at most ``capacity``, with ``ttl`` for that many seconds.
+    """Remembers values of at most ``capacity`` total size. With ``ttl``, values expire after that many seconds.
 
-    Above the capacity, the least recently used values of the namespace with the largest sum are evicted, so that a
-    namespace cannot evict the values of others.
+    Above the capacity, the least recently used values of the namespace with the largest total size are evicted, so
+    that a namespace with many values does not evict those of smaller namespaces.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Memory(Generic[K, V]):
         return sum(map(len, self._held.values()))
 
     def find(self, key: K) -> V | None:
-        """Return the value and mark it as most recently used."""
+        """Return the value and mark it as most recently used. Return None if it is unknown or has expired."""
         held = self._held.get(key.namespace)
         if held is None or (found := held.get(key)) is None:
             return None
@@ -58,7 +58,7 @@ class Memory(Generic[K, V]):
         return value
 
     def keep(self, key: K, value: V, size: int = 1) -> None:
-        """Remember the value and evict the excess."""
+        """Remember the value, and evict values while the capacity is exceeded."""
         self.drop(key)
         namespace = key.namespace
         expires = None if self._ttl is None else self._clock() + self._ttl

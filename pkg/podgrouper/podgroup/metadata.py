@@ -20,9 +20,10 @@ class TopologyConstraintMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class SubGroupMetadata:
-    """A part of the group. ``pods_references`` are the names of its pods, in the group's namespace; not compared.
+    """A part of the group.
 
-    With ``min_sub_group``, that many of its own subgroups are required instead of ``min_available`` pods.
+    ``pods_references`` are the names of its pods, in the group's namespace; comparisons ignore them. With
+    ``min_sub_group``, that many of its own subgroups are required instead of ``min_available`` pods.
     """
 
     name: str

@@ -18,4 +18,4 @@ class Rules(StrEnum):
 
 
 OLDEST: Final = Rules.V0_13
-"""The rules of a PodGroup whose schema is unknown: every release of the scheduler reads such groups."""
+"""The rules while the schema of PodGroup is unknown: every release of the scheduler understands these groups."""

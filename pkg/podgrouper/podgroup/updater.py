@@ -14,7 +14,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyCons
 def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
     """Return True if ``old`` matches ``new``. Labels and annotations that only ``old`` has are ignored.
 
-    An unset field equals Go's zero value, and absent subgroups equal an empty list.
+    An unset field equals Go's zero value unless the field is a pointer in Go, and absent subgroups equal an empty list.
     """
     return (
         _has_all(old.labels, new.labels)
@@ -25,7 +25,10 @@ def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
 
 
 def update_pod_group(old: PodGroup, new: PodGroup) -> None:
-    """Update ``old`` to match ``new``. Other fields of ``old`` stay, including unknown ones."""
+    """Update the labels, annotations, owners and spec of ``old`` to match ``new``.
+
+    Labels and annotations that only ``old`` has stay, and so do unknown fields of its spec.
+    """
     if new.metadata.annotations:
         old.metadata.annotations = {**old.annotations, **new.metadata.annotations}
     if new.metadata.labels:

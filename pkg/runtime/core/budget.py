@@ -24,7 +24,7 @@ class Budget:
         self._left -= _values(written)
 
     def check(self, field: str, done: int, of: int, advice: str) -> None:
-        """Raise StrategicMergeError if the merges wrote too many values, after ``done`` of ``of`` items of a field."""
+        """Raise StrategicMergeError if too many values were written. ``done`` of ``of`` items of a field are merged."""
         if self._left < 0:
             raise StrategicMergeError(
                 f"{field}: the first {done} of {of} write more than {_MOST_VALUES} values; {advice}"

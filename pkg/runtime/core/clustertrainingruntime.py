@@ -24,7 +24,7 @@ CLUSTER_TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.ClusterTrainingRuntime.
 async def new_cluster_training_runtime(
     client: Reader, _indexer: FieldIndexer, built: Mapping[str, interface.Runtime]
 ) -> ClusterTrainingRuntime:
-    """Return the runtime. It uses the plugins of the namespaced kind, which must be in ``built``."""
+    """Return the runtime. It uses the plugins of the namespaced runtime, which must be in ``built``."""
     namespaced = built[TRAINING_RUNTIME_GROUP_KIND]
     if not isinstance(namespaced, TrainingRuntime):
         raise TypeError(f"{TRAINING_RUNTIME_GROUP_KIND} is served by a {type(namespaced).__name__}")
@@ -95,12 +95,14 @@ class ClusterTrainingRuntime(interface.Runtime):
                 )
             ).object
         except (StatusError, RestError) as error:
-            kept = await self._namespaced.kept(error, old, trainer.ClusterTrainingRuntime)
-            if kept is None:
+            snapshot = await self._namespaced.runtime_from_snapshot(
+                error, old, trainer.ClusterTrainingRuntime
+            )
+            if snapshot is None:
                 detail = f"{error}: specified clusterTrainingRuntime must be created before the TrainJob is created"
                 path = field.Path("spec", "RuntimeRef")
                 return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
-            found = kept
+            found = snapshot
         warnings: list[str] = []
         if trainingruntime.is_support_deprecated(found.labels):
             warnings.append(

@@ -31,16 +31,17 @@ async def new(
     reader: Reader | None = None,
     published: Published | None = None,
 ) -> dict[str, Runtime]:
-    """Return the runtimes by group and kind. They and their plugins can only read through ``client``.
+    """Return the runtimes by the keys of the registry. Through ``client``, they and their plugins can only read.
 
     Args:
         client: reads runtimes and children.
         indexer: receives the cache indices.
-        registry: the runtimes; by default those of this project, with ``cfg``.
+        registry: the factories of the runtimes; by default those of this project, with ``cfg``.
         cfg: the manager's Configuration; by default all its fields have their defaults.
         store: creates snapshots of runtimes and reads their metadata; without it, there are no snapshots.
         reader: reads the content of snapshots, without a cache; by default ``store``.
-        published: returns the published schema of a kind; by default the newest APIs count as served.
+        published: returns the schema of a kind that the API server publishes; without it, the newest gang API counts as
+            served.
 
     Raises:
         RuntimeRegistryError: a dependency is missing or circular.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A TrainJob's changes of its runtime's template: ``podTemplateOverrides``, ``runtimePatches``, Kueue's placement."""
+"""A TrainJob's changes to its runtime's template: ``podTemplateOverrides``, ``runtimePatches``, Kueue's placement."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.util import generations
 
 from .budget import Budget
-from .runtimepatches import change_jobs, merge_patches
+from .runtimepatches import has_job_patches, merge_patches
 
 _KEPT: Final = 16
 _lock: Final = threading.Lock()
 _texts: Final[deque[tuple[JobSetSpec, bytes]]] = deque(maxlen=_KEPT)
-"""Recent specs, compared by identity: the cache shares the runtime's spec between its TrainJobs."""
+"""Recent specs and their JSON. Specs are compared by identity: all TrainJobs of a runtime share the cached spec."""
 
 Observe = Callable[[dict[str, JSON], str], None]
 """Receives the original template with an empty text, then the template after each change with its description."""
@@ -38,14 +38,14 @@ def with_overrides(
 ) -> JobSetSpec:
     """Return a decoded copy of the spec with the overrides and then the patches merged in order.
 
-    Overrides by which Kueue up to v0.16 places pods are merged after the patches, just as Kueue v0.17 and newer appends
-    its patch to those of the user. Otherwise pods could run on nodes for which Kueue has not counted them.
+    Overrides with which Kueue up to v0.16 places pods are merged last, after the patches, so that no patch of a user
+    moves pods to nodes for which Kueue has not counted them. The patch of Kueue v0.17 and newer is the last one, too.
 
     Raises:
         RuntimePatchError: a patch does not fit the template.
         StrategicMergeError: an override does not fit it, or the merges would write too many values.
     """
-    if not overrides and observe is None and not change_jobs(patches):
+    if not overrides and observe is None and not has_job_patches(patches):
         return JobSetSpec.from_json(_typed_text(spec))
     data = apply.as_typed(spec.to_dict())
     if observe is not None:
@@ -111,7 +111,7 @@ def _typed_text(spec: JobSetSpec) -> bytes:
 
 
 def pod_patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:
-    """Return an override as a patch of a pod template; of its metadata, only labels and annotations."""
+    """Return an override as a patch of a pod template. Of its metadata, the patch has only labels and annotations."""
     patch: dict[str, JSON] = {}
     if override.metadata is not None:
         metadata = {"labels": override.metadata.labels, "annotations": override.metadata.annotations}

@@ -41,7 +41,7 @@ def new_runtime_registry(
     """Return the kinds of this project, with the manager's Configuration or the default one.
 
     Snapshots of runtimes are created in ``store`` and read by ``reader``; without ``store`` there are no snapshots.
-    ``published`` returns the schemas that the API server serves; without it, the newest APIs count as served.
+    ``published`` returns the schemas that the API server publishes; without it, the newest gang API counts as served.
     """
     return {
         TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(

@@ -17,7 +17,7 @@ from pkg.runtime.framework import Observer
 from pkg.util import generations, offload, resources
 
 from .overrides import with_overrides
-from .runtimepatches import set_metadata
+from .runtimepatches import job_set_metadata
 
 
 def new_runtime_info(
@@ -31,8 +31,9 @@ def new_runtime_info(
 ) -> runtime.Info:
     """Return the Info before the first stage: the changed template, its pod sets, and the labels.
 
-    The TrainJob's ``resourcesPerNode`` replace those of the template, or are merged into them. Only merged ones are
-    counted in the pod sets' requests, and only if the runtime has an mlPolicy, as upstream.
+    Without ``merges_resources``, the TrainJob's ``resourcesPerNode`` replace those of the template, and the pod sets'
+    requests are still those of the template. With ``merges_resources``, they are merged into those of the template if
+    the runtime has an mlPolicy, and count in the pod sets' requests. Trainer v2.1 and v2.3 differ in the same way.
 
     Raises:
         StrategicMergeError: a change does not fit the template.
@@ -40,7 +41,7 @@ def new_runtime_info(
     wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
     overrides = wanted.pod_template_overrides or ()
     spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
-    labels, annotations = _set_metadata(template.metadata, wanted, patches)
+    labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
     if merges_resources and ml_policy is not None:
         _apply_resources(spec, train_job, ml_policy, merge=True)
     info = runtime.new_info(
@@ -75,7 +76,7 @@ async def info_for_validation(
     patches = generations.runtime_patches(wanted)
     if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):
         return await offload.run(train_job, build)
-    labels, annotations = _set_metadata(template.metadata, wanted, patches)
+    labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
     info = runtime.new_info(
         labels=labels,
         annotations=annotations,
@@ -86,13 +87,13 @@ async def info_for_validation(
     return info
 
 
-def _set_metadata(
+def _labels_and_annotations(
     metadata: ObjectMeta | None, wanted: trainer.TrainJobSpec, patches: Sequence[trainer.RuntimePatch]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the JobSet's labels and annotations: the runtime's, then the TrainJob's, then those of the patches."""
     labels = {**((metadata and metadata.labels) or {}), **(wanted.labels or {})}
     annotations = {**((metadata and metadata.annotations) or {}), **(wanted.annotations or {})}
-    for patch in set_metadata(patches):
+    for patch in job_set_metadata(patches):
         labels |= patch.labels or {}
         annotations |= patch.annotations or {}
     return labels, annotations
@@ -130,7 +131,7 @@ def _apply_resources(
 
 
 def _trainers(spec: JobSetSpec, ml_policy: trainer.MLPolicy | None) -> Iterator[Container]:
-    """Yield the containers ``node`` of the trainer's jobs, and of the job ``node`` if an MPI launcher trains too."""
+    """Yield the containers ``node`` of the trainer's jobs and, if an MPI launcher trains too, of the job ``node``."""
     mpi = ml_policy.mpi if ml_policy is not None else None
     launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
     for job in spec.replicated_jobs or ():

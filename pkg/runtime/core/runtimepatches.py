@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``runtimePatches``: strategic merges into a runtime's template, one for each manager, in the order of the list."""
+"""``runtimePatches``: strategic merge patches of a runtime's template, one for each manager, in the list's order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def deny_security_context(spec: trainer.TrainJobSpec) -> None:
     """Check that no runtime patch that takes effect sets the securityContext of a pod or container.
 
     Raises:
-        DeniedPatchError: one does.
+        DeniedPatchError: a patch sets one.
     """
     if paths := list(_security_contexts(spec)):
         raise DeniedPatchError(paths)
@@ -101,7 +101,7 @@ def merge_patches(
         yield f"runtimePatches[{index}] of {patch.manager}"
 
 
-def set_metadata(patches: Iterable[trainer.RuntimePatch]) -> Iterator[ObjectMeta]:
+def job_set_metadata(patches: Iterable[trainer.RuntimePatch]) -> Iterator[ObjectMeta]:
     """Yield the metadata that patches set on the JobSet, in order."""
     for patch in patches:
         template = patch.training_runtime_spec.template if patch.training_runtime_spec is not None else None
@@ -109,13 +109,13 @@ def set_metadata(patches: Iterable[trainer.RuntimePatch]) -> Iterator[ObjectMeta
             yield template.metadata
 
 
-def change_jobs(patches: Iterable[trainer.RuntimePatch]) -> bool:
+def has_job_patches(patches: Iterable[trainer.RuntimePatch]) -> bool:
     """Return True if a patch names a job."""
     return any(generations.patched_jobs(patch) for patch in patches)
 
 
 def _unknown(jobs: dict[str, dict[str, JSON]], patches: Iterable[trainer.RuntimePatch]) -> Iterator[str]:
-    """Yield a problem for each job or container that the template lacks: a merge would add it without an image."""
+    """Yield a problem for each job or container that is not in the template: a merge would add it without an image."""
     for patch in patches:
         for wanted in generations.patched_jobs(patch):
             if wanted.name not in jobs:
@@ -137,7 +137,7 @@ def _unknown(jobs: dict[str, dict[str, JSON]], patches: Iterable[trainer.Runtime
 
 
 def _patch(template: trainer.JobTemplatePatch) -> dict[str, JSON]:
-    """Return the JSON that a typed client sends for a patch: without empty lists and maps."""
+    """Return a patch as the JSON that a typed client sends, which has no empty lists and maps."""
     patch = template.to_dict()
     pod = patch.get("spec", {}).get("template", {}).get("spec", {})
     account = pod.get("serviceAccountName")

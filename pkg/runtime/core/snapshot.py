@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots of runtimes: a TrainJob keeps the runtime that it started with.
 
-The second generation creates a ConfigMap with the runtime once for each TrainJob, and reads it instead of the runtime.
-The first one creates none, but reads those that exist.
+In the second generation, a ConfigMap with a copy of the runtime is created once for each TrainJob, and is read instead
+of the runtime. In the first generation, snapshots are not created, but existing ones are read.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
-_UNSEEN: Final = "?"
-"""The version of a snapshot that may exist, while ConfigMaps cannot be watched."""
-_PATIENCE: Final = 2.0
-"""Seconds for which a review waits for a snapshot."""
+_UNKNOWN_VERSION: Final = "?"
+"""Stands for the version of a snapshot while ConfigMaps cannot be watched: the snapshot may exist or not."""
+_REVIEW_TIMEOUT: Final = 2.0
+"""Maximum time, in seconds, for which an admission review waits for a snapshot."""
 _REVIEWS_PER_SECOND: Final = 10.0
 _REVIEWS_AT_ONCE: Final = 50
 _REMEMBERED: Final = 100_000
-"""The number of TrainJobs whose snapshot is remembered."""
+"""Maximum number of TrainJobs whose snapshot is remembered."""
 _DECODED: Final = 64
-"""The number of different snapshots that are kept decoded; TrainJobs of one version of a runtime share one."""
+"""Maximum number of decoded snapshots that are kept. TrainJobs of the same version of a runtime share one."""
 
 
 class SnapshotTextError(Exception):
@@ -69,15 +69,15 @@ class SnapshotCreationError(SnapshotError):
 
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch
 class Snapshots:
-    """Returns the runtimes of TrainJobs: from the snapshot, or the live one, of which it may create a snapshot.
+    """Returns the runtime of a TrainJob: from its snapshot, or the live runtime, of which it may create a snapshot.
 
     The metadata of ConfigMaps is watched from the first TrainJob on: it shows which TrainJobs have a snapshot, and when
-    one has changed. ``reader`` reads the content that ``store`` does not cache, once for each version. So a new
-    TrainJob costs one request if ``creates``, otherwise none. A deleted snapshot is written again with the same content
-    if this process remembers it, otherwise from the live runtime.
+    a snapshot has changed. ``reader`` reads the content, which ``store`` does not cache, once for each version. So a
+    new TrainJob costs one request if ``creates`` is True, otherwise none. If ``creates`` is True, a deleted snapshot is
+    written again: with the same content if this process remembers it, otherwise from the live runtime.
 
-    While ConfigMaps cannot be watched, the first generation uses the live runtimes. The second one reads the snapshot
-    of each TrainJob once, and does not notice later changes of it.
+    While ConfigMaps cannot be watched, the live runtimes are used if ``creates`` is False. If it is True, the snapshot
+    of each TrainJob is read once, and later changes of the snapshot are not noticed.
     """
 
     def __init__(self, store: Client, reader: Reader | None = None, *, creates: bool) -> None:
@@ -95,7 +95,7 @@ class Snapshots:
         return ownedfiles.watch(builder, ConfigMap, suffix=_SUFFIX, when=self._needed.wait)
 
     async def runtime_of(self, train_job: TrainJob, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-        """Return the runtime of a TrainJob, which must not be changed. ``live`` reads the live runtime.
+        """Return the runtime of a TrainJob. The caller must not change it. ``live`` reads the live runtime.
 
         Raises:
             SnapshotCreationError: the snapshot could not be created.
@@ -106,7 +106,7 @@ class Snapshots:
         self._needed.set()
         version = await self._version(train_job)
         found = self._remembered(train_job, kind, version)
-        if found is None and version and (self._creates or version != _UNSEEN):
+        if found is None and version and (self._creates or version != _UNKNOWN_VERSION):
             found = await self._read(train_job, kind)
         if found is not None:
             return found
@@ -114,17 +114,17 @@ class Snapshots:
             return await live()
         return await self._create(train_job, kind, self._remembered(train_job, kind) or await live())
 
-    async def stored(self, train_job: TrainJob, kind: type[T]) -> T | None:
+    async def existing(self, train_job: TrainJob, kind: type[T]) -> T | None:
         """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
 
-        It creates no snapshot, so unlike :meth:`runtime_of` it may be called by a replica that is not the leader. It is
-        for admission reviews, which any client can cause: it takes two seconds at most, and the rate of its reads is
-        limited to ten a second.
+        Unlike :meth:`runtime_of`, it creates no snapshot, so a replica that is not the leader may call it. It is for
+        admission reviews, which any client can cause: it takes at most two seconds, and in the long run it reads at
+        most ten snapshots per second.
         """
         from controller_runtime.cache import CacheError
 
         try:
-            with anyio.move_on_after(_PATIENCE):
+            with anyio.move_on_after(_REVIEW_TIMEOUT):
                 version = await self._version(train_job)
                 known = self._remembered(train_job, kind, version)
                 if known is not None or not version or not self._reviews.try_take():
@@ -135,9 +135,9 @@ class Snapshots:
         return None
 
     async def _version(self, train_job: TrainJob) -> str:
-        """Return the version of the ConfigMap with the snapshot's name; an empty string if there is none.
+        """Return the version of the ConfigMap with the snapshot's name, or an empty string if it does not exist.
 
-        The first generation does not need the name, so it ignores a ConfigMap that the TrainJob does not control.
+        If no snapshots are created, the name is not needed: a ConfigMap that the TrainJob does not control is ignored.
         """
         from controller_runtime.cache import CacheDegradedError  # rendering without a cluster loads no cache
 
@@ -146,16 +146,16 @@ class Snapshots:
         except NotFoundError:
             return ""
         except CacheDegradedError:
-            return _UNSEEN
+            return _UNKNOWN_VERSION
         owner = trainjob.controller_of(found)
         if not self._creates and (owner is None or owner.uid != train_job.metadata.uid):
             return ""
         return _version_of(found)
 
-    def _remembered(self, train_job: TrainJob, kind: type[T], version: str = _UNSEEN) -> T | None:
-        """Return the runtime of the snapshot as last read or written, if that was its ``version``."""
+    def _remembered(self, train_job: TrainJob, kind: type[T], version: str = _UNKNOWN_VERSION) -> T | None:
+        """Return the runtime of the snapshot as last read or written, or None if that was not this ``version``."""
         known, digest = self._versions.get(train_job.metadata.uid or "", ("", b""))
-        found = self._decoded.get(digest) if version in (known, _UNSEEN) else None
+        found = self._decoded.get(digest) if version in (known, _UNKNOWN_VERSION) else None
         if not isinstance(found, kind):
             return None
         self._decoded.move_to_end(digest)
@@ -214,7 +214,7 @@ def _digest(text: str) -> bytes:
 
 
 def encode(runtime: Object) -> str:
-    """Return the YAML of a runtime."""
+    """Return a runtime as the YAML of a snapshot."""
     data = runtime.to_dict()
     data |= {"apiVersion": runtime.gvk.api_version, "kind": runtime.gvk.kind}
     data.get("metadata", {}).pop("managedFields", None)

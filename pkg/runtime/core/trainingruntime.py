@@ -38,11 +38,14 @@ class RuntimeNotFoundError(Exception):
 
 
 class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
-    """The snapshot belongs to an earlier TrainJob of the same name. The garbage collector deletes it."""
+    """The snapshot belongs to an earlier TrainJob of the same name. The garbage collector deletes that snapshot."""
 
 
 class ForeignSnapshotError(RuntimeNotFoundError, trainjob.ChildConflictError):
-    """An object that the TrainJob does not control has the snapshot's name. Its deletion enqueues no TrainJob."""
+    """The snapshot's name is used by an object that the TrainJob does not control.
+
+    The deletion of that object does not enqueue the TrainJob.
+    """
 
 
 async def new_training_runtime(
@@ -124,10 +127,10 @@ class TrainingRuntime(interface.Runtime):
     async def runtime_of(
         self, train_job: trainer.TrainJob, kind: type[T], live: Callable[[], Awaitable[T]], reads: str
     ) -> T:
-        """Return the TrainJob's runtime: from its snapshot, or the live one. ``reads`` begins the text of errors.
+        """Return the TrainJob's runtime, from its snapshot or by ``live``. ``reads`` begins the texts of read errors.
 
         Raises:
-            RuntimeNotFoundError: it could not be read.
+            RuntimeNotFoundError: the runtime could not be read, or its snapshot could not be created.
             ForbiddenError: the namespace is being terminated.
         """
         if self._snapshots is None:
@@ -149,7 +152,7 @@ class TrainingRuntime(interface.Runtime):
     async def objects_from(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
-        """Return the objects of a TrainJob with a runtime's spec. Neither argument is changed."""
+        """Return the objects of a TrainJob that are built from a runtime's spec. Neither argument is changed."""
         train_job = generations.with_word(train_job)
         if self.cfg.denies_security_context:
             deny_security_context(train_job.spec)
@@ -167,7 +170,7 @@ class TrainingRuntime(interface.Runtime):
         ml_policy: trainer.MLPolicy | None,
         pod_group_policy: trainer.PodGroupPolicy | None,
     ) -> runtime.Info:
-        """Return the Info after all stages before the one that builds the objects."""
+        """Return the Info after all stages that precede the building of objects."""
         if not isinstance(runtime_template_spec, trainer.JobSetTemplateSpec):
             raise TypeError("unsupported runtimeTemplateSpec")
         info = new_runtime_info(
@@ -184,7 +187,7 @@ class TrainingRuntime(interface.Runtime):
         return info
 
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
-        """Return the status from the TrainJob's objects."""
+        """Return the TrainJob's status, derived from its objects."""
         return await self.framework.run_train_job_status_plugin(train_job)
 
     async def why_waiting(self, train_job: trainer.TrainJob) -> interface.Waiting | None:
@@ -204,30 +207,32 @@ class TrainingRuntime(interface.Runtime):
         try:
             found = (await peek(self.client, trainer.TrainingRuntime, key)).object
         except (StatusError, RestError) as error:
-            kept = await self.kept(error, old, trainer.TrainingRuntime)
-            if kept is None:
+            snapshot = await self.runtime_from_snapshot(error, old, trainer.TrainingRuntime)
+            if snapshot is None:
                 detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
                 path = field.Path("spec", "runtimeRef")
                 return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
-            found = kept
+            found = snapshot
         with offload.object_size(found.decoded_size):
             return await self.validate_against(found.spec, old, new)
 
-    async def kept(self, error: Exception, old: trainer.TrainJob | None, kind: type[T]) -> T | None:
+    async def runtime_from_snapshot(
+        self, error: Exception, old: trainer.TrainJob | None, kind: type[T]
+    ) -> T | None:
         """Return the runtime of a TrainJob's snapshot if ``error`` says that the live runtime does not exist.
 
         The TrainJob's objects are built from its snapshot, so it can still be suspended and resumed.
         """
         if old is None or self._snapshots is None or not isinstance(error, NotFoundError):
             return None
-        return await self._snapshots.stored(old, kind)
+        return await self._snapshots.existing(old, kind)
 
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
         """Return the plugins' warnings and errors, and the errors of changes that do not fit the template.
 
-        If overrides do not fit the template, plugins are not asked.
+        If overrides do not fit the template, only that error is returned, and no plugin is called.
         """
         old, new = old and generations.with_word(old), generations.with_word(new)
         misfits, merges = field.ErrorList(), self.cfg.second_generation
@@ -260,5 +265,5 @@ class TrainingRuntime(interface.Runtime):
 
 
 def _has_patches_of(old: trainer.TrainJob | None, new: trainer.TrainJob) -> bool:
-    """Return True if an update leaves the runtime patches as they are: they must not prevent its other changes."""
+    """Return True if an update does not change the runtime patches. It must not be refused because of them."""
     return old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)

@@ -73,7 +73,7 @@ class Framework:
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.observer: Observer | None = None
-        """Observes the result of each plugin in the stages up to the objects."""
+        """Observes the result of each plugin in the stages that build the objects."""
         self.plugins = {plugin.name: plugin for plugin in plugins}
         every = list(self.plugins.values())
         self._enforce_ml_policy = [p for p in every if isinstance(p, EnforceMLPolicyPlugin)]
@@ -121,14 +121,14 @@ class Framework:
                 self.observer.ran(EnforcePodGroupPolicyPlugin, plugin, info, ())
 
     def run_pod_network_plugins(self, info: Info, train_job: TrainJob) -> None:
-        """Let the plugins set the endpoints."""
+        """Let the plugins set the pods' host names."""
         for plugin in self._pod_network:
             plugin.identify_pod_network(info, train_job)
             if self.observer is not None:
                 self.observer.ran(PodNetworkPlugin, plugin, info, ())
 
     async def run_component_builder_plugins(self, info: Info, train_job: TrainJob) -> list[Object]:
-        """Return all plugins' objects."""
+        """Return the objects that the plugins build."""
         for plugin in self._with_count:
             plugin.sync_parallel_count(info)
             if self.observer is not None:
@@ -158,5 +158,5 @@ class Framework:
         return await self._train_job_status.status(train_job) if self._train_job_status is not None else None
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Return all plugins' watches."""
+        """Return the functions that add the plugins' watches."""
         return [builder for plugin in self._watch_extension for builder in plugin.reconciler_builders()]

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The extension points. A plugin inherits those it implements.
 
-The framework runs each stage in turn: EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork → ComponentBuilder for the
-objects; CustomValidation for admission; TrainJobStatus for the status; WatchExtension when the controller is set up.
-Within a stage the order of plugins must not matter. A plugin that the runtime's policies do not use does nothing.
-Plugins cannot write to the cluster: their client only reads. They keep no state about single TrainJobs. For a large
-TrainJob all stages before ComponentBuilder run in a thread.
+To build the objects, the framework runs the stages EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork →
+ComponentBuilder. CustomValidation runs at admission, TrainJobStatus when the status is computed, and WatchExtension
+when the controller is set up. Within a stage, the order of plugins must not matter. A plugin that the runtime's
+policies do not use does nothing. Plugins cannot write to the cluster: their client only reads. They keep no state about
+single TrainJobs. For a large TrainJob, all stages before ComponentBuilder run in a thread.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pkg.runtime.runtime import Info
 
 
 class PluginError(Exception):
-    """A plugin cannot serve a TrainJob under its runtime. The text is the reason for the user."""
+    """A plugin cannot serve a TrainJob with its runtime. The text explains the reason to the user."""
 
     needs_no_stack = True
 
 
 class UnavailableError(PluginError):
-    """The cluster lacks a feature that the runtime's policies require. The TrainJob's condition has this ``reason``."""
+    """The cluster lacks a feature that the runtime's policies require. The TrainJob's condition gets the ``reason``."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -44,11 +44,11 @@ class Plugin(ABC):
     name: ClassVar[str]
 
     def configure(self, cfg: Configuration) -> None:
-        """Receive the manager's Configuration: once, before the first stage. It must not be changed."""
+        """Receive the manager's Configuration, once and before the first stage. The plugin must not change it."""
         del cfg
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
-        """Return why this plugin does nothing for a TrainJob under its runtime, or None if it does something.
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
+        """Return why this plugin does nothing for a TrainJob with this runtime, or None if it does something.
 
         A plugin that returns a reason changes nothing and builds nothing.
         """
@@ -94,7 +94,7 @@ class EnforcePodGroupPolicyPlugin(Plugin):
         del pod_group_policy
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return why the gang of a TrainJob is not scheduled, from the cache and without a request."""
+        """Return why the gang of a TrainJob is not scheduled, or None. It reads only the cache and sends no request."""
         del train_job
         return None
 
@@ -123,7 +123,7 @@ class ComponentBuilderPlugin(Plugin):
 
     @abstractmethod
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
-        """Return the objects to apply, without those that must not be changed.
+        """Return the objects to apply. Existing objects that must not be changed are left out.
 
         Raises:
             StatusError: a read failed for a reason other than absence.
@@ -131,7 +131,7 @@ class ComponentBuilderPlugin(Plugin):
 
 
 class TrainJobStatusPlugin(Plugin):
-    """Reports the status of TrainJobs. At most one plugin does."""
+    """Reports the status of TrainJobs. At most one plugin may do so."""
 
     @abstractmethod
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
@@ -139,14 +139,14 @@ class TrainJobStatusPlugin(Plugin):
 
 
 class Observer(ABC):
-    """Observes a TrainJob in the stages (``trainerctl explain``). It must not change its arguments.
+    """Observes how the stages change a TrainJob's Info, for ``trainerctl explain``.
 
-    The arguments change afterwards: copy values to keep them.
+    An observer must not change its arguments. Later stages change them, so an observer that keeps values copies them.
     """
 
     @abstractmethod
     def template(self, spec: dict[str, JSON], change: str) -> None:
-        """Observe the JSON of the template's spec: the runtime's with an empty text, then after each change."""
+        """Observe the JSON of the template's spec: unchanged, with an empty ``change``, and then after each change."""
 
     @abstractmethod
     def begin(self, info: Info) -> None:

@@ -60,7 +60,7 @@ FAILURES: Final = Counter(
 )
 EXPIRY: Final = Gauge(
     "kubeflow_trainer_webhook_certificate_expiry_timestamp_seconds",
-    "When the certificate that this replica serves with ends, and its authority",
+    "Expiry of the certificate that this replica serves with, and of its authority",
     ["certificate"],
     registry=metrics.REGISTRY,
 )
@@ -78,7 +78,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 async def in_thread(make: Callable[[*_Ts], Material], *args: *_Ts) -> Material:
-    """Generate keys in a thread."""
+    """Return the result of ``make``, which generates keys, from a thread."""
     return await anyio.to_thread.run_sync(make, *args)
 
 
@@ -113,7 +113,7 @@ class Certificates:
         self._trusted: tuple[bytes, float] = (b"", 0.0)
         self._ready = anyio.Event()
         self._changed = anyio.Event()
-        self._problem = "not looked at yet"
+        self._problem = "the Secret has not been read yet"
 
     def need_leader_election(self) -> bool:
         """Return False: every replica answers webhooks."""
@@ -142,7 +142,7 @@ class Certificates:
             while True:
                 self._changed = anyio.Event()
                 try:
-                    wait = await self.look(cluster)
+                    wait = await self.run_pass(cluster)
                     failed = 0
                 except (AlreadyExistsError, ConflictError) as error:  # another replica or client was faster
                     self._problem = log.describe(error)
@@ -157,7 +157,7 @@ class Certificates:
                     await self._changed.wait()
                     await anyio.sleep(_BREATH)
 
-    async def look(self, cluster: Cluster) -> float:
+    async def run_pass(self, cluster: Cluster) -> float:
         """Do one pass, and return the seconds until the next.
 
         Raises:
@@ -166,10 +166,10 @@ class Certificates:
             OSError: the certificate cannot be loaded at the moment.
         """
         options = self._options
-        hooks = await configurations.read(cluster.client, options.configuration, options.mutating)
-        names = configurations.server_names(options.service, options.namespace, hooks)
-        material = await self._sound(cluster, names)
-        await self._trust(cluster, hooks, material)
+        configs = await configurations.read(cluster.client, options.configuration, options.mutating)
+        names = configurations.server_names(options.service, options.namespace, configs)
+        material = await self._valid_material(cluster, names)
+        await self._trust(cluster, configs, material)
         left = self._settling(material)
         if left > 0:
             return left
@@ -182,7 +182,7 @@ class Certificates:
 
     # The Secret.
 
-    async def _sound(self, cluster: Cluster, names: list[str]) -> Material:
+    async def _valid_material(self, cluster: Cluster, names: list[str]) -> Material:
         """Return the content of the Secret, after repairing it if necessary."""
         key = NamespacedName(self._options.namespace, self._options.secret)
         write = cluster.client.update
@@ -223,7 +223,7 @@ class Certificates:
 
     @staticmethod
     def _overlap_is_over(secret: Secret, found: Material, now: datetime) -> bool:
-        """Return True if by now no replica serves with a certificate of the former authority, which is still stored."""
+        """Return True if the former authority is still stored although no replica serves with its certificate now."""
         if pki.FORMER not in (secret.data or {}):
             return False
         return now - pki.certificate(found.ca_crt).not_valid_before_utc > configurations.OVERLAP + SKEW
@@ -253,11 +253,11 @@ class Certificates:
     # The webhook configurations.
 
     async def _trust(
-        self, cluster: Cluster, hooks: list[configurations.Configuration], material: Material
+        self, cluster: Cluster, configs: list[configurations.Configuration], material: Material
     ) -> None:
-        """Return when every hook trusts the authority of ``material``; ``hooks`` are the current configurations."""
+        """Add the authority of ``material`` to the configurations ``configs``, and return once all of them have it."""
         served = self._served.ca_crt if self._served is not None else b""
-        for each in hooks:
+        for each in configs:
             if configurations.trust(each, material.ca_crt, served, self._now()):
                 self._trusted = (b"", 0.0)
                 await cluster.client.update(each)

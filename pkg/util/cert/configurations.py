@@ -36,7 +36,7 @@ OVERLAP: Final = timedelta(hours=24)
 """Time for which former authorities are trusted in addition to a new one. By then, every replica uses the new one."""
 SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
 """Annotation with the time at which the newest authority was added, while others are trusted too."""
-MOST: Final = 64
+MAX_FORMER: Final = 64
 """Maximum number of former authorities that are kept, for any number of rotations within the overlap."""
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
@@ -103,7 +103,7 @@ def trust(configuration: Configuration, current: bytes, served: bytes, now: date
         elif now - since > OVERLAP:
             former, since = [], None
     wanted = b"".join([current if current.endswith(b"\n") or not former else current + b"\n", *former])
-    changed = _note(configuration, since)
+    changed = _set_since(configuration, since)
     for hook, bundle in zip(hooks, before, strict=True):
         if bundle != wanted and hook.client_config is not None:
             hook.client_config.ca_bundle = base64.b64encode(wanted).decode()
@@ -129,7 +129,7 @@ def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datet
         if found not in newest and found.not_valid_after_utc > now
     }
     by_age = sorted(kept, key=lambda cert: (cert.not_valid_before_utc, cert.serial_number), reverse=True)
-    return [kept[cert] for cert in by_age[:MOST]]
+    return [kept[cert] for cert in by_age[:MAX_FORMER]]
 
 
 def _since(configuration: Configuration, now: datetime) -> datetime | None:
@@ -140,7 +140,7 @@ def _since(configuration: Configuration, now: datetime) -> datetime | None:
     return noted if noted.tzinfo is not None and noted <= now + certificates.SKEW else None
 
 
-def _note(configuration: Configuration, since: datetime | None) -> bool:
+def _set_since(configuration: Configuration, since: datetime | None) -> bool:
     """Set or remove the annotation with the start of the overlap. Return True if anything changed."""
     annotations = dict(configuration.annotations)
     if since is None:

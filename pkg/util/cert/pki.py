@@ -32,12 +32,12 @@ ORGANIZATION: Final = "kubeflow-trainer"
 CA_LIFETIME: Final = timedelta(days=3650)
 SERVING_LIFETIME: Final = timedelta(days=365)
 CA_MARGIN: Final = timedelta(days=400)
-"""An authority is replaced when it could no longer sign a serving certificate of the full lifetime."""
+"""How long before it expires an authority is replaced: until then, it can sign certificates of the full lifetime."""
 SERVING_MARGIN: Final = timedelta(days=120)
 """How long before it expires a serving certificate is renewed. A Go manager renews it later, at 90 days."""
 
 FORMER: Final = "ca-former.crt"
-"""Key of the Secret with the former authority, for clients that may meet a replica with its certificate."""
+"""Key of the Secret with the former authority, for clients of a replica that still serves with its certificate."""
 _KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 _SIGNING: Final = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)
 _SERVES: Final = frozenset({ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
@@ -92,7 +92,7 @@ class Verdict:
 def inspect(material: Material, names: Collection[str], now: datetime) -> Verdict:
     """Return the problems that prevent ``material`` from serving ``names`` for long enough.
 
-    Takes some 30 ms to check the keys. The result is the same until :func:`renewal`.
+    The checks of the keys take some 30 ms. A valid result stays valid until :func:`renewal`.
 
     Raises:
         OSError: the certificate cannot be loaded at the moment.
@@ -183,14 +183,14 @@ def serving_context(material: Material) -> ssl.SSLContext:
     """Return a TLS context with the serving certificate.
 
     Raises:
-        UnusableError: the TLS library does not accept it; it is stricter than :func:`inspect`.
+        UnusableError: the TLS library does not accept it; it is stricter than the other checks of :func:`inspect`.
         OSError: it cannot be loaded at the moment: a file descriptor is needed, and all of them may be in use.
     """
     context = server_context()
     try:
         load_chain(context, material.tls_crt, material.tls_key)
     except ssl.SSLError as error:
-        raise UnusableError(f"tls.crt cannot be served with: {error.reason or error}") from error
+        raise UnusableError(f"tls.crt cannot be used by a server: {error.reason or error}") from error
     return context
 
 

@@ -13,8 +13,8 @@ from controller_runtime.machinery import JSON
 from pkg.why import kinds
 from pkg.why.causes import refusals
 from pkg.why.finding import Finding
+from pkg.why.liveobject import LiveObject, at, text
 from pkg.why.snapshot import PATIENCE, Snapshot, event_time
-from pkg.why.things import Thing, at, text
 
 TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
 """The reasons of the events that the manager records when it cannot create or change a child."""
@@ -27,19 +27,19 @@ RETRIED: Final = timedelta(minutes=20)
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the newest refusal of each object whose children are incomplete."""
     job_set = snapshot.job_set
-    if not snapshot.running and _is_behind(snapshot):
+    if not snapshot.running and _may_lack_children(snapshot):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
         yield from _refused(snapshot, snapshot.train_job, TRAIN_JOB, since)
     if job_set is not None and (_lacks_jobs(snapshot) or _lacks_service(snapshot, job_set)):
         yield from _refused(snapshot, job_set, _JOB_SET)
     for job in snapshot.jobs:
-        if snapshot.lacking(job):
+        if snapshot.missing_pods(job):
             pods = [pod.created for pod in snapshot.all_pods if pod.owned_by(job.uid)]
             yield from _refused(snapshot, job, _JOB, max(filter(None, pods), default=None))
 
 
 def _refused(
-    snapshot: Snapshot, obj: Thing, reasons: tuple[str, ...], since: datetime | None = None
+    snapshot: Snapshot, obj: LiveObject, reasons: tuple[str, ...], since: datetime | None = None
 ) -> Iterator[Finding]:
     for event in snapshot.events(obj, *reasons)[:1]:
         seen = event_time(event)
@@ -50,13 +50,13 @@ def _refused(
         yield Finding(found.cause, found.summary, (str(obj),), tuple(evidence), found.advice)
 
 
-def _is_behind(snapshot: Snapshot) -> bool:
-    """Return True if the TrainJob's children may be incomplete or not the current ones."""
-    return snapshot.is_behind or _lacks_jobs(snapshot)
+def _may_lack_children(snapshot: Snapshot) -> bool:
+    """Return True if children of the TrainJob may be missing or out of date."""
+    return snapshot.manager_must_act or _lacks_jobs(snapshot)
 
 
 def _lacks_jobs(snapshot: Snapshot) -> bool:
-    """Return True if the JobSet has no Jobs. If Jobs cannot be read, the counts of the JobSet decide."""
+    """Return True if the JobSet is missing or has no Jobs. If Jobs cannot be read, the counts of the JobSet decide."""
     job_set = snapshot.job_set
     if job_set is None:
         return kinds.JOB_SET not in snapshot.unread
@@ -65,14 +65,14 @@ def _lacks_jobs(snapshot: Snapshot) -> bool:
     return not snapshot.all_jobs
 
 
-def _lacks_service(snapshot: Snapshot, job_set: Thing) -> bool:
+def _lacks_service(snapshot: Snapshot, job_set: LiveObject) -> bool:
     if kinds.SERVICE in snapshot.unread:
         return False
     return not snapshot.children(kinds.SERVICE, [job_set]) and job_set.older_than(PATIENCE, snapshot.now)
 
 
 def _rules(snapshot: Snapshot, cause: str, message: str) -> Iterator[str]:
-    """Yield lines of evidence about the objects that refuse, with their rules."""
+    """Yield the rules of the quotas, LimitRanges or webhooks that refused an object, as lines of evidence."""
     if cause == "quota-exceeded":
         for quota in snapshot.all(kinds.QUOTA):
             hard, used = quota.at("status", "hard") or {}, quota.at("status", "used") or {}

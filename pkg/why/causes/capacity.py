@@ -10,15 +10,15 @@ from typing import Final
 from controller_runtime.machinery import JSON, quantity
 
 from pkg.why import kinds
+from pkg.why.liveobject import LiveObject, at, maps
 from pkg.why.snapshot import Snapshot
-from pkg.why.things import Thing, at, maps
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _MOST_NODES: Final = 5
 
 
-def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return cause, summary and evidence of a pod for which no node has enough of ``resource``."""
+def shortage(snapshot: Snapshot, pod: LiveObject, resource: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return cause, summary and evidence for a pod, given that no node has enough of ``resource`` for it."""
     name = _named(pod, resource)
     wanted, largest = requested(pod, name), _largest(snapshot, name)
     if wanted is None or not snapshot.all(kinds.NODE):
@@ -39,8 +39,8 @@ def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, t
     return "insufficient-resources", f"no node has {wanted} {name} free", evidence
 
 
-def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence of a pod for which no node would have room even if it were empty, or None."""
+def fits_no_empty_node(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return cause, summary and evidence if even an empty node could not hold the pod, otherwise None."""
     wanted = demand(pod)
     if room(snapshot, wanted) != 0:
         return None
@@ -52,36 +52,39 @@ def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | 
     return "never-fits", f"a pod requests {amounts}, and no node has all of these", evidence
 
 
-def _amounts(pod: Thing, wanted: Iterable[str]) -> str:
+def _amounts(pod: LiveObject, wanted: Iterable[str]) -> str:
     return ", ".join(f"{requested(pod, name)} {name}" for name in wanted if name != "pods")
 
 
-def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
+def exceeds_cluster(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
     """Return cause, summary and evidence if even empty nodes cannot hold the TrainJob's pods at once, otherwise None.
 
-    Only pods with the same requests as ``pod`` are counted, and those that their Jobs have yet to create. An elastic
-    job starts with fewer pods than it has.
+    Only pods with the same requests as ``pod`` are counted, and pods that their Jobs have yet to create. Of an elastic
+    job, only the pods that it needs to start must fit.
     """
     wanted = demand(pod)
     alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]
     jobs = [job for job in snapshot.jobs if any(each.owned_by(job.uid) for each in alike)]
-    count = len(alike) + sum(snapshot.lacking(job) for job in jobs)
+    count = len(alike) + sum(snapshot.missing_pods(job) for job in jobs)
     needed, taken = _least(pod) or count, room(snapshot, wanted)
     if taken is None or taken >= min(needed, count):
         return None
     amounts = _amounts(pod, wanted)
     shown = f"{needed} pods, each with {amounts}," if amounts else f"{needed} pods"
-    nodes = f"{needed} such pods are needed at the same time; the {len(snapshot.all(kinds.NODE))} nodes take {taken}"
-    summary = f"the TrainJob is larger than the cluster: its {shown} do not fit even if no others run"
+    nodes = (
+        f"{needed} such pods are needed at the same time; the {len(snapshot.all(kinds.NODE))} nodes have room for "
+        f"{taken}"
+    )
+    summary = f"the TrainJob is larger than the cluster: its {shown} do not fit even if no other pods run"
     return "job-too-large", summary, (nodes,)
 
 
-def _has_ended(pod: Thing) -> bool:
+def _has_ended(pod: LiveObject) -> bool:
     return pod.text("status", "phase") in ("Succeeded", "Failed") or pod.deleted is not None
 
 
-def _least(pod: Thing) -> int | None:
-    """Return the fewest pods with which an elastic PyTorch job starts: ``PET_NNODES`` is a range."""
+def _least(pod: LiveObject) -> int | None:
+    """Return the number of pods with which an elastic PyTorch job starts: the lower end of the range ``PET_NNODES``."""
     for container in maps(pod.data, "spec", "containers"):
         for variable in maps(container, "env"):
             fewest, colon, _ = str(at(variable, "value")).partition(":")
@@ -90,12 +93,12 @@ def _least(pod: Thing) -> int | None:
     return None
 
 
-def _offer(node: Thing, wanted: Mapping[str, int]) -> str:
+def _offer(node: LiveObject, wanted: Mapping[str, int]) -> str:
     allocatable = node.at("status", "allocatable")
     return ", ".join(f"{at(allocatable, name) or 0} {name}" for name in wanted if name != "pods")
 
 
-def demand(pod: Thing) -> dict[str, int]:
+def demand(pod: LiveObject) -> dict[str, int]:
     """Return how many thousandths of each resource a pod requests. Each pod requests one of the resource ``pods``."""
     names = {"pods"}
     for container in (*maps(pod.data, "spec", "containers"), *maps(pod.data, "spec", "initContainers")):
@@ -109,7 +112,7 @@ def demand(pod: Thing) -> dict[str, int]:
 def room(snapshot: Snapshot, wanted: Mapping[str, int]) -> int | None:
     """Return how many pods with these requests the nodes could take if they were empty; None if this is unknown.
 
-    Only resources count: selectors, taints and other pods leave room for fewer.
+    Only resources are considered. Selectors, taints and other pods may leave room for fewer.
     """
     total = 0
     for node in snapshot.all(kinds.NODE):
@@ -123,7 +126,7 @@ def room(snapshot: Snapshot, wanted: Mapping[str, int]) -> int | None:
     return total if snapshot.all(kinds.NODE) else None
 
 
-def requested(pod: Thing, resource: str) -> str | None:
+def requested(pod: LiveObject, resource: str) -> str | None:
     """Return the amount that a pod requests, or None."""
     if resource == "pods":
         return "1"
@@ -145,7 +148,7 @@ def _plain(amount: str, resource: str) -> str:
     return amount if thousandths else str(whole)
 
 
-def _named(pod: Thing, resource: str) -> str:
+def _named(pod: LiveObject, resource: str) -> str:
     """Return the resource's name, also for schedulers that write ``GPUs``, ``CPU`` or ``Memory``."""
     if resource.lower().startswith("gpu"):
         return next((each for each in _GPUS if requested(pod, each) is not None), resource)
@@ -169,7 +172,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _largest(snapshot: Snapshot, resource: str) -> tuple[str, str] | None:
-    """Return the largest amount that a node offers, and the node."""
+    """Return the largest amount that a node offers and the name of that node, or None if no node offers any."""
     best: tuple[str, str] | None = None
     for node in snapshot.all(kinds.NODE):
         found = node.at("status", "allocatable", resource)

@@ -14,8 +14,8 @@ from controller_runtime.machinery import JSON
 from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import MOST_MATCHED, ago, at, moment, number, text
 from pkg.why.snapshot import Snapshot
-from pkg.why.things import MOST_MATCHED, ago, at, moment, number, text
 
 _CONFIG: Final = (
     "CreateContainerConfigError",
@@ -24,7 +24,7 @@ _CONFIG: Final = (
     "PostStartHookError",
     "ProcessesUnsupported",
 )
-"""The waiting reasons of containers that cannot be created; the last one is that of the local cluster's kubelet."""
+"""The waiting reasons of containers that cannot be created; the kubelet of the local cluster writes the last one."""
 _MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _KEY: Final = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
 _NO_COMMAND: Final = re.compile(
@@ -46,7 +46,7 @@ _CORRECT_COMMAND: Final = (
 )
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 _STABLE: Final = timedelta(minutes=10)
-"""The time after which the kubelet forgets the crashes of a container that runs."""
+"""The time for which a container must run until the kubelet no longer delays its next restart."""
 _UNREADY: Final = timedelta(minutes=5)
 _LOG_LINES: Final = 5
 _WORK: Final = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER)
@@ -83,7 +83,7 @@ def messages_of(status: Status) -> list[str]:
 
 
 def failures(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers whose logs may say why they failed, the first to fail first."""
+    """Yield the failed containers whose logs can be read, in the order in which they failed."""
     for status in _by_end(snapshot):
         ended = _last_end(status)
         if ended is not None and number(ended, "exitCode") != 0 and not status.is_gone:
@@ -91,7 +91,7 @@ def failures(snapshot: Snapshot) -> Iterator[Status]:
 
 
 def _by_end(snapshot: Snapshot) -> list[Status]:
-    """Return the containers in the order in which they ended: in a distributed training, one failure causes others."""
+    """Return the containers in the order in which they ended: in distributed training, one failure causes others."""
     return sorted(statuses(snapshot), key=lambda each: moment(_last_end(each), "finishedAt") or snapshot.now)
 
 
@@ -181,7 +181,10 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
 
 
 def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
-    """Return a note on a container that runs again after failures, if it has not run long."""
+    """Return a finding on a container that runs again after a failure: a note, or an error from the third restart on.
+
+    Return None if the container has run for a long time since.
+    """
     last, since = (
         at(status.data, "lastState", "terminated"),
         moment(status.data, "state", "running", "startedAt"),
@@ -218,7 +221,7 @@ def _probes(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _sidecars(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the pods with containers that still run long after the one with the work has succeeded."""
+    """Yield the pods in which other containers still run long after the container that does the work has succeeded."""
     for pod in snapshot.running:
         states = [each for each in of_pod(pod) if not each.is_init]
         done = [
@@ -234,8 +237,9 @@ def _sidecars(snapshot: Snapshot) -> Iterator[Finding]:
             *(f"container {each.name} of {pod} still runs" for each in others),
         )
         advice = (
-            "Make it an init container with restartPolicy Always, which ends with the others, or keep its injector "
-            'from these pods; for Istio, by the label sidecar.istio.io/inject: "false" in the runtime\'s pod template.'
+            f"Make {names} an init container with restartPolicy: Always, which ends after the other containers, or "
+            'prevent its injection into these pods. For Istio, set the label sidecar.istio.io/inject: "false" in the '
+            "runtime's pod template."
         )
         yield Finding(
             "sidecar-running",

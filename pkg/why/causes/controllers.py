@@ -14,8 +14,8 @@ from pkg.why.causes import admission, counts, leases
 from pkg.why.causes.statuses import of_pod
 from pkg.why.causes.suspension import writer
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, ago, maps, moment, text
 from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, event_time, finished
-from pkg.why.things import Thing, ago, maps, moment, text
 
 MANAGER: Final = "kubeflow-trainer-controller-manager"
 JOB_SET_MANAGER: Final = "jobset-controller-manager"
@@ -47,14 +47,14 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _jobs(snapshot, job_set)
 
 
-def _is_ignored(snapshot: Snapshot, job_set: Thing) -> bool:
+def _is_ignored(snapshot: Snapshot, job_set: LiveObject) -> bool:
     """Return True if JobSet and TrainJob differ in a way that only the manager can correct."""
     job = snapshot.train_job
     if finished(job):
         return False
     suspended = job_set.at("spec", "suspend") is True
     if suspended != (job.at("spec", "suspend") is True) and writer(job_set, "f:suspend") in ("", FIELD_OWNER):
-        return snapshot.settled(job)
+        return snapshot.spec_is_settled(job)
     ended = [
         moment(job_set.condition(kind), "lastTransitionTime")
         for kind in ("Completed", "Failed")
@@ -69,10 +69,10 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
         return
     evidence = [
         f"{job} is {ago(job.created, snapshot.now)} old",
-        "it has no JobSet" if snapshot.job_set is None else "it and its JobSet differ",
+        f"{job} has no JobSet" if snapshot.job_set is None else f"{job} and its JobSet differ",
     ]
     down = _down(snapshot, MANAGER)
-    lease = leases.lost(snapshot, leases.MANAGER)
+    lease = leases.no_leader(snapshot, leases.MANAGER)
     if down is not None or lease is not None:
         evidence += [each for each in (down, lease) if each]
         advice = "Start the manager; its Deployment, pods and log say why it does not run."
@@ -83,34 +83,38 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             tuple(evidence),
             advice,
         )
-    elif not snapshot.settled(job) or _has_tried(snapshot, job):
+    elif not snapshot.spec_is_settled(job) or _has_tried(snapshot, job):
         return
     elif kinds.EVENT in snapshot.unread:
-        summary = "the manager has not acted on the TrainJob, and its events, which say why, cannot be read"
+        summary = (
+            "the manager has not acted on the TrainJob, and the events that would show why cannot be read"
+        )
         unread = f"events cannot be read: {snapshot.unread[kinds.EVENT]}"
-        advice = f"Get the permission to list events in namespace {job.namespace}."
+        advice = f"Get permission to list events in namespace {job.namespace}."
         yield Finding("unexplained", summary, (str(job),), (*evidence, unread), advice, Severity.WAITING)
     else:
-        advice = "Read the log of the manager, and its /readyz?verbose, which names unreadable kinds."
+        advice = (
+            "Read the log of the manager, and its /readyz?verbose, which names the kinds that it cannot read."
+        )
         yield Finding(
             "manager-silent",
             "Trainer's manager does not react to the TrainJob",
             (str(job),),
-            (*evidence, *_unknown(snapshot)),
+            (*evidence, *_manager_state(snapshot)),
             advice,
         )
 
 
-def _has_tried(snapshot: Snapshot, job: Thing) -> bool:
+def _has_tried(snapshot: Snapshot, job: LiveObject) -> bool:
     """Return True if the manager has acted: it has failed and will try again, or it is replacing the JobSet."""
     seen = map(event_time, snapshot.events(job, *admission.TRAIN_JOB, "JobSetRecreating"))
     return any(each is not None and snapshot.now - each <= admission.RETRIED for each in seen)
 
 
-def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
+def _jobs(snapshot: Snapshot, job_set: LiveObject) -> Iterator[Finding]:
     wanted = [each for each in maps(job_set.data, "spec", "replicatedJobs") if not each.get("dependsOn")]
     if wanted and not snapshot.all_jobs and not snapshot.events(job_set, "JobCreationFailed"):
-        down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
+        down = _down(snapshot, JOB_SET_MANAGER) or leases.no_leader(snapshot, leases.JOB_SET)
         missing = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs"
         if down is None and not job_set.older_than(PATIENCE, snapshot.now):
             pass  # it may still react
@@ -119,10 +123,10 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
         else:
             yield counts.silent(job_set, missing, down)
     yield from _all_ended(snapshot, job_set)
-    down = leases.lost(snapshot, leases.JOB_CONTROLLER)
+    down = leases.no_leader(snapshot, leases.JOB_CONTROLLER)
     for job in snapshot.jobs:
         if _is_uncounted(snapshot, job):
-            yield _job_controller(job, f"all pods of {job} have succeeded, and it is not complete", down)
+            yield _job_controller(job, f"all pods of {job} have succeeded, but the Job is not complete", down)
         if kinds.POD not in snapshot.unread and _is_idle(
             snapshot, job, PATIENCE if down is None else timedelta()
         ):
@@ -133,14 +137,14 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
             yield _unknown_pods(snapshot, job)
 
 
-def _job_controller(job: Thing, line: str, down: str | None) -> Finding:
+def _job_controller(job: LiveObject, line: str, down: str | None) -> Finding:
     evidence = (line, down) if down else (line,)
     summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
     return Finding("job-controller", summary, (str(job),), evidence, advice)
 
 
-def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
-    """Yield that JobSet's controller does nothing although all Jobs have ended."""
+def _all_ended(snapshot: Snapshot, job_set: LiveObject) -> Iterator[Finding]:
+    """Yield a finding if JobSet's controller has done nothing since all Jobs ended."""
     ends = [
         moment(job.condition(kind), "lastTransitionTime")
         for job in snapshot.all_jobs
@@ -152,13 +156,13 @@ def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
     last = max(filter(None, ends), default=None)
     if last is None or snapshot.now - last <= PATIENCE:
         return
-    down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
+    down = _down(snapshot, JOB_SET_MANAGER) or leases.no_leader(snapshot, leases.JOB_SET)
     line = f"all Jobs of {job_set} ended {ago(last, snapshot.now)} ago, and it is neither complete nor failed"
     yield counts.silent(job_set, line, down, to=" to the end of the Jobs")
 
 
-def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
-    """Return True if all pods of a Job succeeded some time ago, and the Job is not complete."""
+def _is_uncounted(snapshot: Snapshot, job: LiveObject) -> bool:
+    """Return True if all pods of a Job succeeded some time ago, but the Job is not complete."""
     pods = [pod for pod in snapshot.pods if pod.owned_by(job.uid)]
     if finished(job) or not pods or any(pod.text("status", "phase") != "Succeeded" for pod in pods):
         return False
@@ -168,34 +172,34 @@ def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
     return enough and last is not None and snapshot.now - last > PATIENCE
 
 
-def _has_no_pods(snapshot: Snapshot, job: Thing) -> bool:
-    """Return True if a Job that wants pods has had none for some time, and waits for no retry."""
-    if kinds.POD in snapshot.unread or not snapshot.settled(job):
+def _has_no_pods(snapshot: Snapshot, job: LiveObject) -> bool:
+    """Return True if a Job that wants pods has had none for some time, and is not waiting to retry."""
+    if kinds.POD in snapshot.unread or not snapshot.spec_is_settled(job):
         return False
     return (
-        bool(snapshot.lacking(job))
+        bool(snapshot.missing_pods(job))
         and not snapshot.children(kinds.POD, [job])
         and not job.number("status", "failed")
     )
 
 
-def _unknown_pods(snapshot: Snapshot, job: Thing) -> Finding:
+def _unknown_pods(snapshot: Snapshot, job: LiveObject) -> Finding:
     return Finding(
         "pods-missing",
-        f"the Job {job.name} has no pods, and its events, which say why, cannot be read",
+        f"the Job {job.name} has no pods, and the events that would show why cannot be read",
         (str(job),),
         (
             f"{job} is {ago(job.created, snapshot.now)} old and has no pods",
             f"events cannot be read: {snapshot.unread[kinds.EVENT]}",
         ),
-        f"Get the permission to list events in namespace {job.namespace}: a quota, a policy or a missing service "
-        "account may refuse the pods.",
+        f"Get permission to list events in namespace {job.namespace}: the pods may be refused because of a quota, a "
+        "policy or a missing service account.",
         Severity.WAITING,
     )
 
 
-def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:
-    """Return why a JobSet has no Jobs although its controller has created the headless service."""
+def _uncreated(snapshot: Snapshot, job_set: LiveObject, missing: str) -> Finding:
+    """Return a finding on a JobSet without Jobs whose controller has created the headless service."""
     for quota in snapshot.all(kinds.QUOTA):
         for name in ("count/jobs.batch", "jobs.batch"):
             limit, used = (quota.at("status", part, name) for part in ("hard", "used"))
@@ -209,18 +213,18 @@ def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:
                 )
     return Finding(
         "creation-failed",
-        "the controller of JobSet does not create the Jobs, but has created their service",
+        "the controller of JobSet has created the headless service, but no Jobs",
         (str(job_set),),
         (missing,),
-        "Read the log of jobset-controller-manager in the namespace jobset-system: it has the error.",
+        "Read the log of jobset-controller-manager in the namespace jobset-system: it shows the error.",
     )
 
 
-def _is_idle(snapshot: Snapshot, job: Thing, patience: timedelta) -> bool:
+def _is_idle(snapshot: Snapshot, job: LiveObject, patience: timedelta) -> bool:
     """Return True if nothing has happened to a Job that wants pods, for longer than ``patience``."""
-    if not snapshot.lacking(job) or snapshot.events(job) or job.text("status", "startTime"):
+    if not snapshot.missing_pods(job) or snapshot.events(job) or job.text("status", "startTime"):
         return False
-    return job.older_than(patience, snapshot.now) and (not patience or snapshot.settled(job))
+    return job.older_than(patience, snapshot.now) and (not patience or snapshot.spec_is_settled(job))
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:
@@ -234,7 +238,7 @@ def _down(snapshot: Snapshot, name: str) -> str | None:
     return None
 
 
-def _of_pods(snapshot: Snapshot, deployment: Thing) -> str:
+def _of_pods(snapshot: Snapshot, deployment: LiveObject) -> str:
     for pod in snapshot.all(kinds.POD):
         if pod.namespace == deployment.namespace and pod.name.startswith(f"{deployment.name}-"):
             reasons = [each.waiting for each in of_pod(pod) if each.waiting]
@@ -244,7 +248,7 @@ def _of_pods(snapshot: Snapshot, deployment: Thing) -> str:
     return ""
 
 
-def _unknown(snapshot: Snapshot) -> list[str]:
+def _manager_state(snapshot: Snapshot) -> list[str]:
     if snapshot.all(kinds.DEPLOYMENT):
         return []
     reason = snapshot.unread.get(kinds.DEPLOYMENT, f"Deployment {MANAGER} was not found")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that are not ready, from the JobSet's counts of its Jobs, without reading pods."""
+"""Steps that are not ready, found without reading pods: from the JobSet's counts of its Jobs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from controller_runtime.machinery import JSON
 
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, ago, number, text
 from pkg.why.snapshot import PATIENCE, Snapshot, finished
-from pkg.why.things import Thing, ago, number, text
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the steps whose Jobs are not ready; nothing if the pods are known, which say more."""
+    """Yield the steps whose Jobs are not ready. Yield nothing if pods can be read, because they show more."""
     job_set = snapshot.job_set
     if kinds.POD not in snapshot.unread or job_set is None or finished(job_set):
         return
@@ -31,8 +31,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield _not_ready(job_set, step, count)
 
 
-def silent(job_set: Thing, *evidence: str | None, to: str = "") -> Finding:
-    """Return that JobSet's controller does not react, with the evidence that is not None."""
+def silent(job_set: LiveObject, *evidence: str | None, to: str = "") -> Finding:
+    """Return the finding that JobSet's controller does not react. Evidence that is None is left out."""
     return Finding(
         "jobset-controller",
         f"the controller of JobSet does not react{to}",
@@ -46,15 +46,15 @@ def _is_ready(step: JSON, count: JSON) -> bool:
     return number(count, "ready") + number(count, "succeeded") >= _replicas(step)
 
 
-def _waits_for_turn(job_set: Thing, step: JSON, count: JSON) -> bool:
-    """Return True if JobSet starts the Jobs of a step later."""
+def _waits_for_turn(job_set: LiveObject, step: JSON, count: JSON) -> bool:
+    """Return True if JobSet will start the Jobs of a step later, after those of another step."""
     if isinstance(step, dict) and step.get("dependsOn") and not number(count, "active"):
         return True
     in_order = job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder"
     return in_order and number(count, "suspended") > 0
 
 
-def _not_ready(job_set: Thing, step: JSON, count: JSON) -> Finding:
+def _not_ready(job_set: LiveObject, step: JSON, count: JSON) -> Finding:
     name, ready = text(step, "name"), number(count, "ready") + number(count, "succeeded")
     states = ", ".join(f"{number(count, state)} {state}" for state in ("active", "failed", "suspended"))
     evidence = [f"{ready} of {_replicas(step)} Jobs of step {name} are ready; {states}"]
@@ -68,11 +68,12 @@ def _not_ready(job_set: Thing, step: JSON, count: JSON) -> Finding:
             "not-ready",
             f"the pods of step {name} are not ready ({ready} of {_replicas(step)} Jobs)",
         )
-        advice = "See the pods and their events."
+        advice = "Get permission to list pods: their states and events show the reason."
     else:
         cause, summary = "pods-missing", f"the Jobs of step {name} have no pods"
         advice = (
-            "See the events of the Jobs: a quota, a policy or a missing service account may refuse the pods."
+            "See the events of the Jobs: the pods may be refused because of a quota, a policy or a missing service "
+            "account."
         )
     return Finding(cause, summary, (str(job_set),), tuple(evidence), advice, Severity.WAITING)
 

@@ -11,8 +11,8 @@ from typing import Final
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, ago, finalizers_of, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot
-from pkg.why.things import Thing, ago, finalizers_of, text
 
 _EVENT: Final = "WaitingForDeletion"
 _AWAITED: Final = re.compile(
@@ -31,7 +31,7 @@ def references(snapshot: Snapshot) -> list[Reference]:
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the object whose deletion the manager waits for."""
     job = snapshot.train_job
-    if not snapshot.is_behind:
+    if not snapshot.manager_must_act:
         return
     earlier = _earlier_job_set(snapshot)
     if earlier is not None:
@@ -48,10 +48,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         yield _first(awaited, *evidence)
 
 
-def _first(awaited: Thing | Reference, *evidence: str) -> Finding:
+def _first(awaited: LiveObject | Reference, *evidence: str) -> Finding:
     return Finding(
         "deletion-blocked",
-        f"the {awaited} must be deleted first, and still exists",
+        f"the {awaited} must be deleted first, but it still exists",
         (str(awaited),),
         evidence,
         "Look for its finalizers: the program that set one must remove it.",
@@ -59,15 +59,15 @@ def _first(awaited: Thing | Reference, *evidence: str) -> Finding:
     )
 
 
-def _deleted_groups(snapshot: Snapshot) -> Iterator[Thing]:
-    """Yield the PodGroups with the TrainJob's name whose deletion has already lasted for some time."""
+def _deleted_groups(snapshot: Snapshot) -> Iterator[LiveObject]:
+    """Yield the PodGroups with the TrainJob's name that have been in deletion for some time."""
     for group in (each for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
         since = group.deleted
         if group.name == snapshot.train_job.name and since is not None and snapshot.now - since >= PATIENCE:
             yield group
 
 
-def _earlier_job_set(snapshot: Snapshot) -> Thing | None:
+def _earlier_job_set(snapshot: Snapshot) -> LiveObject | None:
     """Return the JobSet of an earlier TrainJob of the same name."""
     job = snapshot.train_job
     for each in snapshot.all(kinds.JOB_SET):
@@ -81,7 +81,7 @@ def _earlier_job_set(snapshot: Snapshot) -> Thing | None:
     return None
 
 
-def _of_job_set(snapshot: Snapshot, job_set: Thing) -> Finding:
+def _of_job_set(snapshot: Snapshot, job_set: LiveObject) -> Finding:
     since = f"requested {ago(job_set.deleted, snapshot.now)} ago" if job_set.deleted else "not requested yet"
     pods = [
         pod

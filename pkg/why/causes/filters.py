@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The message of a scheduler that cannot place a pod: the reasons of kube-scheduler, Volcano and KAI."""
+"""Finds the cause in the message of a scheduler that cannot place a pod: of kube-scheduler, Volcano and KAI."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from controller_runtime.machinery import JSON
 from pkg.why import kinds
 from pkg.why.causes import capacity, volumes
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, text
 from pkg.why.snapshot import Snapshot, condition_line, event_time
-from pkg.why.things import MOST_MATCHED, Thing, text
 
 _SHORT: Final = re.compile(
     r"(?:(?P<nodes>\d{1,9}) )?(?:Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods))"
@@ -31,13 +31,13 @@ _NODE_CONDITION: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.
 _SCALES_UP: Final = ("TriggeredScaleUp", "Nominated")
 """The events of Cluster Autoscaler and Karpenter on a pod for which they add a node."""
 _PROVISIONED_WITHIN: Final = timedelta(minutes=15)
-"""The time after which Cluster Autoscaler gives up a node that does not join."""
+"""The time after which Cluster Autoscaler gives up on a node that does not join."""
 
-_Maker = Callable[[Snapshot, Thing, "re.Match[str]"], "Finding | None"]
+_Maker = Callable[[Snapshot, LiveObject, "re.Match[str]"], "Finding | None"]
 
 
-def unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
-    """Return the cause of the last filter that excluded a node: this node came nearest to a fit."""
+def unschedulable(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding:
+    """Return the finding on the last filter that excluded a node: that node was the nearest to a fit."""
     current = message[:MOST_MATCHED].partition(" preemption:")[0].strip()
     line = (
         f"the scheduler on {pod}: {message}"
@@ -59,7 +59,7 @@ def unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
     )
 
 
-def _adds_node(snapshot: Snapshot, scaling: Thing | None) -> bool:
+def _adds_node(snapshot: Snapshot, scaling: LiveObject | None) -> bool:
     """Return True if the newest event of an autoscaler says that it adds a node, on which the pod may fit."""
     if scaling is None or scaling.text("reason") not in _SCALES_UP:
         return False
@@ -73,17 +73,19 @@ def _scaled_up(found: Finding) -> Finding:
     return dataclasses.replace(found, summary=summary, advice=advice, severity=Severity.WAITING)
 
 
-def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    """Return the resource that no node has, or the one that most nodes lack at the moment."""
+def _short(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding:
+    """Return the finding on a resource that no node has enough of, or on the one that most nodes lack at the moment."""
     by_nodes = sorted(_SHORT.finditer(match.string), key=lambda each: -int(each["nodes"] or 0))
     found = [capacity.shortage(snapshot, pod, _resource(each)) for each in by_nodes]
-    never = next((each for each in found if each[0] == "never-fits"), None) or capacity.unfit(snapshot, pod)
+    never = next((each for each in found if each[0] == "never-fits"), None) or capacity.fits_no_empty_node(
+        snapshot, pod
+    )
     cause, summary, evidence = never or found[0]
     if never:
         advice = "Lower spec.trainer.resourcesPerNode, or add a node that is large enough."
         return Finding(cause, summary, (str(pod),), evidence, advice)
-    if (crowded := capacity.crowded(snapshot, pod)) is not None:
-        cause, summary, evidence = crowded
+    if (larger := capacity.exceeds_cluster(snapshot, pod)) is not None:
+        cause, summary, evidence = larger
         advice = "Lower spec.trainer.numNodes or the requests of the pods, or add nodes."
         return Finding(cause, summary, (str(pod),), evidence, advice)
     advice = "Wait for other pods to end, free resources, or add nodes."
@@ -94,7 +96,7 @@ def _resource(match: re.Match[str]) -> str:
     return match["name"] or ("pods" if match["pods"] else (match["kai"] or "").strip(" ."))
 
 
-def _unbound(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+def _unbound(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding:
     del match
     names = volumes.pending(snapshot, pod)
     named = f"the claim {names[0]}" if names else "a PersistentVolumeClaim of the pods"
@@ -103,8 +105,8 @@ def _unbound(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
     return Finding("claim-pending", summary, (str(pod),), (), advice, severity)
 
 
-def _has_labelled_node(snapshot: Snapshot, pod: Thing, wanted: JSON) -> bool:
-    """Return True if a node matches the node selector, and the pod has no other conditions on nodes."""
+def _has_labelled_node(snapshot: Snapshot, pod: LiveObject, wanted: JSON) -> bool:
+    """Return True if a node matches the node selector ``wanted``, and the pod has no node affinity."""
     if not isinstance(wanted, dict) or not wanted or pod.at("spec", "affinity", "nodeAffinity") is not None:
         return False
     return any(
@@ -112,8 +114,8 @@ def _has_labelled_node(snapshot: Snapshot, pod: Thing, wanted: JSON) -> bool:
     )
 
 
-def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
-    """Return nothing if a node has the labels: then another filter has excluded this node, and is the cause."""
+def _selected(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding | None:
+    """Return None if a node has the labels of the node selector: then another filter excluded it, and is the cause."""
     del match
     wanted = pod.at("spec", "nodeSelector") or {}
     if _has_labelled_node(snapshot, pod, wanted):
@@ -128,11 +130,11 @@ def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding |
     return Finding("node-selector", summary, (str(pod),), (), advice)
 
 
-def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
-    """Return a finding about the taints in the message, or those of the nodes, because newer schedulers name none.
+def _tainted(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding | None:
+    """Return a finding on the taints in the message, or on those of the nodes: newer schedulers do not name taints.
 
-    Taints of control planes are left out if there are others, since hardly any pod is meant to tolerate them. Nothing
-    is returned if there are no others, and the message says that the other nodes are cordoned.
+    Taints of control planes are left out if there are other taints, since hardly any pod is meant to tolerate them. If
+    there are no other taints and the message says that nodes are cordoned, return None.
     """
     named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
     taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {
@@ -158,9 +160,9 @@ def _taint(taint: JSON) -> str:
 
 
 def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:
-    """Return the maker of a finding whose texts may name groups of the pattern and the namespace."""
+    """Return a function that makes a finding; the texts may refer to groups of the pattern and to ``namespace``."""
 
-    def made(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    def made(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding:
         del snapshot
         named = {**match.groupdict(), "namespace": pod.namespace}
         return Finding(cause, summary.format_map(named), (str(pod),), (), advice.format_map(named), severity)
@@ -205,7 +207,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
         _simple(
             "volume-node",
             "no node can use the volumes of the pods",
-            "Use volumes of the nodes' zone, or free volumes.",
+            "Use volumes in the zone of the nodes, or detach volumes that are not needed.",
         ),
     ),
     (_SHORT, _short),
@@ -213,7 +215,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
         re.compile(r"didn't have free ports"),
         _simple(
             "unschedulable",
-            "no node has the host ports of the pods free",
+            "the host ports of the pods are not free on any node",
             "Do not use hostPort, or free the ports.",
             Severity.WAITING,
         ),

@@ -10,8 +10,8 @@ from typing import Final
 
 from pkg.why.causes.statuses import Status, statuses
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, text
 from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, event_time
-from pkg.why.things import MOST_MATCHED, Thing, ago, text
 
 REASONS: Final = (
     "ErrImagePull",
@@ -73,14 +73,14 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _pulling(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
-    """Yield a note on a pod whose last step is the beginning of a pull."""
+def _pulling(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
+    """Yield a note on a pod whose newest event says that a pull has begun."""
     if pod.text("status", "phase") not in ("", "Pending"):
         return
     for event in snapshot.events(pod, *CONTAINER_STEPS, "Failed", "BackOff")[:1]:
         if event.text("reason") == "Pulling":
             image = event.text("message").partition('"')[2].strip('"')
-            summary = f"the image {image} is being pulled for {ago(event_time(event), snapshot.now)}"
+            summary = f"the pull of the image {image} began {ago(event_time(event), snapshot.now)} ago"
             evidence = (snapshot.quote(event),)
             yield Finding("image-pulling", summary, (str(pod),), evidence, "Wait.", Severity.NOTE)
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from pkg.why import kinds
+from pkg.why.liveobject import LiveObject, ago, moment, number
 from pkg.why.snapshot import Snapshot
-from pkg.why.things import Thing, ago, moment, number
 
 MANAGER: Final = ("trainer.kubeflow.org",)
 JOB_SET: Final = ("6d4f6a47.x-k8s.io", "6d4f6a47.jobset.x-k8s.io")
@@ -21,7 +21,7 @@ _SKEW: Final = timedelta(seconds=5)
 _DURATION: Final = 15
 
 
-def lost(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
+def no_leader(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
     """Return why no replica leads; None if one does, or if there is no lease, as without leader election."""
     found = [each for each in snapshot.all(kinds.LEASE) if each.name in names]
     if not found or any(_is_current(snapshot, each) for each in found):
@@ -33,7 +33,7 @@ def lost(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
     return f"no replica leads: the lease {lease.name} was last renewed {age} ago"
 
 
-def _is_current(snapshot: Snapshot, lease: Thing) -> bool:
+def _is_current(snapshot: Snapshot, lease: LiveObject) -> bool:
     renewed = moment(lease.data, "spec", "renewTime")
     if renewed is None:
         return True

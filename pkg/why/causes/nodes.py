@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are lost, and pods that a node or the control plane ended."""
+"""Lost nodes, and pods that a node or the control plane has ended, refused or not started."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Final
 from pkg.why import kinds
 from pkg.why.causes.statuses import of_pod
 from pkg.why.finding import Finding
+from pkg.why.liveobject import LiveObject, ago, deadline, moment, number, text
 from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, condition_line
-from pkg.why.things import Thing, ago, deadline, moment, number, text
 
 _REJECTED: Final = re.compile(
     r"OutOf\S+|UnexpectedAdmissionError|NodeAffinity|NodePorts|NodeName|TopologyAffinityError"
@@ -32,14 +32,14 @@ _SILENT: Final = timedelta(seconds=60)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield pods on nodes that do not report, and pods that were ended or refused by a node."""
+    """Yield pods on nodes that are not ready or do not exist, and pods that were ended, refused or not started."""
     nodes = {each.name: each for each in snapshot.all(kinds.NODE)}
     for pod in snapshot.pods:
         phase = pod.text("status", "phase")
         if phase == "Failed":
             yield from _ended(snapshot, pod)
         elif phase != "Succeeded":
-            lost = list(_lost(snapshot, pod, nodes))
+            lost = list(_lost_node(snapshot, pod, nodes))
             yield from lost or _sandbox(snapshot, pod)
             if not lost:
                 yield from _silent(snapshot, pod)
@@ -47,11 +47,11 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _pinned(snapshot, nodes)
 
 
-def _pinned(snapshot: Snapshot, nodes: dict[str, Thing]) -> Iterator[Finding]:
+def _pinned(snapshot: Snapshot, nodes: dict[str, LiveObject]) -> Iterator[Finding]:
     """Yield the Jobs whose pods name a node that does not exist: the pod garbage collector deletes them."""
     for job in snapshot.jobs:
         name = job.text("spec", "template", "spec", "nodeName")
-        if name and name not in nodes and snapshot.lacking(job):
+        if name and name not in nodes and snapshot.missing_pods(job):
             yield Finding(
                 "node-lost",
                 f"the node {name} does not exist, and nodeName of the pods is {name}",
@@ -61,7 +61,7 @@ def _pinned(snapshot: Snapshot, nodes: dict[str, Thing]) -> Iterator[Finding]:
             )
 
 
-def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
+def _ended(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
     reason, message = pod.text("status", "reason"), pod.text("status", "message")
     line = f"phase of {pod} is Failed: {', '.join(filter(None, (reason, message)))}"
     if reason == "Evicted":
@@ -91,15 +91,15 @@ def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
         yield Finding("failed", summary, (str(pod),), (line,), "See the events of the pod.")
 
 
-def _disrupted(pod: Thing) -> Finding:
+def _disrupted(pod: LiveObject) -> Finding:
     reason = text(pod.condition("DisruptionTarget"), "reason")
     cause, summary = _DISRUPTED.get(reason, ("evicted", "Pod {} was disrupted"))
     evidence = (condition_line(pod, "DisruptionTarget"),)
-    advice = "Resubmit it with a higher priority, or when the disruption has passed; retries are set in the runtime."
+    advice = "Submit the TrainJob again, with a higher priority or after the disruption; the runtime can set retries."
     return Finding(cause, summary.format(pod.name), (str(pod),), evidence, advice)
 
 
-def _lost(snapshot: Snapshot, pod: Thing, nodes: dict[str, Thing]) -> Iterator[Finding]:
+def _lost_node(snapshot: Snapshot, pod: LiveObject, nodes: dict[str, LiveObject]) -> Iterator[Finding]:
     name = pod.text("spec", "nodeName")
     node = nodes.get(name)
     if not name:
@@ -133,10 +133,10 @@ def _lost(snapshot: Snapshot, pod: Thing, nodes: dict[str, Thing]) -> Iterator[F
         )
 
 
-def _sandbox(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
+def _sandbox(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
     if pod.text("status", "phase") not in ("", "Pending"):
         return
-    for event in snapshot.lasting(pod, _NO_SANDBOX, CONTAINER_STEPS)[:1]:
+    for event in snapshot.unresolved(pod, _NO_SANDBOX, CONTAINER_STEPS)[:1]:
         words = " ".join(event.text("message").split())
         advice = "Check the network plugin (CNI) and the container runtime of the node."
         yield Finding(
@@ -148,8 +148,8 @@ def _sandbox(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
         )
 
 
-def _silent(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
-    """Yield a pod that its node has not acknowledged."""
+def _silent(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
+    """Yield a pod that the kubelet of its node has not acknowledged for some time."""
     if not pod.text("spec", "nodeName") or pod.text("status", "startTime") or list(of_pod(pod)):
         return
     bound = moment(pod.condition("PodScheduled"), "lastTransitionTime") or pod.created
@@ -157,7 +157,7 @@ def _silent(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
         return
     if not snapshot.events(pod, "Pulling", "Pulled", "Created"):
         name = pod.text("spec", "nodeName")
-        evidence = (f"{pod} was bound to {name} {ago(bound, snapshot.now)} ago and has no status since",)
+        evidence = (f"{pod} was bound to {name} {ago(bound, snapshot.now)} ago and has had no status since",)
         yield Finding(
             "kubelet-silent",
             f"the kubelet of node {name} does not start Pod {pod.name}",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs that ended: deadlines, retries, and the conditions of the TrainJob, its JobSet and its Jobs."""
+"""TrainJobs that failed: deadlines, retries, and the conditions of the TrainJob, its JobSet and its Jobs."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.causes.containers import KEEP
 from pkg.why.finding import Finding
+from pkg.why.liveobject import LiveObject, deadline, text
 from pkg.why.snapshot import Snapshot, condition_line, event_time
-from pkg.why.things import Thing, deadline, text
 
 _DISRUPTIONS: Final = {
     "Preempted": (
         "preempted",
         "the scheduler preempted the pods for others of higher priority",
-        "Resubmit it with a higher priority, or when the others have ended; retries are set in the runtime.",
+        "Submit the TrainJob again, with a higher priority or when the others have ended; the runtime can set retries.",
     ),
     "TaintManagerEviction": (
         "node-lost",
         "the pods were deleted because of a taint of their nodes",
-        "Resubmit it; retries are set in the runtime.",
+        "Submit the TrainJob again; the runtime can set retries.",
     ),
 }
 """Cause, summary and advice, by the reason of an event of a deleted pod."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield why the TrainJob, or a Job of it, ended as failed."""
+    """Yield why the TrainJob, or one of its Jobs, failed, and the Jobs that wait before a retry."""
     job = snapshot.train_job
     failed = job.condition("Failed")
     if failed.get("status") == "True" and text(failed, "reason") == "TrainingRuntimeNotSupported":
@@ -54,12 +54,14 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if text(failed, "reason") == "DeadlineExceeded":
         yield _ended(snapshot, job)
     yield from (
-        _retried(each) for each in snapshot.jobs if snapshot.lacking(each) and each.number("status", "failed")
+        _retried(each)
+        for each in snapshot.jobs
+        if snapshot.missing_pods(each) and each.number("status", "failed")
     )
 
 
-def _disrupted(snapshot: Snapshot, job: Thing) -> Iterator[Finding]:
-    """Yield the disruptions of a failed Job whose pods are deleted: their events remain."""
+def _disrupted(snapshot: Snapshot, job: LiveObject) -> Iterator[Finding]:
+    """Yield the disruptions of a failed Job whose pods were deleted, from the events of these pods, which remain."""
     if kinds.POD in snapshot.unread or snapshot.children(kinds.POD, [job]):
         return
     for event in snapshot.all(kinds.EVENT):
@@ -72,18 +74,19 @@ def _disrupted(snapshot: Snapshot, job: Thing) -> Iterator[Finding]:
             yield Finding(cause, summary, (f"Pod {name}",), (snapshot.quote(event),), advice)
 
 
-def _retried(job: Thing) -> Finding:
+def _retried(job: LiveObject) -> Finding:
     count = job.number("status", "failed")
     return Finding(
         "pods-failing",
-        f"{count} pod{'s' if count > 1 else ''} of the Job {job.name} failed, and it waits before it creates the next",
+        f"{count} pod{'s' if count > 1 else ''} of the Job {job.name} failed, and the Job waits before it creates the "
+        "next",
         (str(job),),
         (f"status.failed of {job} is {count}", f"{job} has fewer pods than it wants"),
-        "See the logs of the pods as soon as they exist again; retries are backoffLimit in the runtime.",
+        "See the logs of the pods as soon as they exist again. The runtime sets the number of retries in backoffLimit.",
     )
 
 
-def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
+def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
     condition = obj.condition("Failed")
     reason, message = text(condition, "reason"), " ".join(text(condition, "message").split())
     events = snapshot.events(
@@ -108,16 +111,16 @@ def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
         "ReachedMaxRestarts",
     ):
         summary = f"the {obj.kind} {obj.name} failed ({reason}): {message}"
-        advice = f"{_to_see(snapshot, obj)} Retries are backoffLimit and failurePolicy in the runtime."
+        advice = f"{_to_see(snapshot, obj)} The runtime sets the number of retries in backoffLimit and failurePolicy."
         return Finding("retries-exhausted", summary, subject, evidence, advice)
     summary = f"the {obj.kind} {obj.name} failed ({reason}): {message}"
     return Finding("failed", summary, subject, evidence, _to_see(snapshot, obj))
 
 
-def _to_see(snapshot: Snapshot, obj: Thing) -> str:
+def _to_see(snapshot: Snapshot, obj: LiveObject) -> str:
     """Return how to learn why the pods of a failed object failed."""
     job, step = snapshot.train_job, obj.label(REPLICATED_JOB_NAME_KEY)
     named = f"{job.name} -n {job.namespace}"
     if kinds.POD in snapshot.unread or any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods):
         return f"Read the logs: trainerctl logs {named}{f' --step {step}' if step else ''} --all."
-    return f"The failed pods are removed; their events remain for a while: trainerctl events {named}. {KEEP}"
+    return f"The failed pods were removed; their events remain for a while: trainerctl events {named}. {KEEP}"

@@ -14,8 +14,8 @@ from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, maps, number, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
-from pkg.why.things import Thing, maps, number, text
 
 _QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _LOCAL_QUEUE: Final = "LocalQueue.kueue.x-k8s.io"
@@ -24,7 +24,7 @@ _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
 
 
 def queues(snapshot: Snapshot) -> list[Reference]:
-    """Return the queues that the TrainJob, its Workloads and its PodGroups name."""
+    """Return the queues that the TrainJob, its JobSet and its PodGroups name."""
     found = [
         Reference(_LOCAL_QUEUE, owner.namespace, name)
         for owner in (snapshot.train_job, snapshot.job_set)
@@ -37,7 +37,7 @@ def queues(snapshot: Snapshot) -> list[Reference]:
     return list(dict.fromkeys(found))
 
 
-def groups(snapshot: Snapshot) -> list[Thing]:
+def groups(snapshot: Snapshot) -> list[LiveObject]:
     """Return the PodGroups of the TrainJob's gangs."""
     named = {pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD) for pod in snapshot.pods} - {""}
     found = []
@@ -52,7 +52,7 @@ def groups(snapshot: Snapshot) -> list[Thing]:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the queues and gangs that hold the TrainJob."""
+    """Yield the queues and gangs that hold the TrainJob back, and queues that do not exist."""
     for queue in queues(snapshot):
         if queue in snapshot.absent and not snapshot.running:
             kind = queue.kind.partition(".")[0]
@@ -70,15 +70,15 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if len(snapshot.running) < max(1, snapshot.expected) and not _are_placed(snapshot):
         for group in groups(snapshot):
             yield from _group(snapshot, group)
-        yield from _lost(snapshot)
+        yield from _deleted_gang(snapshot)
 
 
 def _are_placed(snapshot: Snapshot) -> bool:
-    """Return True if every pod has a node: then no gang holds them back, even if its last report says so."""
+    """Return True if every pod has a node: then no gang holds them back, even if the last report on it says so."""
     return bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
 
 
-def _unavailable(job: Thing) -> Iterator[Finding]:
+def _unavailable(job: LiveObject) -> Iterator[Finding]:
     """Yield a gang that the cluster cannot schedule."""
     condition = job.condition(TRAIN_JOB_GANG_UNAVAILABLE)
     if condition.get("status") == "True":
@@ -91,8 +91,8 @@ def _unavailable(job: Thing) -> Iterator[Finding]:
         )
 
 
-def _lost(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a PodGroup that was deleted while its JobSet ran, and that the manager does not create again."""
+def _deleted_gang(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the gang whose PodGroup was deleted while its JobSet ran: the manager does not create it again."""
     job = snapshot.train_job
     if any(each.name == job.name for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
         return
@@ -109,7 +109,7 @@ def _lost(snapshot: Snapshot) -> Iterator[Finding]:
             return
 
 
-def _workload(snapshot: Snapshot, workload: Thing) -> Iterator[Finding]:
+def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
     """Yield why Kueue has not admitted a Workload."""
     if workload.is_true("Finished") or (workload.is_true("Admitted") and not workload.is_true("Evicted")):
         return
@@ -127,8 +127,8 @@ def _workload(snapshot: Snapshot, workload: Thing) -> Iterator[Finding]:
     yield Finding(cause, summary, (str(workload),), evidence, advice, severity)
 
 
-def _held(workload: Thing, queue: str) -> tuple[str, str, str]:
-    """Return cause, summary and advice of a Workload that is not admitted, from Kueue's own words."""
+def _held(workload: LiveObject, queue: str) -> tuple[str, str, str]:
+    """Return cause, summary and advice for a Workload that is not admitted, from Kueue's messages."""
     reserved, evicted = workload.condition("QuotaReserved"), workload.condition("Evicted")
     words = " ".join(text(reserved, "message").split()) if reserved.get("status") == "False" else ""
     if workload.at("spec", "active") is False:
@@ -150,7 +150,7 @@ def _held(workload: Thing, queue: str) -> tuple[str, str, str]:
     return "queued", summary, "Wait for quota of the queue, or ask its administrator."
 
 
-def _checks(workload: Thing) -> list[str]:
+def _checks(workload: LiveObject) -> list[str]:
     """Return the admission checks that have not passed, once the quota is reserved or a check failed."""
     if workload.at("spec", "active") is False:
         return []
@@ -165,7 +165,7 @@ def _checks(workload: Thing) -> list[str]:
     ]
 
 
-def _unchecked(workload: Thing, checks: list[str], evidence: tuple[str, ...]) -> Finding:
+def _unchecked(workload: LiveObject, checks: list[str], evidence: tuple[str, ...]) -> Finding:
     rejected = any(" is Rejected" in each for each in checks)
     summary = f"an admission check of Kueue has not passed: {checks[0]}"
     lines = tuple(f"admission check {each}" for each in checks)
@@ -192,9 +192,7 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
         )
         advice = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
         if snapshot.is_hidden(kinds.WORKLOAD):
-            advice = (
-                f"Get the permission to list Workloads in namespace {job.namespace}: they have the reason."
-            )
+            advice = f"Get permission to list Workloads in namespace {job.namespace}: they show the reason."
         yield Finding(
             "queued",
             f"the TrainJob waits for the Kueue queue {queue}",
@@ -205,7 +203,7 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _group(snapshot: Snapshot, group: Thing) -> Iterator[Finding]:
+def _group(snapshot: Snapshot, group: LiveObject) -> Iterator[Finding]:
     members, head = _members(group)
     yield from _too_large(snapshot, group, members, head)
     words = _unschedulable(group)
@@ -225,15 +223,15 @@ def _group(snapshot: Snapshot, group: Thing) -> Iterator[Finding]:
         yield Finding("gang-unschedulable", summary, (str(group),), evidence, advice, Severity.WAITING)
     elif len(snapshot.pods) < members and snapshot.jobs and group.older_than(PATIENCE, snapshot.now):
         summary = f"the gang needs {members} pods, and {len(snapshot.pods)} exist"
-        advice = "See why the other pods do not exist."
+        advice = "See the events of the Jobs, which show why the other pods do not exist."
         yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
     elif group.text("status", "phase") in ("Pending", "Inqueue") and group.older_than(PATIENCE, snapshot.now):
-        summary = f"the gang of {members} pods waits in {_queue_of(group)}"
+        summary = f"the gang of {members} pods waits {_queue_of(group)}"
         advice = "Wait for free resources in the queue."
         yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
 
 
-def _members(group: Thing) -> tuple[int, str]:
+def _members(group: LiveObject) -> tuple[int, str]:
     """Return the number of pods that start together, and the group as a line of evidence."""
     if group.group_kind == kinds.NATIVE_GROUP:
         members = group.number("spec", "schedulingPolicy", "gang", "minCount")
@@ -245,8 +243,8 @@ def _members(group: Thing) -> tuple[int, str]:
     return members, f"{group}: minCount {members}"
 
 
-def _too_large(snapshot: Snapshot, group: Thing, members: int, head: str) -> Iterator[Finding]:
-    """Yield a gang that would not fit if no other pods ran."""
+def _too_large(snapshot: Snapshot, group: LiveObject, members: int, head: str) -> Iterator[Finding]:
+    """Yield a gang that would not fit even if no other pods ran."""
     if len(snapshot.pods) < members or any(pod.text("spec", "nodeName") for pod in snapshot.pods):
         return
     most = 0
@@ -258,14 +256,18 @@ def _too_large(snapshot: Snapshot, group: Thing, members: int, head: str) -> Ite
     if most >= members:
         return
     summary = (
-        f"the gang of {members} pods is larger than the cluster: all nodes together take {most} of its pods"
+        f"the gang of {members} pods is larger than the cluster: all nodes together have room for {most} of its "
+        "pods"
     )
-    nodes = f"{len(snapshot.all(kinds.NODE))} nodes take {most} of {len(snapshot.pods)} pods if no others run"
+    nodes = (
+        f"{len(snapshot.all(kinds.NODE))} nodes have room for {most} of {len(snapshot.pods)} pods if no other pods "
+        "run"
+    )
     advice = "Lower spec.trainer.numNodes or the requests of the pods, or add nodes."
     yield Finding("gang-too-large", summary, (str(group),), (head, nodes), advice, Severity.WAITING)
 
 
-def _unschedulable(group: Thing) -> str:
+def _unschedulable(group: LiveObject) -> str:
     """Return the message with which a scheduler reports that the gang does not fit."""
     for kind in (v1beta1.SCHEDULED, v1alpha2.SCHEDULED):
         if (native := group.condition(kind)).get("status") == "False":
@@ -286,10 +288,10 @@ def _unschedulable(group: Thing) -> str:
     return ""
 
 
-def _queue_kind(group: Thing) -> str:
+def _queue_kind(group: LiveObject) -> str:
     return {kinds.VOLCANO_GROUP: _VOLCANO_QUEUE, kinds.KAI_GROUP: _KAI_QUEUE}.get(group.group_kind, "")
 
 
-def _queue_of(group: Thing) -> str:
+def _queue_of(group: LiveObject) -> str:
     name = group.text("spec", "queue")
-    return f"the queue {name}" if name else "its scheduler"
+    return f"in the queue {name}" if name else "for its scheduler"

@@ -11,8 +11,8 @@ from controller_runtime.machinery import JSON
 
 from pkg.why import kinds
 from pkg.why.finding import Finding
+from pkg.why.liveobject import LiveObject, at, maps, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, finished
-from pkg.why.things import Thing, at, maps, text
 
 _CAUSES: Final = {
     "Secret": ("secret-missing", "the Secret {} does not exist", "Create the Secret {} in namespace {}."),
@@ -55,7 +55,7 @@ _CAUSES: Final = {
 _STEPS: Final = ("initContainers", "containers")
 
 
-def runtime_of(train_job: Thing) -> Reference:
+def runtime_of(train_job: LiveObject) -> Reference:
     """Return the reference of a TrainJob to its runtime."""
     ref = train_job.at("spec", "runtimeRef")
     group = text(ref, "apiGroup") or "trainer.kubeflow.org"
@@ -73,9 +73,9 @@ def references(snapshot: Snapshot) -> list[Reference]:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each missing object that a Job or pod needs to start, and for a missing service of pods."""
+    """Yield a finding for each missing object that a Job or pod needs to start, and for a missing headless service."""
     runtime = runtime_of(snapshot.train_job)
-    if runtime in snapshot.absent and snapshot.is_behind:
+    if runtime in snapshot.absent and snapshot.manager_must_act:
         yield Finding(
             "runtime-missing",
             f"the {runtime} does not exist",
@@ -91,14 +91,14 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
                     cause,
                     summary.format(reference.name),
                     (str(subject),),
-                    (f"the pod's template refers to {reference}", f"{reference} was not found"),
+                    (f"the pod template refers to {reference}", f"{reference} was not found"),
                     advice.format(reference.name, reference.namespace),
                 )
     yield from _service(snapshot)
 
 
 def _service(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield that the headless service of pods that exist is missing: JobSet makes it for their host names."""
+    """Yield a finding if pods exist, but not the headless service that JobSet creates for their host names."""
     job_set = snapshot.job_set
     if job_set is None or finished(job_set) or not snapshot.pods or kinds.SERVICE in snapshot.unread:
         return
@@ -116,14 +116,14 @@ def _service(snapshot: Snapshot) -> Iterator[Finding]:
         f"the headless service {name} of the pods does not exist, so their host names do not resolve",
         (str(job_set),),
         (f"spec.subdomain of the pods is {name}", f"Service {name} was not found"),
-        "Check the events of the JobSet and its controller, which makes the service.",
+        "Check the events of the JobSet, and its controller, which creates the service.",
     )
 
 
-def _waiting(snapshot: Snapshot) -> Iterator[tuple[Thing, JSON]]:
+def _waiting(snapshot: Snapshot) -> Iterator[tuple[LiveObject, JSON]]:
     """Yield the Jobs that lack pods, and the pods that have not started, with their pod specs."""
     for job in snapshot.jobs:
-        if snapshot.lacking(job):
+        if snapshot.missing_pods(job):
             yield job, job.at("spec", "template", "spec")
     for pod in snapshot.pods:
         if pod.text("status", "phase") in ("", "Pending"):
@@ -138,7 +138,7 @@ def _templates(snapshot: Snapshot) -> Iterator[JSON]:
             yield at(each, "template", "spec", "template", "spec")
 
 
-def _initializers(train_job: Thing) -> Iterator[Reference]:
+def _initializers(train_job: LiveObject) -> Iterator[Reference]:
     for part in ("dataset", "model"):
         if name := train_job.text("spec", "initializer", part, "secretRef", "name"):
             yield Reference("Secret", train_job.namespace, name)

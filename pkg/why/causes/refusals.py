@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from pkg.why.things import MOST_MATCHED
+from pkg.why.liveobject import MOST_MATCHED
 
 
 class Refusal(NamedTuple):

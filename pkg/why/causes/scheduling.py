@@ -11,8 +11,8 @@ from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import filters, leases
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, maps, text
 from pkg.why.snapshot import PATIENCE, Snapshot
-from pkg.why.things import Thing, maps, text
 
 _DEFAULT: Final = "default-scheduler"
 
@@ -38,22 +38,22 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         elif (ungrouped := _ungrouped(snapshot, pod)) is not None:
             yield ungrouped
         elif not snapshot.events(pod, "Scheduled"):
-            lost = leases.lost(snapshot, leases.SCHEDULER) if _is_default(pod) else None
-            if lost is not None or pod.older_than(PATIENCE, snapshot.now):
-                unread = () if lost is not None else _unread(snapshot, pod)
-                yield _unknown(pod, unread) if unread else _no_scheduler(pod, lost)
+            no_leader = leases.no_leader(snapshot, leases.SCHEDULER) if _is_default(pod) else None
+            if no_leader is not None or pod.older_than(PATIENCE, snapshot.now):
+                unread = () if no_leader is not None else _unread(snapshot, pod)
+                yield _unread_reason(pod, unread) if unread else _no_scheduler(pod, no_leader)
 
 
-def _warned(snapshot: Snapshot, pod: Thing) -> str | None:
+def _warned(snapshot: Snapshot, pod: LiveObject) -> str | None:
     """Return the message of the newest event of a scheduler that does not write the condition."""
     for event in snapshot.events(pod, "FailedScheduling", "Unschedulable"):
         return " ".join(event.text("message").split())
     return None
 
 
-def _gated(pod: Thing) -> Finding:
+def _gated(pod: LiveObject) -> Finding:
     gates = ", ".join(text(each, "name") for each in maps(pod.data, "spec", "schedulingGates"))
-    advice = "The program that set a gate removes it; kueue.x-k8s.io/* gates wait for Kueue's admission."
+    advice = "The program that set a gate must remove it; kueue.x-k8s.io/* gates wait for Kueue's admission."
     evidence = (f"spec.schedulingGates of {pod}: {gates}",)
     return Finding(
         "scheduling-gated",
@@ -65,7 +65,7 @@ def _gated(pod: Thing) -> Finding:
     )
 
 
-def _ungrouped(snapshot: Snapshot, pod: Thing) -> Finding | None:
+def _ungrouped(snapshot: Snapshot, pod: LiveObject) -> Finding | None:
     """Return why a pod is in no group: KAI-Scheduler considers pods only once the pod grouper has given them one."""
     if pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD):
         return None
@@ -80,26 +80,30 @@ def _ungrouped(snapshot: Snapshot, pod: Thing) -> Finding | None:
     is_installed = kinds.KAI_GROUP not in snapshot.unread
     if name != kai.SCHEDULER_NAME or not is_installed or not pod.older_than(PATIENCE, snapshot.now):
         return None
-    events = "its events cannot be read" if kinds.EVENT in snapshot.unread else "no event of the pod grouper"
+    events = (
+        "its events cannot be read"
+        if kinds.EVENT in snapshot.unread
+        else "the pod grouper has recorded no event"
+    )
     evidence = (
         f"spec.schedulerName of {pod} is {name}",
         f"{pod} has no annotation {kai.POD_GROUP_ANNOTATION_FOR_POD}; {events}",
     )
-    summary = "the pod grouper has given the pods no group, without which they are not scheduled"
+    summary = "the pod grouper has given the pods no group, and pods without a group are not scheduled"
     advice = "Check that KAI-Scheduler's pod grouper runs and selects the namespace, and read its log."
     return Finding("pod-grouper", summary, (str(pod),), evidence, advice)
 
 
-def _is_default(pod: Thing) -> bool:
+def _is_default(pod: LiveObject) -> bool:
     return pod.text("spec", "schedulerName") in ("", _DEFAULT)
 
 
-def _no_scheduler(pod: Thing, lost: str | None) -> Finding:
+def _no_scheduler(pod: LiveObject, no_leader: str | None) -> Finding:
     name = pod.text("spec", "schedulerName") or _DEFAULT
     evidence = (
         f"{pod} has no node, no PodScheduled condition and no event of a scheduler",
         f"spec.schedulerName is {name}",
-        *([lost] if lost else []),
+        *([no_leader] if no_leader else []),
     )
     advice = f"Check that the scheduler {name} is installed and runs."
     return Finding(
@@ -107,7 +111,7 @@ def _no_scheduler(pod: Thing, lost: str | None) -> Finding:
     )
 
 
-def _unread(snapshot: Snapshot, pod: Thing) -> tuple[str, ...]:
+def _unread(snapshot: Snapshot, pod: LiveObject) -> tuple[str, ...]:
     """Return the kinds that could not be read and on which the scheduler of a pod may report."""
     if not _is_default(pod):
         found: tuple[str, ...] = (kinds.EVENT, *kinds.POD_GROUPS)
@@ -118,7 +122,7 @@ def _unread(snapshot: Snapshot, pod: Thing) -> tuple[str, ...]:
     return tuple(filter(snapshot.is_hidden, found))
 
 
-def _unknown(pod: Thing, unread: tuple[str, ...]) -> Finding:
+def _unread_reason(pod: LiveObject, unread: tuple[str, ...]) -> Finding:
     name = pod.text("spec", "schedulerName") or _DEFAULT
     evidence = (
         f"{pod} has no node and no PodScheduled condition",
@@ -126,5 +130,5 @@ def _unknown(pod: Thing, unread: tuple[str, ...]) -> Finding:
         f"the scheduler may report on objects that cannot be read: {', '.join(unread)}",
     )
     summary = f"the scheduler {name} has not placed the pods, and its reason cannot be read"
-    advice = f"Get the permission to list {', '.join(unread)}, or check that the scheduler {name} runs."
+    advice = f"Get permission to list {', '.join(unread)}, or check that the scheduler {name} runs."
     return Finding("unschedulable", summary, (str(pod),), evidence, advice, Severity.WAITING)

@@ -12,8 +12,8 @@ from controller_runtime.machinery import JSON
 
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.why import terminations
+from pkg.why.liveobject import LiveObject, at, maps, number, text
 from pkg.why.snapshot import Snapshot, event_time, step_of
-from pkg.why.things import Thing, at, maps, number, text
 
 _PARTS: Final = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
 
@@ -22,13 +22,13 @@ _PARTS: Final = (("initContainers", "initContainerStatuses"), ("containers", "co
 class Status:
     """One container and its status."""
 
-    pod: Thing
+    pod: LiveObject
     name: str
     image: str
     data: JSON
     is_init: bool
     is_gone: bool = False
-    """The pod is removed, and its log with it."""
+    """True if the pod was removed, and its log with it."""
 
     @property
     def waiting(self) -> str:
@@ -57,7 +57,7 @@ class Status:
 
     @property
     def label(self) -> str:
-        """The container as a phrase."""
+        """The container and its step, as a phrase."""
         kind = "init container" if self.is_init else "container"
         return f"{kind} {self.name}" + (
             f" of step {step_of(self.pod)}" if step_of(self.pod) != self.name else ""
@@ -80,7 +80,7 @@ class Status:
 
 
 def statuses(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers of the snapshot's pods, and the failed ones of a failed TrainJob's removed pods."""
+    """Yield the containers of the snapshot's pods, and those of removed pods that :func:`removed` yields."""
     for pod in snapshot.pods:
         yield from of_pod(pod)
     yield from removed(snapshot)
@@ -89,7 +89,7 @@ def statuses(snapshot: Snapshot) -> Iterator[Status]:
 def removed(snapshot: Snapshot) -> Iterator[Status]:
     """Yield the containers of removed pods that an event describes, if a Job, the JobSet or the TrainJob has failed.
 
-    Events from before the present Jobs are about earlier runs of the JobSet.
+    Events that are older than the present Jobs are ignored: they are about earlier runs of the JobSet.
     """
     above = [
         snapshot.train_job,
@@ -108,8 +108,8 @@ def removed(snapshot: Snapshot) -> Iterator[Status]:
             yield _of_event(snapshot, event, ended, jobs[0].at("spec", "template", "spec") if jobs else None)
 
 
-def _of_event(snapshot: Snapshot, event: Thing, ended: terminations.Termination, spec: JSON) -> Status:
-    """Return the status that an event describes; ``spec`` is that of the pods."""
+def _of_event(snapshot: Snapshot, event: LiveObject, ended: terminations.Termination, spec: JSON) -> Status:
+    """Return the status that an event describes; ``spec`` is the spec of the removed pod."""
     metadata = {
         "name": ended.pod,
         "namespace": snapshot.train_job.namespace,
@@ -121,13 +121,13 @@ def _of_event(snapshot: Snapshot, event: Thing, ended: terminations.Termination,
         "message": ended.message,
         "finishedAt": event.text("firstTimestamp"),
     }
-    pod = Thing({"kind": "Pod", "metadata": metadata, "spec": spec or {}})
+    pod = LiveObject({"kind": "Pod", "metadata": metadata, "spec": spec or {}})
     return Status(
         pod, ended.container, "", {"state": {"terminated": terminated}}, ended.is_init, is_gone=True
     )
 
 
-def of_pod(pod: Thing) -> Iterator[Status]:
+def of_pod(pod: LiveObject) -> Iterator[Status]:
     """Yield the containers of a pod that have a status."""
     for specs, states in _PARTS:
         images = {text(each, "name"): text(each, "image") for each in maps(pod.data, "spec", specs)}

@@ -12,8 +12,8 @@ from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, ago, at, finalizers_of, moment, text, texts
 from pkg.why.snapshot import PATIENCE, Snapshot, condition_line, finished
-from pkg.why.things import Thing, ago, at, finalizers_of, moment, text, texts
 
 _OURS: Final = (
     "",
@@ -23,14 +23,14 @@ _OURS: Final = (
 )
 
 _LATE: Final = timedelta(seconds=60)
-"""Time after its grace period within which a pod of a working node is deleted."""
+"""The time after the end of its grace period within which a pod on a working node is deleted."""
 _MOST_PODS: Final = 3
 
 _CONTROLLERS: Final = {"TrainJob": "Trainer", "JobSet": "JobSet controller", "Job": "Job controller"}
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield who suspends or manages the TrainJob."""
+    """Yield who suspends or manages the TrainJob, and a child that is suspended or whose deletion takes long."""
     job = snapshot.train_job
     yield from _managed(snapshot)
     if job.at("spec", "suspend") is True:
@@ -69,7 +69,7 @@ def _managed(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _just_admitted(snapshot: Snapshot) -> bool:
-    """Return True if Kueue has just admitted the TrainJob, so that it may not have resumed it yet."""
+    """Return True if Kueue has just admitted the TrainJob, and so may not have resumed it yet."""
     for workload in snapshot.children(kinds.WORKLOAD, [snapshot.train_job]):
         since = moment(workload.condition("Admitted"), "lastTransitionTime")
         if workload.is_true("Admitted") and not workload.is_true("Evicted") and since is not None:
@@ -89,10 +89,8 @@ def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
     foreign = [(each, name) for each, found in held for name in found if not _is_kubernetes(name)]
     if foreign:
         each, name = foreign[0]
-        summary = f"the TrainJob is being deleted; the finalizer {name} of {each} holds it"
-        advice = (
-            f"The controller of {name} must remove it; if it was uninstalled, remove the finalizer by hand."
-        )
+        summary = f"the TrainJob is being deleted; the finalizer {name} of {each} delays the deletion"
+        advice = f"The controller that set {name} must remove it; if that is uninstalled, remove the finalizer by hand."
     elif stuck := [pod for pod in snapshot.all_pods if _outlives_its_grace(snapshot, pod)]:
         yield _of_pods(snapshot, stuck, evidence)
         return
@@ -103,13 +101,13 @@ def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding("deletion-blocked", summary, subjects, tuple(evidence), advice, Severity.WAITING)
 
 
-def _outlives_its_grace(snapshot: Snapshot, pod: Thing) -> bool:
+def _outlives_its_grace(snapshot: Snapshot, pod: LiveObject) -> bool:
     """Return True if a pod should have ended by now; its deletion timestamp is the end of its grace period."""
     return pod.deleted is not None and snapshot.now - pod.deleted > _LATE
 
 
-def _of_pods(snapshot: Snapshot, pods: list[Thing], evidence: list[str]) -> Finding:
-    """Return that pods delay the deletion, and name their nodes as the reason if these are not ready."""
+def _of_pods(snapshot: Snapshot, pods: list[LiveObject], evidence: list[str]) -> Finding:
+    """Return the finding that pods delay the deletion. It names nodes of the pods that are not ready as the reason."""
     names = {pod.text("spec", "nodeName") for pod in pods}
     lost = [
         node
@@ -117,7 +115,10 @@ def _of_pods(snapshot: Snapshot, pods: list[Thing], evidence: list[str]) -> Find
         if node.name in names and node.condition("Ready").get("status") != "True"
     ]
     summary = f"the TrainJob is being deleted; {pods[0]} has not ended in its grace period"
-    advice = f"Check the kubelet of node {pods[0].text('spec', 'nodeName')}; kubectl delete pod --force gives a pod up."
+    advice = (
+        f"Check the kubelet of node {pods[0].text('spec', 'nodeName')}; kubectl delete pod --force deletes a pod "
+        "without waiting for it."
+    )
     if lost:
         summary = f"the TrainJob is being deleted; its pods on the node {lost[0].name}, which is not ready, cannot end"
         advice = f"Repair the node {lost[0].name}, or delete it, so that its pods are deleted."
@@ -134,14 +135,18 @@ def _of_pods(snapshot: Snapshot, pods: list[Thing], evidence: list[str]) -> Find
 
 
 def _children(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet or Job that is suspended while the TrainJob is not, long after it changed."""
+    """Yield a JobSet or Job that is still suspended some time after the TrainJob was resumed or the child created."""
     for child in snapshot.owners[1:]:
-        if child.at("spec", "suspend") is not True or finished(child) or _has_turn(snapshot.job_set, child):
+        if (
+            child.at("spec", "suspend") is not True
+            or finished(child)
+            or _awaits_turn(snapshot.job_set, child)
+        ):
             continue
         by_whom = writer(child, "f:suspend")
         if by_whom in ("", FIELD_OWNER) and child is snapshot.job_set:
             return  # the manager resumes it
-        if not child.older_than(PATIENCE, snapshot.now) or not snapshot.settled(snapshot.train_job):
+        if not child.older_than(PATIENCE, snapshot.now) or not snapshot.spec_is_settled(snapshot.train_job):
             continue
         by = f"; the field manager {by_whom} set it" if by_whom else ""
         yield Finding(
@@ -155,8 +160,8 @@ def _children(snapshot: Snapshot) -> Iterator[Finding]:
         return
 
 
-def _has_turn(job_set: Thing | None, child: Thing) -> bool:
-    """Return True if JobSet itself keeps a Job suspended until its turn."""
+def _awaits_turn(job_set: LiveObject | None, child: LiveObject) -> bool:
+    """Return True if JobSet itself keeps the Job suspended until earlier Jobs have started or ended."""
     if job_set is None or child is job_set or job_set.at("spec", "suspend") is True:
         return False
     if job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder":
@@ -166,22 +171,22 @@ def _has_turn(job_set: Thing | None, child: Thing) -> bool:
 
 
 def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet, Job or pod whose deletion takes long, so that it cannot be built again yet."""
+    """Yield a JobSet, Job or pod whose deletion takes long, so that it cannot be created again yet."""
     for child in (*snapshot.owners[1:], *snapshot.pods):
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue
         evidence = (
-            f"deletion of {child} was requested {ago(child.deleted, snapshot.now)} ago",
+            f"deletion of {child} was requested {ago(child.deletion_requested, snapshot.now)} ago",
             finalizers_of(child),
         )
         summary = f"the {child.kind} {child.name} is being deleted and still exists"
-        advice = "Look for pods that do not end and for finalizers; it is built again once it is deleted."
+        advice = "Look for pods that do not end and for finalizers; it is created again once it is deleted."
         yield Finding("deletion-blocked", summary, (str(child),), evidence, advice, Severity.WAITING)
         return
 
 
-def writer(obj: Thing, field: str) -> str:
-    """Return the field manager that wrote a field of the spec last."""
+def writer(obj: LiveObject, field: str) -> str:
+    """Return the field manager that wrote a field of the spec last, or an empty string."""
     owners = [
         each
         for each in obj.maps("metadata", "managedFields")

@@ -11,8 +11,8 @@ from typing import Final
 
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, text
 from pkg.why.snapshot import CONTAINER_STEPS, PATIENCE, Snapshot, event_time
-from pkg.why.things import MOST_MATCHED, Thing, maps, text
 
 _FAILED: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
@@ -20,7 +20,7 @@ _KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ?(?P<k
 _CLASS: Final = re.compile(r'storageclass[\w.]* "(?P<name>[^"]+)" not found')
 _VOLUME: Final = re.compile(r'volume "[^"]+"')
 _RACE: Final = re.compile(r"failed to sync (?:secret|configmap) cache|not registered")
-"""Failures of a kubelet that has not read the objects of a new pod yet."""
+"""The messages of a kubelet that has not read the Secrets and ConfigMaps of a new pod yet."""
 _RACES: Final = 3
 _PROVISIONING: Final = ("ExternalProvisioning", "Provisioning")
 _PROVISIONED_WITHIN: Final = timedelta(seconds=60)
@@ -39,10 +39,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield from sorted(found, key=lambda each: each.rank)[:1]
 
 
-def _failures(snapshot: Snapshot, pod: Thing) -> Iterator[Thing]:
+def _failures(snapshot: Snapshot, pod: LiveObject) -> Iterator[LiveObject]:
     """Yield the events of volumes that still fail."""
     attached = snapshot.events(pod, "SuccessfulAttachVolume")
-    for event in snapshot.lasting(pod, _FAILED, CONTAINER_STEPS):
+    for event in snapshot.unresolved(pod, _FAILED, CONTAINER_STEPS):
         name, time = _VOLUME.search(event.text("message")), event_time(event) or snapshot.now
         if event.text("reason") == "FailedAttachVolume" and any(
             (event_time(each) or time) > time and name is not None and name[0] in each.text("message")
@@ -58,23 +58,23 @@ def _failures(snapshot: Snapshot, pod: Thing) -> Iterator[Thing]:
         yield event
 
 
-def pending(snapshot: Snapshot, pod: Thing) -> list[str]:
+def pending(snapshot: Snapshot, pod: LiveObject) -> list[str]:
     """Return the names of a pod's claims that are not bound."""
     return [each.name for each in _pending(snapshot, pod)]
 
 
-def is_provisioned(snapshot: Snapshot, pod: Thing) -> bool:
-    """Return True if provisioners have been working on each unbound claim of a pod, for a short time only."""
+def is_provisioned(snapshot: Snapshot, pod: LiveObject) -> bool:
+    """Return True if the provisioning of each unbound claim of a pod began recently and has had no warning."""
     claims = _pending(snapshot, pod)
     return bool(claims) and all(_is_provisioned(snapshot, each) for each in claims)
 
 
-def _pending(snapshot: Snapshot, pod: Thing) -> list[Thing]:
+def _pending(snapshot: Snapshot, pod: LiveObject) -> list[LiveObject]:
     claims = [each for each in snapshot.all(kinds.CLAIM) if each.name in _claims(pod)]
     return [each for each in claims if each.text("status", "phase") == "Pending"]
 
 
-def _is_provisioned(snapshot: Snapshot, claim: Thing) -> bool:
+def _is_provisioned(snapshot: Snapshot, claim: LiveObject) -> bool:
     events = snapshot.events(claim)
     began = [each.created for each in events if each.text("reason") in _PROVISIONING]
     first = min(filter(None, began), default=None)  # a claim may wait long for the first pod
@@ -85,12 +85,12 @@ def _is_provisioned(snapshot: Snapshot, claim: Thing) -> bool:
     )
 
 
-def _claims(pod: Thing) -> list[str]:
+def _claims(pod: LiveObject) -> list[str]:
     named = [text(each, "persistentVolumeClaim", "claimName") for each in maps(pod.data, "spec", "volumes")]
     return [name for name in named if name]
 
 
-def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
+def _claim(snapshot: Snapshot, pod: LiveObject, name: str) -> Iterator[Finding]:
     claim = next((each for each in snapshot.all(kinds.CLAIM) if each.name == name), None)
     phase = claim.text("status", "phase") if claim is not None else "Bound"
     if claim is None or phase == "Bound":
@@ -111,20 +111,20 @@ def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
             summary,
             subjects,
             evidence,
-            "Create the storage class, or the claim with another one.",
+            "Create the storage class, or create the claim with another one.",
         )
     elif words:
         summary = f"the claim {name} cannot be provisioned: {words}"
         yield Finding("claim-pending", summary, subjects, evidence, "Correct the claim or its storage class.")
     elif kinds.EVENT in snapshot.unread and not pod.text("spec", "nodeName"):
-        return  # it may be bound late; the scheduler says whether the pod waits for it
+        return  # it may be bound late; the scheduler reports if the pod waits for it
     elif not any(each.text("reason") in _LATE for each in events) and not _is_provisioned(snapshot, claim):
         summary = f"the claim {name} is not bound to a volume"
         advice = "Create a PersistentVolume that matches, or set a storage class that provisions one."
         yield Finding("claim-pending", summary, subjects, evidence, advice, Severity.WAITING)
 
 
-def _mount(snapshot: Snapshot, pod: Thing, event: Thing) -> Finding:
+def _mount(snapshot: Snapshot, pod: LiveObject, event: LiveObject) -> Finding:
     words, evidence = " ".join(event.text("message").split()), (snapshot.quote(event),)
     if match := _MISSING.search(words):
         kind = "Secret" if match["kind"] == "secret" else "ConfigMap"
@@ -140,5 +140,5 @@ def _mount(snapshot: Snapshot, pod: Thing, event: Thing) -> Finding:
         return Finding("volume-in-use", summary, (str(pod),), evidence, advice)
     summary = f"a volume cannot be mounted: {words}"
     return Finding(
-        "volume-mount", summary, (str(pod),), evidence, "Correct the volume, or its storage system."
+        "volume-mount", summary, (str(pod),), evidence, "Correct the volume, or repair its storage system."
     )

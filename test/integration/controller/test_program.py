@@ -14,7 +14,7 @@ from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, eventually, free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -133,7 +133,7 @@ async def test_controllers_do_not_wait_for_certificates_that_cannot_be_had_and_r
     del trainer_control_plane
     health, webhook = free_ports(2)
     secret = Secret.from_dict(
-        {"metadata": {"name": namespace, "namespace": contents.TRAINER_NAMESPACE}, "immutable": True}
+        {"metadata": {"name": namespace, "namespace": manifests.TRAINER_NAMESPACE}, "immutable": True}
     )
     await live_client.create(secret)
     file = tmp_path / "mine.yaml"
@@ -165,7 +165,7 @@ async def test_a_missing_crd_leaves_the_manager_running_and_readiness_names_it_u
     tmp_path: Path,
 ) -> None:
     binaries = await Binaries().locate(JOBSET)
-    crds = contents.crds(binaries[JOBSET.name])
+    crds = manifests.crds(binaries[JOBSET.name])
     async with Environment(
         crds=[each for each in crds if each["spec"]["group"] == "trainer.kubeflow.org"]
     ) as server:

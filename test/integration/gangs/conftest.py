@@ -17,7 +17,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, apply_manifests
 from controller_runtime.machinery import Object
 from controller_runtime.testing.pytest_envtest import running
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.options import Options
 from trainerctl.localcluster.tools import DEFAULT_JOBSET, JOBSETS
 
@@ -79,7 +79,7 @@ def install_job_set(live_client: LiveClient) -> Callable[[str], Any]:
     async def install(version: str) -> None:
         tool = JOBSETS[version]
         binaries = await Binaries().locate(tool)
-        await apply_manifests(live_client, contents.crds_of(binaries[tool.name]), owner="test")
+        await apply_manifests(live_client, manifests.crds_of(binaries[tool.name]), owner="test")
 
     return install
 

@@ -40,7 +40,7 @@ from controller_runtime.envtest import (
 from controller_runtime.machinery import GVK, NamespacedName, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RESTMapper, Transport
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 from hack import chart
@@ -271,7 +271,7 @@ async def cluster(helm: Path, network: Network, tmp_path: Path) -> AsyncIterator
     }))  # fmt: skip
     binaries = await Binaries().locate(JOBSET)
     jobset = [
-        each for each in contents.crds(binaries[JOBSET.name]) if each["spec"]["group"] == "jobset.x-k8s.io"
+        each for each in manifests.crds(binaries[JOBSET.name]) if each["spec"]["group"] == "jobset.x-k8s.io"
     ]
     flags = [f"--egress-selector-config-file={egress}"]
     async with (

@@ -27,7 +27,7 @@ from controller_runtime.envtest import (
 )
 from controller_runtime.machinery import GVK, Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import role_binding
 from trainerctl.localcluster.options import Options
 from trainerctl.localcluster.tools import JOBSET, JOBSETS
@@ -114,10 +114,10 @@ def audited(audit_log: Path) -> Iterator[Environment]:
             open_crd(GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup"), subresources={"status": {}}),
             open_crd(GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"), subresources={"status": {}}),
         ]
-        await environment.install_crds(*contents.crds(binaries[JOBSET.name]), *groups)
+        await environment.install_crds(*manifests.crds(binaries[JOBSET.name]), *groups)
         async with Transport(environment.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
-            await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
+            await client.create(Namespace.from_dict({"metadata": {"name": manifests.TRAINER_NAMESPACE}}))
 
     anyio.run(start)
     yield environment
@@ -192,12 +192,12 @@ def run_under(
         }
         binding = role_binding(user, subject)
         metrics, health, serving, status = free_ports(4)
-        hooks = contents.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
+        hooks = manifests.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
         for kind, hook in ((each["kind"], hook) for each in hooks for hook in each["webhooks"]):
             wanted = "nowhere" if kind in unused_webhooks else namespace
             hook["namespaceSelector"] = {"matchLabels": {"under-test": wanted}}
         await label(live_client, namespace, namespace)
-        secret = {"metadata": {"name": f"cert-{user}", "namespace": contents.TRAINER_NAMESPACE}}
+        secret = {"metadata": {"name": f"cert-{user}", "namespace": manifests.TRAINER_NAMESPACE}}
         await live_client.create(Secret.from_dict(secret))
         await apply_manifests(live_client, [role, binding, *([] if grouper else hooks)], owner="test")
 
@@ -235,7 +235,7 @@ def run_under(
             "leaderElection": {
                 "leaderElect": True,
                 "resourceName": user,
-                "resourceNamespace": contents.TRAINER_NAMESPACE,
+                "resourceNamespace": manifests.TRAINER_NAMESPACE,
                 # Long enough to keep the lease while the machine pauses.
                 "leaseDuration": "60s",
                 "renewDeadline": "40s",

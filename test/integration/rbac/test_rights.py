@@ -23,7 +23,7 @@ from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, EventuallyError, eventually
 from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import StatusError
-from trainerctl.localcluster.contents import TRAINER_NAMESPACE
+from trainerctl.localcluster.manifests import TRAINER_NAMESPACE
 
 from hack import rbac
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -38,7 +38,7 @@ from controller_runtime.machinery import GVK, Unstructured, unstructured
 from controller_runtime.machinery.errors import ServerError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from prometheus_client.parser import text_string_to_metric_families
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import role_binding
 from trainerctl.localcluster.options import Options
 from trainerctl.localcluster.tools import JOBSET, JOBSETS
@@ -55,7 +55,7 @@ FORMER: Final = "dfca04bbe9048aacf57f257c8180834cb6a0e65d"
 """The commit of the former manager. Change it to the commit of each new release. When a change deliberately writes
 other objects, change it to the first commit with that change."""
 ROOT: Final = Path(__file__).parents[3]
-SYSTEM: Final = contents.TRAINER_NAMESPACE
+SYSTEM: Final = manifests.TRAINER_NAMESPACE
 GROUP: Final = "managers"
 ANNOTATION: Final = "pod-group-name"
 WITHOUT_GROUP: Final = {
@@ -123,7 +123,7 @@ def served(audit_log: Path) -> Iterator[Environment]:
             open_crd(GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup"), subresources={"status": {}}),
             open_crd(GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"), subresources={"status": {}}),
         ]
-        crds = contents.crds(binaries[JOBSET.name])
+        crds = manifests.crds(binaries[JOBSET.name])
         await environment.install_crds(*crds, *groups, *pod_owners.crds())
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": GROUP}
         rights = []
@@ -245,7 +245,7 @@ class World:
 
     async def serve_webhooks(self, manager: Manager) -> None:
         """Make the API server call a manager's webhooks."""
-        hooks = contents.trainer_webhooks(f"https://{manager.host}:{manager.webhook}", b"")
+        hooks = manifests.trainer_webhooks(f"https://{manager.host}:{manager.webhook}", b"")
         await apply_manifests(self.client, hooks, owner="test")
 
     async def lease(self) -> Lease:

@@ -18,7 +18,7 @@ from controller_runtime.envtest import Environment, eventually
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 
@@ -82,7 +82,7 @@ def admitting_manager(
             inside = f"has(request.namespace) && request.namespace == '{namespace}'"
             ours = f"({inside}) || request.name.startsWith('{namespace[:20]}')"
             made = []
-            for manifest in contents.trainer_webhooks(url, authority.certificate):
+            for manifest in manifests.trainer_webhooks(url, authority.certificate):
                 manifest["metadata"]["name"] = namespace
                 for hook in manifest["webhooks"]:
                     hook.setdefault("matchConditions", []).append({"name": "ours", "expression": ours})

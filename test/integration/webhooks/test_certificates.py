@@ -18,7 +18,7 @@ from controller_runtime.envtest import Environment, apply_manifests, eventually
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.recorder import Broadcaster
 from controller_runtime.rest import Config
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import role_binding
 
 from hack import rbac
@@ -101,7 +101,7 @@ def replicas(
                 await server.ready()
             (manifest,) = [
                 each
-                for each in contents.trainer_webhooks("https://127.0.0.1", b"")
+                for each in manifests.trainer_webhooks("https://127.0.0.1", b"")
                 if each["kind"] == ValidatingWebhookConfiguration.gvk.kind
             ]
             (shipped,) = [hook for hook in manifest["webhooks"] if hook["clientConfig"]["url"].endswith(PATH)]

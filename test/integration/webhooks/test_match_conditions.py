@@ -16,7 +16,7 @@ from controller_runtime.envtest import Environment, eventually
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError, StatusError
 from controller_runtime.serving import HTTPRequest, HTTPResponse
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.webhooks.trainjob_defaulter import TrainJobDefaulter
@@ -129,7 +129,7 @@ async def test_a_new_train_job_is_reviewed_if_the_manager_may_change_it(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.start)
         await server.ready()
-        hooks = contents.trainer_webhooks(f"https://127.0.0.1:{server.port}", authority.certificate)
+        hooks = manifests.trainer_webhooks(f"https://127.0.0.1:{server.port}", authority.certificate)
         (manifest,) = [each for each in hooks if each["kind"] == "MutatingWebhookConfiguration"]
         manifest["metadata"]["name"] = namespace
         for hook in manifest["webhooks"]:

@@ -68,7 +68,10 @@ class Jobs:
 
     async def run(self, image: str, selector: dict[str, str] | None) -> bool:
         """Return True if every JobSet runs with this spec, and no note of a suspension is left."""
-        noted = [trainjob.note(each) for each in await self._client.list(TrainJob, namespace=self._namespace)]
+        noted = [
+            trainjob.suspension_note(each)
+            for each in await self._client.list(TrainJob, namespace=self._namespace)
+        ]
         found = {each.name: each for each in await self._client.list(JobSet, namespace=self._namespace)}
         assert found.keys() == {*self._names}
         jobs = [(each.spec.replicated_jobs or [])[0] for each in found.values() if not each.spec.suspend]

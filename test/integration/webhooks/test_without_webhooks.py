@@ -18,7 +18,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, eventually, free_ports
 from controller_runtime.machinery import Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -27,7 +27,7 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
-SECRET = (contents.TRAINER_NAMESPACE, "kubeflow-trainer-webhook-cert")
+SECRET = (manifests.TRAINER_NAMESPACE, "kubeflow-trainer-webhook-cert")
 HOOKS = ("", "validator.trainer.kubeflow.org")
 
 
@@ -36,7 +36,7 @@ async def live() -> AsyncIterator[tuple[Environment, LiveClient]]:
     """Yield a cluster with the Secret and the webhook configuration of a manager that runs there."""
     binaries = await Binaries().locate(JOBSET)
     async with (
-        Environment(crds=contents.crds(binaries[JOBSET.name])) as server,
+        Environment(crds=manifests.crds(binaries[JOBSET.name])) as server,
         Transport(server.config) as transport,
     ):
         client = LiveClient(transport, RESTMapper(transport))
@@ -45,7 +45,7 @@ async def live() -> AsyncIterator[tuple[Environment, LiveClient]]:
         await client.create(Secret.from_dict({"metadata": metadata, "data": {"tls.crt": "dGhlaXJz"}}))
         (hooks,) = [
             each
-            for each in contents.trainer_webhooks("https://127.0.0.1:1", b"theirs")
+            for each in manifests.trainer_webhooks("https://127.0.0.1:1", b"theirs")
             if each["metadata"]["name"] == HOOKS[1]
         ]
         for hook in hooks["webhooks"]:  # no manager answers the API server's calls

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pkg.app.ending import Bound
+from pkg.app.ending import ExitDeadline
 
 STUCK = """
 import asyncio, sys, threading
@@ -21,7 +21,7 @@ async def leave_a_thread_behind(parsed, cfg):
     raise process.ManagerError("the grace period is over")
 
 program.run = leave_a_thread_behind
-ending.Bound.__init__.__kwdefaults__["seconds"] = 0.5
+ending.ExitDeadline.__init__.__kwdefaults__["seconds"] = 0.5
 sys.exit(program.main([]))
 """
 
@@ -44,10 +44,10 @@ def test_the_process_ends_with_its_reason_although_a_thread_does_not(library: st
 
 def test_what_ends_in_time_is_not_ended() -> None:
     ended: list[int] = []
-    bound = Bound(lambda error: 1, seconds=3600, exit_now=ended.append)
-    with bound.within():
+    deadline = ExitDeadline(lambda error: 1, seconds=3600, exit_now=ended.append)
+    with deadline.within():
         pass
-    bound.lift()
+    deadline.loop_ended()
     assert ended == []
 
 
@@ -64,9 +64,9 @@ def test_the_error_that_the_manager_ended_with_is_reported() -> None:
         codes.append(code)
         over.set()
 
-    bound = Bound(report, seconds=0, exit_now=exit_now)
+    deadline = ExitDeadline(report, seconds=0, exit_now=exit_now)
     failure = ValueError("why")
-    with pytest.raises(ValueError, match="why"), bound.within():
+    with pytest.raises(ValueError, match="why"), deadline.within():
         raise failure
     assert over.wait(20)
     assert (reported, codes) == ([failure], [7])

@@ -44,7 +44,7 @@ def test_a_setting_that_was_taken_out_is_ignored_with_a_warning(tmp_path: Path) 
     path, said = write(tmp_path, HEAD + text), list[str]()
     cfg = config.load(path, said.append)
     assert cfg.pod_grouper.queue_label_key == "q"
-    text = "has no effect any more, and is an error in the next release: remove it"
+    text = "no longer has an effect, and will be an error in the next release: remove it"
     assert said == [
         f"{path}: line {line}: {setting}: {text}"
         for line, setting in ((3, "mirror"), (4, "podGrouper.grouperFiles"), (6, "statusServer.host"))

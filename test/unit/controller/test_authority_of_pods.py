@@ -14,7 +14,7 @@ from pkg import config, features
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
-from testkit.trainjobs import PLAIN, World, world
+from testkit.trainjobs import PLAIN, ReconcilerWorld, world
 
 AUTHORITY = ("ns", "job-tls-config")
 
@@ -24,7 +24,7 @@ def secret(authority: str) -> Secret:
     return Secret.from_dict({"metadata": {"namespace": "kubeflow-system", "name": "certs"}, "data": data})
 
 
-async def reporting() -> World:
+async def reporting() -> ReconcilerWorld:
     """Return a world whose running TrainJob reports its progress."""
     w = await world(PLAIN, secret("OLD"))
     cfg = config.load()
@@ -37,7 +37,7 @@ async def reporting() -> World:
     return w
 
 
-async def edit_runtime(w: World) -> None:
+async def edit_runtime(w: ReconcilerWorld) -> None:
     runtime = await w.server.get(ClusterTrainingRuntime, ("", "rt"))
     assert runtime.spec.ml_policy is not None
     runtime.spec.ml_policy.num_nodes = 3

@@ -28,7 +28,7 @@ from pkg.runtime import core
 from pkg.runtime.core import snapshot_name
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
-from testkit.trainjobs import FLUX, GANG, KEY, MPI, PLAIN, VOLCANO, World, train_job, world
+from testkit.trainjobs import FLUX, GANG, KEY, MPI, PLAIN, VOLCANO, ReconcilerWorld, train_job, world
 
 SECOND_GENERATION = Configuration(compatibility_version="2.3")
 
@@ -75,7 +75,7 @@ async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(suspend
     assert w.recorder.events == []
 
 
-async def orphaned(w: World) -> None:
+async def orphaned(w: ReconcilerWorld) -> None:
     """Delete the TrainJob so that its JobSet is orphaned, and create it again with another UID."""
     job, live = await w.server.get(TrainJob, KEY), await w.server.get(JobSet, KEY)
     live.metadata.owner_references = None

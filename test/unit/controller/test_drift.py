@@ -72,22 +72,22 @@ def live_jobset(**kwargs: Any) -> dict[str, Any]:
 
 def test_a_job_set_with_defaults_holds_what_was_desired() -> None:
     rule = JobSetRule(live_jobset(suspend=True))
-    assert rule.holds(jobset(suspend=False))
-    assert not rule.holds(jobset(suspend=True, image="two"))
+    assert rule.matches(jobset(suspend=False))
+    assert not rule.matches(jobset(suspend=True, image="two"))
 
 
 @pytest.mark.parametrize("suspend", [False, True])
 def test_scheduling_is_no_part_of_what_is_fixed(suspend: bool) -> None:
     rule = JobSetRule(live_jobset(suspend=suspend, selector="old"))
-    assert rule.holds(jobset(suspend=suspend, selector="new"))
-    assert rule.holds(jobset(suspend=not suspend))
+    assert rule.matches(jobset(suspend=suspend, selector="new"))
+    assert rule.matches(jobset(suspend=not suspend))
 
 
 def test_replicated_jobs_that_come_or_go_are_a_difference() -> None:
     more = jobset(suspend=True)
     more["spec"]["replicatedJobs"].append({"name": "more", "template": {}})
-    assert not JobSetRule(live_jobset(suspend=True)).holds(more)
-    assert not JobSetRule(more).holds(jobset(suspend=True))
+    assert not JobSetRule(live_jobset(suspend=True)).matches(more)
+    assert not JobSetRule(more).matches(jobset(suspend=True))
 
 
 def test_what_live_has_beyond_the_desired_is_a_difference_unless_it_is_a_default() -> None:
@@ -98,18 +98,18 @@ def test_what_live_has_beyond_the_desired_is_a_difference_unless_it_is_a_default
     desired["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["ports"] = [
         {"containerPort": 1}
     ]
-    assert JobSetRule(live).holds(desired)
+    assert JobSetRule(live).matches(desired)
     container["args"] = ["more"]
-    assert not JobSetRule(live).holds(desired)
+    assert not JobSetRule(live).matches(desired)
 
 
 def test_a_preview_is_compared_exactly() -> None:
     live = live_jobset(suspend=True)
     preview = copy.deepcopy(live)
     preview["spec"]["suspend"] = False
-    assert JobSetRule(live).keeps(preview)
+    assert JobSetRule(live).leaves_fixed_fields(preview)
     del preview["spec"]["network"]
-    assert not JobSetRule(live).keeps(preview)
+    assert not JobSetRule(live).leaves_fixed_fields(preview)
 
 
 @pytest.mark.parametrize(

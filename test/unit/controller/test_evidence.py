@@ -20,7 +20,7 @@ from controller_runtime.recorder import Broadcaster
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.controller.evidence import MOST, FailureEvidence
+from pkg.controller.evidence import MAX_FAILURES, FailureEvidence
 from pkg.util import trainjob
 from pkg.util.testing import make_train_job
 
@@ -193,7 +193,7 @@ async def test_a_train_job_has_few_events_however_its_containers_fail() -> None:
     async with world.leading():
         for code in range(1, 40):
             await world.pod(f"job-node-0-{code}-abcde", {"state": ended(code)})
-        assert len(await world.found()) == MOST
+        assert len(await world.found()) == MAX_FAILURES
 
 
 async def test_another_replica_records_nothing_again_and_what_failed_while_none_led() -> None:
@@ -260,5 +260,5 @@ async def test_without_the_right_readiness_has_one_line_and_the_feature_heals_wh
         granted = True
         await anyio.sleep(10)
         assert len(await world.found()) == 1
-        assert evidence.remark() == ""
+        assert evidence.remark() is None
     assert not next(metrics.KIND_DEGRADED.collect()).samples

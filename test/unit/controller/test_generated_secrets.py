@@ -15,7 +15,7 @@ from controller_runtime.rest import TransportError
 
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
-from testkit.trainjobs import FLUX, MPI, World, world
+from testkit.trainjobs import FLUX, MPI, ReconcilerWorld, world
 
 
 async def exists(client: Client, obj: Any) -> bool:
@@ -59,7 +59,7 @@ class Lag:
         return await self.write("apply", client, obj, **options)
 
 
-async def behind(w: World) -> Lag:
+async def behind(w: ReconcilerWorld) -> Lag:
     lag = Lag()
     lossy = interceptor.wrap(w.server, interceptor.Funcs(get=lag.get, apply=lag.apply, create=lag.create))
     runtimes = await core.new(lossy, FakeClient())

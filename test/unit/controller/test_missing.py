@@ -10,7 +10,7 @@ from __future__ import annotations
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.util.testing import make_ended_status
-from testkit.trainjobs import GANG, KEY, World, world
+from testkit.trainjobs import GANG, KEY, ReconcilerWorld, world
 
 MESSAGE = (
     "PodGroup ns/job is missing. The TrainJob or its runtime has changed since JobSet ns/job started, "
@@ -18,7 +18,7 @@ MESSAGE = (
 )
 
 
-async def running(*, ended: bool = False) -> World:
+async def running(*, ended: bool = False) -> ReconcilerWorld:
     """Return a world whose TrainJob was edited while its JobSet runs, or has ended."""
     w = await world(GANG)
     await w.reconcile()
@@ -31,7 +31,7 @@ async def running(*, ended: bool = False) -> World:
     return w
 
 
-def events(w: World) -> list[str]:
+def events(w: ReconcilerWorld) -> list[str]:
     return [each for each in w.recorder.events if "ChildNotRecreated" in each]
 
 

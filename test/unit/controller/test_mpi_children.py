@@ -8,10 +8,10 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from testkit.trainjobs import KEY, MPI, World, suspended_world, world
+from testkit.trainjobs import KEY, MPI, ReconcilerWorld, suspended_world, world
 
 
-async def hosts(w: World) -> int:
+async def hosts(w: ReconcilerWorld) -> int:
     found = await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile"))
     return len((found.data or {})["hostfile"].splitlines())
 

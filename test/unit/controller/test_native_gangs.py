@@ -24,7 +24,7 @@ from pkg.controller.reports import LONG, Reports
 from pkg.runtime import Runtime
 from pkg.runtime.framework import UnavailableError
 from pkg.runtime.interface import Waiting
-from testkit.trainjobs import KEY, START, WORKLOAD, Recorder, World, suspended_world, world
+from testkit.trainjobs import KEY, START, WORKLOAD, ReconcilerWorld, Recorder, suspended_world, world
 
 KINDS: dict[str, type[Object]] = {
     "v1alpha1": v1alpha1.Workload,
@@ -43,20 +43,20 @@ class Cluster:
         return PublishedSchema("1", {}) if kind in (JobSet, KINDS.get(self.version)) else None
 
 
-async def serve(w: World, version: str) -> Cluster:
+async def serve(w: ReconcilerWorld, version: str) -> Cluster:
     cluster = Cluster(version)
     w.published = cluster.published
     await w.restart()
     return cluster
 
 
-async def count(w: World, version: str) -> int:
+async def count(w: ReconcilerWorld, version: str) -> int:
     spec: dict[str, Any] = (await w.server.get(KINDS[version], KEY)).to_dict()["spec"]
     policy = spec["podGroups"][0]["policy"] if version == "v1alpha1" else spec["schedulingPolicy"]
     return int(policy["gang"]["minCount"])
 
 
-async def conditions(w: World) -> dict[str, tuple[str, str | None]]:
+async def conditions(w: ReconcilerWorld) -> dict[str, tuple[str, str | None]]:
     job = await w.server.get(TrainJob, KEY)
     return {each.type: (each.status, each.reason) for each in job.status.conditions or ()}
 
@@ -155,7 +155,7 @@ async def test_a_gang_is_not_replaced_while_its_pods_run() -> None:
     assert other.spec.scheduling_policy is not None
     assert other.spec.scheduling_policy.gang is not None
     other.spec.scheduling_policy.gang.min_count = 9
-    await w.server.quietly(w.server.update, other)
+    await w.server.unrecorded(w.server.update, other)
 
     assert await w.reconcile() == []
     assert w.result.requeue_after == timedelta(seconds=10)
@@ -172,7 +172,7 @@ async def test_a_gang_that_is_being_deleted_is_awaited_before_the_job_set_runs()
     await w.server.observe(suspended=1)
     held = (await w.server.get(v1alpha2.PodGroup, KEY)).deep_copy()
     held.metadata.finalizers = ["scheduling.k8s.io/podgroup-protection"]
-    await w.server.quietly(w.server.delete, await w.server.quietly(w.server.update, held))
+    await w.server.unrecorded(w.server.delete, await w.server.unrecorded(w.server.update, held))
     await w.suspend(False)
 
     assert await w.reconcile() == []
@@ -242,7 +242,7 @@ async def test_why_a_gang_waits_is_an_event_once_for_each_reason() -> None:
         group = await w.server.get(v1beta1.PodGroup, KEY)
         condition = {"type": v1beta1.SCHEDULED, "status": status, "reason": reason, "message": message}
         group.status = group.status.from_dict({"conditions": [condition]})
-        await w.server.quietly(w.server.status.update, group)
+        await w.server.unrecorded(w.server.status.update, group)
         await w.reconcile()
 
     await scheduler_reports("False", "Unschedulable", "0/4 nodes are available")

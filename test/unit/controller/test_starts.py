@@ -157,7 +157,7 @@ async def test_the_counts_of_the_job_set_name_the_cause(counts: dict[str, int], 
     [
         ({"volcano": {}}, VolcanoGroup, {"conditions": [UNSCHEDULABLE]}, "2/2 tasks in gang unschedulable"),
         ({"workload": {}}, NativeGroup, {"conditions": [INCOMPLETE]}, "minCount (12) cannot be satisfied"),
-        ({"coscheduling": {}}, PodGroup, {"phase": "Pending"}, "waits in its scheduler"),
+        ({"coscheduling": {}}, PodGroup, {"phase": "Pending"}, "waits for its scheduler"),
     ],
 )
 async def test_the_pod_group_names_the_cause(

@@ -12,10 +12,10 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.util import trainjob
-from testkit.trainjobs import GANG, KEY, PLAIN, World, world
+from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, world
 
 
-async def move(w: World) -> None:
+async def move(w: ReconcilerWorld) -> None:
     """Suspend, change and resume the TrainJob, as Kueue does when it moves it."""
     await w.suspend(True)
     await w.edit_image()
@@ -23,8 +23,8 @@ async def move(w: World) -> None:
     await w.suspend(False)
 
 
-async def noted(w: World) -> str | None:
-    return trainjob.note(await w.server.get(TrainJob, KEY))
+async def noted(w: ReconcilerWorld) -> str | None:
+    return trainjob.suspension_note(await w.server.get(TrainJob, KEY))
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
@@ -165,7 +165,7 @@ async def test_a_suspension_that_was_reconciled_is_over() -> None:
     assert (await w.job_set())["spec"]["suspend"] is True
 
 
-async def stopped() -> World:
+async def stopped() -> ReconcilerWorld:
     """Return a world whose JobSet is suspended because its TrainJob was moved; the TrainJob still has the note."""
     w = await world()
     await w.reconcile()

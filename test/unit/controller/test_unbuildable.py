@@ -16,7 +16,7 @@ from pkg.apis.config.v1alpha1 import DENY, RuntimePatches
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from testkit.trainjobs import GANG, KEY, PLAIN, World, world
+from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, world
 
 RUNTIME = ("", "rt")
 OVERRIDES = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"a": "b"}}}]
@@ -34,23 +34,23 @@ PRIVILEGED[0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]["t
 }
 
 
-async def delete_runtime(w: World) -> None:
+async def delete_runtime(w: ReconcilerWorld) -> None:
     await w.server.delete(await w.server.get(ClusterTrainingRuntime, RUNTIME))
 
 
-async def rename_job(w: World) -> None:
+async def rename_job(w: ReconcilerWorld) -> None:
     """Rename the runtime's job, which a patch of the TrainJob names."""
     runtime = await w.server.get(ClusterTrainingRuntime, RUNTIME)
     (runtime.spec.template.spec.replicated_jobs or [])[0].name = "other"
     await w.server.update(runtime)
 
 
-async def deny_patch(w: World) -> None:
+async def deny_patch(w: ReconcilerWorld) -> None:
     w.cfg.runtime_patches = RuntimePatches(security_context=DENY)
     await w.restart()
 
 
-async def unserve_pod_groups(w: World) -> None:
+async def unserve_pod_groups(w: ReconcilerWorld) -> None:
     get = w.server.get
 
     async def degraded(kind: Any, key: Any) -> Any:
@@ -61,7 +61,7 @@ async def unserve_pod_groups(w: World) -> None:
     w.server.get = degraded  # type: ignore[method-assign]
 
 
-def refuse(w: World, part: str) -> None:
+def refuse(w: ReconcilerWorld, part: str) -> None:
     """Refuse JobSets that contain a text, as the API server's validation does."""
     apply = w.server.apply
 
@@ -84,7 +84,7 @@ async def test_a_denied_patch_is_not_built_without_the_webhook(suspend: bool) ->
     assert "securityContext: Forbidden: the manager's Configuration denies" in w.recorder.events[0]
 
 
-async def is_suspended(w: World) -> bool:
+async def is_suspended(w: ReconcilerWorld) -> bool:
     return bool((await w.job_set())["spec"]["suspend"])
 
 
@@ -98,7 +98,7 @@ async def is_suspended(w: World) -> bool:
     ],
 )
 async def test_the_job_set_of_objects_that_cannot_be_built_is_suspended(
-    policy: dict[str, Any], spec: dict[str, Any], obstruct: Callable[[World], Awaitable[None]]
+    policy: dict[str, Any], spec: dict[str, Any], obstruct: Callable[[ReconcilerWorld], Awaitable[None]]
 ) -> None:
     w = await world(policy, **spec)
     await w.reconcile()

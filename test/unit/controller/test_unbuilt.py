@@ -10,7 +10,7 @@ from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.controller.trainjob_controller import unbuilt_first
+from pkg.controller.trainjob_controller import without_job_set_first
 
 
 class Informer:
@@ -53,7 +53,7 @@ async def test_train_jobs_without_a_job_set_pass_those_that_have_one_but_not_wha
             JobSet: Informer("built-2", "built-1", "now", "of-nobody"),
         }
     )
-    await unbuilt_first(informers).start(queue)
+    await without_job_set_first(informers).start(queue)
     assert [(await queue.get()).name for _ in range(4)] == ["now", "unbuilt", "built-1", "built-2"]
     assert not len(queue)
 
@@ -64,5 +64,5 @@ async def test_nobody_is_first_where_one_of_the_kinds_is_not_served(
 ) -> None:
     informers = Informers({TrainJob: Informer("a"), JobSet: Informer()})
     informers[missing].problem = "forbidden"
-    await unbuilt_first(informers).start(queue)
+    await without_job_set_first(informers).start(queue)
     assert not len(queue)

@@ -11,7 +11,7 @@ from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.controller.trainjob_controller import followers, namesake
+from pkg.controller.trainjob_controller import enqueue_followers, enqueue_name_waiter
 from pkg.runtime import indexer
 from pkg.util import trainjob
 
@@ -52,7 +52,7 @@ async def test_a_runtime_wakes_the_train_jobs_that_can_follow_it_and_those_that_
     reader = FakeClient(*jobs, *held, job_set("built", built), indexes=INDEXES)
     runtime = kind.from_dict({"metadata": {"name": "rt", "namespace": namespace or None}})
     queue = PriorityQueue[Request]()
-    await followers(reader, index).update(event.UpdateEvent(runtime, runtime), queue)
+    await enqueue_followers(reader, index).update(event.UpdateEvent(runtime, runtime), queue)
     woken = [await queue.get_with_priority() for _ in range(len(queue))]
     assert {request.name: priority for request, priority in woken} == {
         "waiting": 0,
@@ -67,7 +67,7 @@ async def test_a_job_set_in_the_way_wakes_the_train_job_of_its_name_when_it_goes
 ) -> None:
     job = new_train_job()
     queue = PriorityQueue[Request]()
-    wakes = namesake(FakeClient(job))
-    await wakes(event.DeleteEvent(job_set("job", job if owned else None)), queue)
-    await wakes(event.DeleteEvent(job_set("of-no-train-job")), queue)
+    wakes = enqueue_name_waiter(FakeClient(job))
+    await wakes.delete(event.DeleteEvent(job_set("job", job if owned else None)), queue)
+    await wakes.delete(event.DeleteEvent(job_set("of-no-train-job")), queue)
     assert len(queue) == (0 if owned else 1)

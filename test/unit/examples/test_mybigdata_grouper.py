@@ -61,7 +61,10 @@ def test_one_that_does_not_load_is_told_by_name(installed: Path) -> None:
     (installed / "mybigdata_grouper.py").write_text("def groupers(default, reader):\n    return 7\n")
     error = _run("-m", "trainerctl", "group", "-f", str(EXAMPLE / "count.yaml"), path=(installed,), code=1)
 
-    assert "trainerctl: grouper mybigdata (mybigdata_grouper:groupers): not rows of groupers by kind" in error
+    assert (
+        "trainerctl: grouper mybigdata (mybigdata_grouper:groupers): not a mapping of kinds to groupers"
+        in error
+    )
 
 
 def test_the_walk_through_shows_the_module_itself() -> None:

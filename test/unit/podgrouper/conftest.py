@@ -16,7 +16,7 @@ from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, Rul
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.servedrules import FixedRules
-from testkit.owner_world import Clock, Cluster, Live
+from testkit.owner_world import Clock, DirectClient, OwnerServer
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -109,12 +109,12 @@ def make_reconciler(
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def cluster() -> OwnerServer:
+    return OwnerServer()
 
 
 @pytest.fixture
-def owners(cluster: Cluster) -> OwnerCache:
-    made = OwnerCache(Live(cluster), cluster.watched, cluster, clock=lambda: cluster.now)
+def owners(cluster: OwnerServer) -> OwnerCache:
+    made = OwnerCache(DirectClient(cluster), cluster.watched, cluster, clock=lambda: cluster.now)
     made.kinds = new_plugins_hub(made, found=[])
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pkg.podgrouper.budget import LONGEST, NAMESPACES, REQUEST, SAVED, SHARE, Budget, OverBudgetError
+from pkg.podgrouper.budget import LONGEST, MAX_ACCOUNTS, REQUEST, SAVED, SHARE, Budget, OverBudgetError
 from testkit.owner_world import Clock
 
 
@@ -69,7 +69,7 @@ def test_accounts_that_owe_nothing_are_closed(budget: Budget, clock: Clock) -> N
         budget.spend(f"ns-{number}", REQUEST)
         clock.now += 0.005
 
-    assert len(budget) <= NAMESPACES
+    assert len(budget) <= MAX_ACCOUNTS
     with pytest.raises(OverBudgetError):
         budget.check("debtor")
 

@@ -85,9 +85,9 @@ def test_groupers_of_others_come_in_by_entry_points(bring: Bring) -> None:
     [
         (
             lambda default, _reader: {GVK("", "v1", "Pod"): WidgetGrouper(default)},
-            "v1, Kind=Pod has a grouper",
+            "v1, Kind=Pod already has a grouper",
         ),
-        (lambda _default, _reader: {WIDGET: "a grouper"}, "not rows of groupers by kind"),
+        (lambda _default, _reader: {WIDGET: "a grouper"}, "not a mapping of kinds to groupers"),
         (lambda _default, _reader: 1 / 0, "division by zero"),
         (lambda _default, _reader: sys.exit(3), "SystemExit: 3"),
         (42, "'int' object is not callable"),

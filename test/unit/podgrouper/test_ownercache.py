@@ -14,14 +14,14 @@ from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
-from testkit.owner_world import Cluster, Informer, reference
+from testkit.owner_world import Informer, OwnerServer, reference
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]
 
 
 async def test_an_owner_is_read_once_for_any_number_of_pods(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     job = make_object("batch/v1", "Job", "j", generation=1, spec={"parallelism": 3})
     await cluster.put(job)
@@ -39,7 +39,7 @@ async def test_an_owner_is_read_once_for_any_number_of_pods(
 
 @pytest.mark.parametrize(("reported", "version"), [("6", "7"), ("7", "7"), ("10", "10")])
 async def test_of_the_state_that_was_read_and_the_one_that_the_watch_begins_with_the_newer_counts(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, reported: str, version: str
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, reported: str, version: str
 ) -> None:
     informer = cluster.informers[JOB] = Informer()
     informer.has_synced = False
@@ -55,7 +55,7 @@ async def test_of_the_state_that_was_read_and_the_one_that_the_watch_begins_with
 
 
 async def test_the_second_owner_of_a_kind_comes_from_the_watch(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     jobs = [make_object("batch/v1", "Job", name, generation=1) for name in ("a", "b")]
     for job in jobs:
@@ -68,7 +68,7 @@ async def test_the_second_owner_of_a_kind_comes_from_the_watch(
 
 
 async def test_a_label_that_changes_is_seen_without_a_read_of_the_rest(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     job = make_object("batch/v1", "Job", "j", generation=1, spec={"parallelism": 3})
     await cluster.put(job)
@@ -88,7 +88,7 @@ async def test_a_label_that_changes_is_seen_without_a_read_of_the_rest(
     [(Reads.SPEC, 1, False), (Reads.SPEC, 2, True), (Reads.OBJECT, 1, True), (Reads.METADATA, 2, False)],
 )
 async def test_the_rest_is_read_again_when_what_is_looked_at_may_have_changed(
-    cluster: Cluster,
+    cluster: OwnerServer,
     owners: OwnerCache,
     make_object: MakeObject,
     reads: Reads,
@@ -107,7 +107,7 @@ async def test_the_rest_is_read_again_when_what_is_looked_at_may_have_changed(
 
 
 async def test_an_owner_that_the_watch_has_not_told_of_yet_is_asked_for(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first"))
     await owners.metadata(reference(first), "team-a")
@@ -117,7 +117,7 @@ async def test_an_owner_that_the_watch_has_not_told_of_yet_is_asked_for(
 
 
 async def test_another_object_of_the_name_is_found_before_the_watch_tells(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(old := make_object("batch/v1", "Job", "j", uid="old"))
     await owners.metadata(reference(old), "team-a")
@@ -127,7 +127,7 @@ async def test_another_object_of_the_name_is_found_before_the_watch_tells(
 
 
 async def test_kinds_of_which_nothing_can_be_read_are_not_watched(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     with pytest.raises(NotFoundError):
         await owners.metadata(reference(make_object("made.up/v1", "Kind", "x")), "team-a")
@@ -136,7 +136,7 @@ async def test_kinds_of_which_nothing_can_be_read_are_not_watched(
 
 
 async def test_an_owner_of_a_kind_that_cannot_be_watched_is_believed_for_a_while(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     informer = cluster.informers[JOB] = Informer()
@@ -151,7 +151,7 @@ async def test_an_owner_of_a_kind_that_cannot_be_watched_is_believed_for_a_while
 
 
 async def test_a_refusal_is_believed_for_a_while(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     cluster.denied = True
@@ -166,7 +166,7 @@ async def test_a_refusal_is_believed_for_a_while(
 
 
 async def test_a_pod_as_owner_costs_no_request(
-    cluster: Cluster, owners: OwnerCache, make_pod: Callable[..., Pod]
+    cluster: OwnerServer, owners: OwnerCache, make_pod: Callable[..., Pod]
 ) -> None:
     pod = make_pod("driver", labels={"l": "1"})
     await cluster.put(pod)
@@ -179,7 +179,7 @@ async def test_a_pod_as_owner_costs_no_request(
 
 
 async def test_groupers_get_an_owner_of_their_own_to_change(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(make_object("batch/v1", "Job", "j", labels={"l": "1"}))
 
@@ -194,7 +194,7 @@ async def test_groupers_get_an_owner_of_their_own_to_change(
 
 
 async def test_a_pod_that_has_ended_is_read_once_for_all_that_it_owns(
-    cluster: Cluster, owners: OwnerCache, make_pod: Callable[..., Pod]
+    cluster: OwnerServer, owners: OwnerCache, make_pod: Callable[..., Pod]
 ) -> None:
     driver = make_pod("driver", labels={"l": "1"})
     await cluster.put(driver, reported=False)
@@ -207,7 +207,7 @@ async def test_a_pod_that_has_ended_is_read_once_for_all_that_it_owns(
 
 
 async def test_an_owner_is_current_until_its_watch_reports_another_state_or_its_deletion(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     job = make_object("batch/v1", "Job", "j", resourceVersion="7")
     await cluster.put(job)
@@ -224,7 +224,7 @@ async def test_an_owner_is_current_until_its_watch_reports_another_state_or_its_
 
 
 async def test_an_owner_that_is_read_before_its_watch_has_begun_is_not_current(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     cluster.informers[JOB] = Informer()
     cluster.informers[JOB].has_synced = False
@@ -239,7 +239,7 @@ async def test_an_owner_that_is_read_before_its_watch_has_begun_is_not_current(
 
 
 async def test_an_owner_that_was_deleted_before_the_first_list_of_its_watch_is_forgotten(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     job = make_object("batch/v1", "Job", "j")
     await cluster.put(job, reported=False)
@@ -253,7 +253,7 @@ async def test_an_owner_that_was_deleted_before_the_first_list_of_its_watch_is_f
 
 
 async def test_a_pod_as_owner_counts_as_current(
-    cluster: Cluster, owners: OwnerCache, make_pod: Callable[..., Pod]
+    cluster: OwnerServer, owners: OwnerCache, make_pod: Callable[..., Pod]
 ) -> None:
     driver = make_pod("driver")
     await cluster.put(driver)
@@ -267,7 +267,7 @@ async def test_a_pod_as_owner_counts_as_current(
 
 
 async def test_a_change_that_the_watch_reports_while_the_answer_travels_is_not_lost(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(first), "team-a")
@@ -286,7 +286,7 @@ async def test_a_change_that_the_watch_reports_while_the_answer_travels_is_not_l
 
 
 async def test_a_deletion_that_the_watch_reports_while_the_answer_travels_is_not_lost(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(first), "team-a")
@@ -305,7 +305,7 @@ async def test_a_deletion_that_the_watch_reports_while_the_answer_travels_is_not
 
 
 async def test_an_owner_that_was_read_before_its_watch_reported_it_is_forgotten_when_it_is_deleted(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(first), "team-a")
@@ -322,7 +322,7 @@ async def test_an_owner_that_was_read_before_its_watch_reported_it_is_forgotten_
 
 
 async def test_a_change_that_the_first_list_of_the_watch_reports_is_not_lost(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     old = make_object("batch/v1", "Job", "j", resourceVersion="5", labels={"l": "old"})
     new = make_object("batch/v1", "Job", "j", resourceVersion="6", labels={"l": "new"})
@@ -341,7 +341,7 @@ async def test_a_change_that_the_first_list_of_the_watch_reports_is_not_lost(
 
 
 async def test_a_server_that_is_behind_does_not_hide_what_the_watch_has_reported(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(make_object("batch/v1", "Job", "first")), "team-a")

@@ -15,11 +15,11 @@ from controller_runtime.machinery import GVK, Unstructured, metadata_only
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError, TransportError
 
-from pkg.podgrouper.budget import LARGE, OverBudgetError
+from pkg.podgrouper.budget import LARGE_TEXT, OverBudgetError
 from pkg.podgrouper.hub import new_plugins_hub
 from pkg.podgrouper.ownercache import CAPACITY, READ_TIMEOUT, READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
-from testkit.owner_world import Cluster, Live, reference
+from testkit.owner_world import DirectClient, OwnerServer, reference
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]
@@ -30,7 +30,7 @@ MakeObject = Callable[..., Unstructured]
 
 @pytest.mark.parametrize(("api_version", "kind"), [("v1", "Secret"), ("example.com/v1", "Widget")])
 async def test_an_owner_of_a_kind_without_a_grouper_is_read_for_a_while_and_never_watched(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, api_version: str, kind: str
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, api_version: str, kind: str
 ) -> None:
     await cluster.put(owner := make_object(api_version, kind, "o"))
 
@@ -44,12 +44,14 @@ async def test_an_owner_of_a_kind_without_a_grouper_is_read_for_a_while_and_neve
 
 
 async def test_nothing_is_made_or_read_of_a_kind_that_is_not_served(
-    cluster: Cluster, make_object: MakeObject
+    cluster: OwnerServer, make_object: MakeObject
 ) -> None:
     async def served(kind: GVK) -> None:
         raise NoKindMatchError(kind)
 
-    owners = OwnerCache(Live(cluster), cluster.watched, cluster, served=served, clock=lambda: cluster.now)
+    owners = OwnerCache(
+        DirectClient(cluster), cluster.watched, cluster, served=served, clock=lambda: cluster.now
+    )
     owners.kinds = new_plugins_hub(owners, found=[])
     before = metadata_only.cache_info().misses
     for number in range(20):
@@ -61,7 +63,7 @@ async def test_nothing_is_made_or_read_of_a_kind_that_is_not_served(
 
 
 async def test_owners_of_a_kind_without_a_grouper_are_read_one_by_one_in_a_namespace(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     widgets = [make_object("example.com/v1", "Widget", str(number)) for number in range(10)]
     for widget in widgets:
@@ -89,7 +91,7 @@ async def test_owners_of_a_kind_without_a_grouper_are_read_one_by_one_in_a_names
 
 
 async def test_owners_that_are_missing_use_up_the_budget_of_their_namespace_alone(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j", namespace="team-b"))
     outcomes = collections.Counter[str]()
@@ -106,7 +108,7 @@ async def test_owners_that_are_missing_use_up_the_budget_of_their_namespace_alon
 
 
 async def test_what_is_known_costs_no_budget(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     await owners.metadata(reference(job), "team-a")
@@ -116,7 +118,7 @@ async def test_what_is_known_costs_no_budget(
 
 
 async def test_a_burst_of_owners_that_exist_is_read_without_a_limit(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     jobs = [make_object("batch/v1", "Job", f"j-{number}", generation=1) for number in range(500)]
     for job in jobs:
@@ -127,9 +129,9 @@ async def test_a_burst_of_owners_that_exist_is_read_without_a_limit(
 
 
 async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_and_is_charged_for_it(
-    cluster: Cluster, make_object: MakeObject
+    cluster: OwnerServer, make_object: MakeObject
 ) -> None:
-    owners = OwnerCache(Live(cluster), cluster.watched, cluster)
+    owners = OwnerCache(DirectClient(cluster), cluster.watched, cluster)
     owners.kinds = new_plugins_hub(owners, found=[])
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     cluster.answer_delay = 3600
@@ -144,7 +146,7 @@ async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_a
 
 
 async def test_a_wrong_uid_takes_nothing_from_memory_and_is_charged(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     await owners.metadata(reference(job), "team-a")
@@ -160,7 +162,7 @@ async def test_a_wrong_uid_takes_nothing_from_memory_and_is_charged(
 
 
 async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     jobs = [make_object("batch/v1", "Job", f"j-{number}") for number in range(100)]
     for job in jobs:
@@ -180,7 +182,7 @@ async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
 
 
 async def test_owners_of_a_megabyte_are_kept_within_the_bound_and_take_nothing_from_others(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
     async def read(owner: Unstructured) -> None:
         with contextlib.suppress(OverBudgetError):
@@ -211,9 +213,9 @@ async def test_owners_of_a_megabyte_are_kept_within_the_bound_and_take_nothing_f
 
 @pytest.mark.parametrize("large", ["annotations", "spec"])
 async def test_decoding_a_large_owner_for_each_of_its_pods_is_charged(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, large: str
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, large: str
 ) -> None:
-    text: dict[str, Any] = {large: {"a": "x" * LARGE}}
+    text: dict[str, Any] = {large: {"a": "x" * LARGE_TEXT}}
     await cluster.put(job := make_object("batch/v1", "Job", "j", generation=1, **text), reported=False)
     for _ in range(2):
         await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
@@ -226,7 +228,7 @@ async def test_decoding_a_large_owner_for_each_of_its_pods_is_charged(
 
 @pytest.mark.parametrize("kind", ["Job", "Widget"])
 async def test_ten_thousand_owners_leave_a_bounded_memory(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, kind: str
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, kind: str
 ) -> None:
     api_version = "batch/v1" if kind == "Job" else "example.com/v1"
     for number in range(10_000):
@@ -237,7 +239,7 @@ async def test_ten_thousand_owners_leave_a_bounded_memory(
         await anyio.lowlevel.checkpoint()
 
     assert len(owners._metadata) == len(owners._contents) == 0
-    assert (owners._reading, owners._alone) == ({}, set())
+    assert (owners._reading, owners._reading_unwatched) == ({}, set())
     for held in (owners._refusals, owners.budget, owners._watched):
         assert len(held) <= 1024
     assert owners._locks._waiting == {}

@@ -23,7 +23,7 @@ from pkg.podgrouper import Options, PodGrouper, PodReconciler, Rules, new_plugin
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.podgroup import Handler
-from testkit.owner_world import Cluster, refusing
+from testkit.owner_world import OwnerServer, refusing
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -99,7 +99,7 @@ async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
 
 
 async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_was_written(
-    make_pod: MakePod, make_object: MakeObject, cluster: Cluster, owners: OwnerCache, recorder: Any
+    make_pod: MakePod, make_object: MakeObject, cluster: OwnerServer, owners: OwnerCache, recorder: Any
 ) -> None:
     def stateful_set(user: str, version: str) -> Unstructured:
         labels = {"user": user}
@@ -159,7 +159,7 @@ async def test_of_a_pod_that_is_gone_nothing_is_kept(grouped: tuple[FakeClient, 
 
     await reconciler.reconcile(REQUEST)
 
-    assert reconciler._marks == {}
+    assert reconciler._own_writes == {}
     assert len(client.writes) == 3
 
 

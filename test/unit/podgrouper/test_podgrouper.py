@@ -13,7 +13,7 @@ from controller_runtime.machinery import Unstructured
 from pkg.podgrouper import PodGrouper, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError
-from testkit.owner_world import Cluster, reference, refusing
+from testkit.owner_world import OwnerServer, reference, refusing
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -92,7 +92,7 @@ async def test_an_owner_of_the_same_name_made_anew_is_not_the_owner(
 
 
 async def test_an_owner_that_is_replaced_between_its_two_reads_is_not_the_owner(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, make_pod: MakePod
+    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, make_pod: MakePod
 ) -> None:
     before = make_object("batch/v1", "Job", "j", resourceVersion="7")
     await cluster.put(before)

@@ -6,7 +6,7 @@ import pytest
 from controller_runtime import rest
 
 from pkg.statusserver import DeniedError, Issuer, ProjectedServiceAccountTokenAuthorizer
-from pkg.statusserver.tokens import Bound
+from pkg.statusserver.tokens import BoundObject
 from testkit.tokenissuer import Authority
 
 AUDIENCE = "trainer.kubeflow.org/v1alpha1/namespaces/lab/trainjobs/bert/status"
@@ -25,9 +25,9 @@ class Owners:
     """A stub that accepts one pod as belonging to any TrainJob."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str, Bound]] = []
+        self.asked: list[tuple[str, str, BoundObject]] = []
 
-    async def require(self, namespace: str, train_job: str, pod: Bound) -> None:
+    async def require(self, namespace: str, train_job: str, pod: BoundObject) -> None:
         self.asked.append((namespace, train_job, pod))
         if pod.uid != "u":
             raise DeniedError("another pod")
@@ -51,7 +51,7 @@ async def test_a_token_of_the_clusters_issuer_is_accepted(authority: Authority, 
 
     await authorize(authority, authority.sign("b", claims()), owners)
 
-    assert owners.asked == [("lab", "bert", Bound("p", "u"))]
+    assert owners.asked == [("lab", "bert", BoundObject("p", "u"))]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ async def test_a_token_of_the_clusters_issuer_is_accepted(authority: Authority, 
         ({"exp": NOW - 1}, "the token has expired"),
         ({"exp": None}, "the token has expired"),
         ({"nbf": NOW + 600}, "the token is not valid yet"),
-        ({"iss": "https://other.example.org"}, "the token is not of this cluster's issuer"),
-        ({"kubernetes.io": {"namespace": "prod"}}, "the token is not of the namespace lab"),
+        ({"iss": "https://other.example.org"}, "the token was not issued by this cluster"),
+        ({"kubernetes.io": {"namespace": "prod"}}, "the token is not for the namespace lab"),
         ({"kubernetes.io": {"namespace": "lab"}}, "the token is not bound to a pod"),
         ({"kubernetes.io": {"namespace": "lab", "pod": {"name": "p"}}}, "the token is not bound to a pod"),
         ({"kubernetes.io": {"namespace": "lab", "pod": {"name": "p", "uid": "v"}}}, "another pod"),

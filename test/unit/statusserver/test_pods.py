@@ -14,9 +14,9 @@ from controller_runtime.machinery.errors import ForbiddenError
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import DeniedError, PodOwners
-from pkg.statusserver.tokens import Bound
+from pkg.statusserver.tokens import BoundObject
 
-POD = Bound("bert-node-0-0-x", "p")
+POD = BoundObject("bert-node-0-0-x", "p")
 CHAIN: tuple[tuple[type[Object], str, str], ...] = (
     (TrainJob, "bert", "t"),
     (JobSet, "bert", "j"),
@@ -48,7 +48,7 @@ async def test_the_pod_of_a_train_job_may_update_it() -> None:
     [
         pytest.param(chain(), "bart", POD, id="of another TrainJob"),
         pytest.param([], "bert", POD, id="a pod that does not exist"),
-        pytest.param(chain(), "bert", Bound(POD.name, "other"), id="an earlier pod of that name"),
+        pytest.param(chain(), "bert", BoundObject(POD.name, "other"), id="an earlier pod of that name"),
         pytest.param(chain()[:3], "bert", POD, id="a deleted pod"),
         pytest.param(chain(pod={}), "bert", POD, id="a pod without a controller"),
         pytest.param(
@@ -71,7 +71,7 @@ async def test_the_pod_of_a_train_job_may_update_it() -> None:
         ),
     ],
 )  # fmt: skip
-async def test_no_other_pod_may(objects: list[Object], train_job: str, pod: Bound) -> None:
+async def test_no_other_pod_may(objects: list[Object], train_job: str, pod: BoundObject) -> None:
     cluster = FakeClient(*objects)
     with pytest.raises(DeniedError, match=f"does not belong to TrainJob lab/{train_job}"):
         await PodOwners(cluster, cluster).require("lab", train_job, pod)
@@ -130,5 +130,5 @@ async def test_the_memory_of_pods_is_bounded() -> None:
     owners = PodOwners(cluster, cluster)
     for index in range(5000):
         with pytest.raises(DeniedError):
-            await owners.require("lab", "bert", Bound(f"p{index}", "u"))
+            await owners.require("lab", "bert", BoundObject(f"p{index}", "u"))
     assert len(owners._found) == 4096

@@ -74,15 +74,15 @@ from testkit.why.states import (
     unbound_claim,
     uncreated,
     ungrouped,
-    unread,
+    unread_beside_job_set,
     unready,
     unsupported,
     volcano,
     without_group,
 )
-from testkit.why.world import World, condition
+from testkit.why.world import TrainJobObjects, condition
 
-Case = tuple[str, int, str, Callable[[World], Any]]
+Case = tuple[str, int, str, Callable[[TrainJobObjects], Any]]
 
 QUOTA = (
     'Error creating: pods "llama-node-0-0-abcde" is forbidden: exceeded quota: compute, requested: '
@@ -108,10 +108,10 @@ CASES: list[Any] = [
         ("no scheduler leads", "scheduler-missing", 1, "default-scheduler", no_scheduler_leads),
         ("manager does nothing", "manager-silent", 1, "does not react", lambda w: w.without_children()),
         ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", nothing_made),
-        ("JobSet's controller cannot create Jobs", "creation-failed", 1, "create the Jobs", jobs_refused()),
+        ("JobSet's controller cannot create Jobs", "creation-failed", 1, "but no Jobs", jobs_refused()),
         ("quota of Jobs", "quota-exceeded", 1, "count/jobs.batch 2 of 2",
          jobs_refused(hard={"count/jobs.batch": "2"}, used={"count/jobs.batch": "2"})),
-        ("quota of Jobs with room", "creation-failed", 1, "create the Jobs",
+        ("quota of Jobs with room", "creation-failed", 1, "but no Jobs",
          jobs_refused(hard={"count/jobs.batch": "2"}, used={"count/jobs.batch": "1"})),
         ("ResourceClaimTemplate", "device-claim-missing", 1, "ResourceClaimTemplate gpus",
          device_claim("ResourceClaimTemplate", resourceClaimTemplateName="gpus")),
@@ -120,10 +120,10 @@ CASES: list[Any] = [
         ("nodeName of no node", "node-lost", 1, "worker-77", pinned_to_no_node),
         ("a Job waits between retries", "pods-failing", 1, "4 pods of the Job llama-node-0", between_retries),
         ("Job controller does nothing", "job-controller", 1, "Jobs", lambda w: (w.without_pods(), w.job["status"].clear())),
-        ("pods unread and not ready", "not-ready", 3, "step node", unread(active=1)),
-        ("pods unread and missing", "pods-missing", 3, "step node", unread(active=0)),
-        ("pods unread and Jobs suspended", "child-suspended", 3, "step node", unread(suspended=1)),
-        ("JobSet's controller writes no status", "jobset-controller", 1, "JobSet", unread()),
+        ("pods unread and not ready", "not-ready", 3, "step node", unread_beside_job_set(active=1)),
+        ("pods unread and missing", "pods-missing", 3, "step node", unread_beside_job_set(active=0)),
+        ("pods unread and Jobs suspended", "child-suspended", 3, "step node", unread_beside_job_set(suspended=1)),
+        ("JobSet's controller writes no status", "jobset-controller", 1, "JobSet", unread_beside_job_set()),
         ("quota", "quota-exceeded", 1, "compute", refused(QUOTA)),
         ("quota wants limits", "quota-exceeded", 1, "limits.memory",
          refused(FORBIDDEN + "failed quota: compute: must specify limits.memory for: node")),
@@ -297,7 +297,7 @@ CASES: list[Any] = [
         ("the PodGroups of Kubernetes may not be read", "unschedulable", 3, "its reason cannot be read",
          group_unread(native_gang, "PodGroup.scheduling.k8s.io", "default-scheduler", schedulingGroup={"podGroupName": "llama"})),
         ("events of another scheduler may not be read", "unschedulable", 3, "its reason cannot be read",
-         group_unread(World.unscheduled, "Event", "yunikorn")),
+         group_unread(TrainJobObjects.unscheduled, "Event", "yunikorn")),
         ("PodGroups that plain pods do not need", "scheduler-missing", 1, "default-scheduler",
          group_unread(native_gang, "PodGroup.scheduling.k8s.io", "default-scheduler")),
         ("no scheduler", "scheduler-missing", 1, "default-scheduler", lambda w: w.unscheduled()),
@@ -314,7 +314,7 @@ CASES: list[Any] = [
         ("Volcano", "gang-unschedulable", 3, "2 pods", volcano),
         ("KAI", "gang-unschedulable", 3, "GPUs", kai),
         ("Kubernetes' own gang", "gang-unschedulable", 3, "gang of 2 pods does not fit: 0/2 nodes", native_gang),
-        ("a gang that is larger than the cluster", "gang-too-large", 3, "all nodes together take 2", huge_gang),
+        ("a gang that is larger than the cluster", "gang-too-large", 3, "all nodes together have room for 2", huge_gang),
         ("a larger gang of Kubernetes 1.35", "gang-too-large", 3, "gang of 4 pods", gang_of_1_35),
         ("a gang whose pods are not all created", "gang-waiting", 3, "needs 2 pods, and 1 exist", incomplete_gang),
         ("no API of gangs", "gang-unavailable", 1, "serves no gangs", no_gang_api),
@@ -338,9 +338,9 @@ CASES: list[Any] = [
 
 @pytest.mark.parametrize(("cause", "code", "words", "state"), CASES)
 def test_the_injected_cause_is_the_answer(
-    cause: str, code: int, words: str, state: Callable[[World], Any]
+    cause: str, code: int, words: str, state: Callable[[TrainJobObjects], Any]
 ) -> None:
-    world = World()
+    world = TrainJobObjects()
     state(world)
 
     verdict = world.verdict()
@@ -354,14 +354,14 @@ def test_the_injected_cause_is_the_answer(
 
 
 def test_the_state_in_json_is_a_word() -> None:
-    world = World()
+    world = TrainJobObjects()
     assert world.verdict().to_dict()["state"] == "running"
     crash_loop(world)
     assert world.verdict().to_dict()["state"] == "wrong"
 
 
 def test_a_cause_of_many_pods_is_one_finding() -> None:
-    world = World(nodes=6)
+    world = TrainJobObjects(nodes=6)
     for number in range(6):
         world.waits("CreateContainerConfigError", 'secret "hf-token" not found', pod=number)
 
@@ -372,7 +372,7 @@ def test_a_cause_of_many_pods_is_one_finding() -> None:
 
 
 def test_several_causes_are_listed_the_gravest_and_most_specific_first() -> None:
-    world = World()
+    world = TrainJobObjects()
     fail_by(137, "OOMKilled")(world)
 
     causes = [each.cause for each in world.verdict().findings]
@@ -381,7 +381,7 @@ def test_several_causes_are_listed_the_gravest_and_most_specific_first() -> None
 
 
 def test_the_container_that_failed_first_is_the_answer() -> None:
-    world = World(nodes=6)
+    world = TrainJobObjects(nodes=6)
     for number, (code, age) in enumerate([(1, 10), (1, 9), (1, 8), (1, 7), (1, 6), (139, 30)]):
         world.ended(code, pod=number, age=age)
 
@@ -393,7 +393,7 @@ def test_the_container_that_failed_first_is_the_answer() -> None:
 
 
 def test_the_line_that_shows_the_cause_is_evidence() -> None:
-    world = World()
+    world = TrainJobObjects()
     fail_by(1)(world)
     unresolved = "socket.gaierror: [Errno -2] Name or service not known"
     world.logs[world.pods[0]["metadata"]["name"], "node"] = [
@@ -408,7 +408,7 @@ def test_the_line_that_shows_the_cause_is_evidence() -> None:
 
 
 def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluster() -> None:
-    world = World()
+    world = TrainJobObjects()
     native_gang(world)
 
     assert [each.cause for each in world.verdict().findings] == ["gang-unschedulable"]
@@ -416,7 +416,7 @@ def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluste
 
 @pytest.mark.parametrize("node", [{}, {"allocatable": {"nvidia.com/gpu": "many"}}])
 def test_the_size_of_a_gang_is_not_judged_by_nodes_of_unknown_size(node: dict[str, Any]) -> None:
-    world = World()
+    world = TrainJobObjects()
     huge_gang(world)
     world.nodes[0]["status"] = node
 
@@ -424,7 +424,7 @@ def test_the_size_of_a_gang_is_not_judged_by_nodes_of_unknown_size(node: dict[st
 
 
 def test_the_container_of_an_image_follows_the_sentence() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.waits("ErrImagePull", "connection refused")
 
     (finding,) = world.verdict().findings
@@ -433,14 +433,14 @@ def test_the_container_of_an_image_follows_the_sentence() -> None:
 
 
 def test_the_log_is_evidence_of_a_failed_container() -> None:
-    world = World()
+    world = TrainJobObjects()
     crash_loop(world)
 
     assert any("No module named 'torchvision'" in line for line in world.verdict().findings[0].evidence)
 
 
 def test_a_kind_that_cannot_be_read_is_named() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.unread["Node"] = 'nodes is forbidden: User "ann" cannot list resource "nodes"'
     world.unread["Workload.kueue.x-k8s.io"] = "the kind is not installed"
 
@@ -462,8 +462,8 @@ def test_a_kind_that_cannot_be_read_is_named() -> None:
     ],
     ids=["another controller", "nothing is visible", "an idle controller"],
 )
-def test_the_evidence_says_what_was_seen(state: Callable[[World], Any], words: str) -> None:
-    world = World()
+def test_the_evidence_says_what_was_seen(state: Callable[[TrainJobObjects], Any], words: str) -> None:
+    world = TrainJobObjects()
     state(world)
 
     assert words in world.verdict().findings[0].evidence
@@ -480,7 +480,7 @@ def test_the_evidence_says_what_was_seen(state: Callable[[World], Any], words: s
     ],
 )
 def test_a_job_that_gave_up_retrying_has_no_retries_left(reason: str) -> None:
-    world = World()
+    world = TrainJobObjects()
     failed(world, reason, "some pods failed")
 
     assert "retries-exhausted" in [each.cause for each in world.verdict().findings]
@@ -513,7 +513,7 @@ def test_a_job_that_gave_up_retrying_has_no_retries_left(reason: str) -> None:
 def test_the_rules_of_the_refusing_object_are_evidence(
     version: str, kind: str, parts: dict[str, Any], message: str, words: str
 ) -> None:
-    world = World()
+    world = TrainJobObjects()
     refused(message)(world)
     world.make(version, kind, "rules", **parts)
 
@@ -542,7 +542,7 @@ def test_malformed_objects_do_no_harm(seed: int) -> None:
     junk: list[Any] = [None, 3, -5, True, "x", "", [], {}, [None], [{}], {"a": {}}, "2026-01-01T00:00:00Z"]
     changed = 0
     for case in CASES:
-        world = World()
+        world = TrainJobObjects()
         case.values[-1](world)
         before = world.verdict().to_dict()
         world.objects = copy.deepcopy(world.objects)  # a copy, because other tests use the same parts
@@ -554,7 +554,7 @@ def test_malformed_objects_do_no_harm(seed: int) -> None:
 
 
 def test_a_pod_whose_container_waits_for_its_next_start_does_not_run() -> None:
-    world = World()
+    world = TrainJobObjects()
     for number in range(len(world.pods)):
         world.container(
             pod=number,

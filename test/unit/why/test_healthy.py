@@ -9,64 +9,64 @@ import pytest
 
 from pkg.why import Reference, State
 from testkit.why.states import sidecar
-from testkit.why.world import World, condition, when
+from testkit.why.world import TrainJobObjects, condition, when
 
 NO_GPU = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
 
 
-def complete(world: World) -> None:
+def complete(world: TrainJobObjects) -> None:
     world.train_job["status"]["conditions"] = [condition("Complete", reason="AllJobsCompleted")]
     world.job_set["status"]["conditions"] = [condition("Completed", reason="AllJobsCompleted")]
 
 
-def complete_without_children(world: World) -> None:
+def complete_without_children(world: TrainJobObjects) -> None:
     complete(world)
     world.without_children()
 
 
-def complete_on_lost_nodes(world: World) -> None:
+def complete_on_lost_nodes(world: TrainJobObjects) -> None:
     complete(world)
     world.remove(*world.nodes)
 
 
-def complete_after_failures(world: World) -> None:
+def complete_after_failures(world: TrainJobObjects) -> None:
     complete(world)
     world.ended(1, pod=0)
 
 
-def just_created(world: World) -> None:
+def just_created(world: TrainJobObjects) -> None:
     world.without_children()
 
 
-def job_set_without_jobs(world: World) -> None:
+def job_set_without_jobs(world: TrainJobObjects) -> None:
     world.remove(world.job, *world.pods, world.service)
 
 
-def job_without_pods(world: World) -> None:
+def job_without_pods(world: TrainJobObjects) -> None:
     world.without_pods()
     world.job["status"] = {}
 
 
-def pulling(world: World) -> None:
+def pulling(world: TrainJobObjects) -> None:
     for pod in world.pods:
         pod["status"]["phase"] = "Pending"
         pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
         world.event(pod, "Pulling", 'Pulling image "registry.example/train:1"', kind="Normal")
 
 
-def initializing(world: World) -> None:
+def initializing(world: TrainJobObjects) -> None:
     for number in range(2):
         world.container(pod=number, init=True, running={"startedAt": when(10)})
 
 
-def replaced_pod(world: World) -> None:
+def replaced_pod(world: TrainJobObjects) -> None:
     failed = world.add_pod(0, suffix="older", age=900)
     failed["status"] = {"phase": "Failed", "containerStatuses": [
         {"name": "node", "restartCount": 0, "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}  # fmt: skip
     world.event(failed, "BackOff", "Back-off restarting failed container")
 
 
-def events_of_an_earlier_job(world: World) -> None:
+def events_of_an_earlier_job(world: TrainJobObjects) -> None:
     quota = (
         "Error creating: pods is forbidden: exceeded quota: a, requested: cpu=1, used: cpu=1, limited: cpu=1"
     )
@@ -75,7 +75,7 @@ def events_of_an_earlier_job(world: World) -> None:
     world.event(world.train_job, "TrainJobResourcesCreationFailed", "x", uid="uid-of-an-earlier-train-job")
 
 
-def refused_before(world: World) -> None:
+def refused_before(world: TrainJobObjects) -> None:
     quota = (
         "Error creating: pods is forbidden: exceeded quota: a, requested: cpu=1, used: cpu=1, limited: cpu=1"
     )
@@ -85,25 +85,25 @@ def refused_before(world: World) -> None:
     world.event(world.pods[0], "FailedMount", 'MountVolume.SetUp failed: secret "x" not found', age=200)
 
 
-def restarted_once_long_ago(world: World) -> None:
+def restarted_once_long_ago(world: TrainJobObjects) -> None:
     status = world.pods[0]["status"]["containerStatuses"][0]
     status.update(restartCount=1, lastState={"terminated": {"exitCode": 1, "reason": "Error"}})
     status["state"] = {"running": {"startedAt": when(7200)}}
 
 
-def restarted_once_just_now(world: World) -> None:
+def restarted_once_just_now(world: TrainJobObjects) -> None:
     status = world.pods[0]["status"]["containerStatuses"][0]
     status.update(restartCount=1, lastState={"terminated": {"exitCode": 1, "reason": "Error"}})
     status["state"] = {"running": {"startedAt": when(10)}}
 
 
-def not_ready_yet(world: World) -> None:
+def not_ready_yet(world: TrainJobObjects) -> None:
     pod = world.pods[0]
     pod["status"]["conditions"] = [condition("PodScheduled"), condition("Ready", "False", age=20)]
     world.event(pod, "Unhealthy", "Readiness probe failed: connection refused")
 
 
-def one_done(world: World) -> None:
+def one_done(world: TrainJobObjects) -> None:
     world.pods[0]["status"]["phase"] = "Succeeded"
     world.pods[0]["status"]["containerStatuses"][0]["state"] = {
         "terminated": {"exitCode": 0, "reason": "Completed"}
@@ -111,41 +111,41 @@ def one_done(world: World) -> None:
     world.job["status"]["succeeded"] = 1
 
 
-def one_done_and_deleted(world: World) -> None:
+def one_done_and_deleted(world: TrainJobObjects) -> None:
     world.remove(world.pods[0])
     world.job["status"]["succeeded"] = 1
 
 
-def steps(world: World) -> None:
+def steps(world: TrainJobObjects) -> None:
     """Declare a dataset initializer in the JobSet, for which the step node waits."""
     world.job_set["spec"]["replicatedJobs"] = [
         {"name": "dataset-initializer"}, {"name": "node", "dependsOn": [{"name": "dataset-initializer", "status": "Complete"}]}
     ]  # fmt: skip
 
 
-def in_order(world: World) -> None:
+def in_order(world: TrainJobObjects) -> None:
     world.job_set["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
     world.make("batch/v1", "Job", "llama-later-0", owner=world.job_set,
                spec={"parallelism": 1, "suspend": True, "template": {"spec": {}}}, status={})  # fmt: skip
 
 
-def between_steps(world: World) -> None:
+def between_steps(world: TrainJobObjects) -> None:
     steps(world)
     world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete", age=1)]}
     for pod in world.pods:
         pod["status"]["phase"] = "Succeeded"
 
 
-def deleted_secret(world: World) -> None:
+def deleted_secret(world: TrainJobObjects) -> None:
     for pod in world.pods:
         pod["spec"]["volumes"] = [{"name": "t", "secret": {"secretName": "token"}}]
     world.absent.add(Reference("Secret", "team-a", "token"))
 
 
-def optional(kind: str, volume: str, field: str) -> Callable[[World], Any]:
+def optional(kind: str, volume: str, field: str) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the pods start although an optional object of a volume does not exist."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         pulling(world)
         for pod in world.pods:
             pod["spec"]["volumes"] = [{"name": "t", volume: {field: "token", "optional": True}}]
@@ -154,7 +154,7 @@ def optional(kind: str, volume: str, field: str) -> Callable[[World], Any]:
     return state
 
 
-def late_claim(world: World) -> None:
+def late_claim(world: TrainJobObjects) -> None:
     claim = world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Pending"})
     world.event(
         claim,
@@ -167,27 +167,27 @@ def late_claim(world: World) -> None:
         pod["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
-def gang_runs(world: World) -> None:
+def gang_runs(world: TrainJobObjects) -> None:
     world.group(
         "scheduling.volcano.sh/v1beta1", status={"phase": "Running", "conditions": [
             condition("Unschedulable", message="2/2 tasks in gang unschedulable", age=250), condition("Scheduled", age=200)]},
     )  # fmt: skip
 
 
-def admitted(world: World) -> None:
+def admitted(world: TrainJobObjects) -> None:
     world.train_job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-queue"
     conditions = [condition("QuotaReserved"), condition("Admitted")]
     world.make("kueue.x-k8s.io/v1beta1", "Workload", "w", owner=world.train_job,
                spec={"queueName": "team-queue"}, status={"conditions": conditions})  # fmt: skip
 
 
-def resumed(world: World) -> None:
+def resumed(world: TrainJobObjects) -> None:
     world.train_job["status"]["conditions"] = [
         condition("Suspended", "False", "Resumed", "TrainJob is resumed")
     ]
 
 
-def just_resumed(world: World) -> None:
+def just_resumed(world: TrainJobObjects) -> None:
     world.suspend()
     world.train_job["spec"]["suspend"] = False
     world.train_job["metadata"]["managedFields"][1]["time"] = when(1)
@@ -201,29 +201,29 @@ def just_resumed(world: World) -> None:
     ]
 
 
-def new_leader(world: World) -> None:
+def new_leader(world: TrainJobObjects) -> None:
     world.without_children()
     world.lease["spec"].update(holderIdentity="", renewTime=when(3))
 
 
-def manager_restarts(world: World) -> None:
+def manager_restarts(world: TrainJobObjects) -> None:
     world.manager["status"] = {"unavailableReplicas": 1}
     world.lease["spec"]["renewTime"] = when(600)
 
 
-def nothing_else_is_readable(world: World) -> None:
+def nothing_else_is_readable(world: TrainJobObjects) -> None:
     for kind in ("Node", "Event", "Deployment.apps", "Lease.coordination.k8s.io", "ResourceQuota", "Service"):
         world.unread[kind] = "forbidden"
     kept = ("TrainJob", "JobSet", "Job", "Pod")
     world.objects = [each for each in world.objects if each["kind"] in kept]
 
 
-def no_dns_host_names(world: World) -> None:
+def no_dns_host_names(world: TrainJobObjects) -> None:
     world.job_set["spec"]["network"] = {"enableDNSHostnames": False}
     world.remove(world.service)
 
 
-def other_trouble_of_the_namespace(world: World) -> None:
+def other_trouble_of_the_namespace(world: TrainJobObjects) -> None:
     other = world.make("v1", "Pod", "web", spec={}, status={"phase": "Pending", "conditions": [
         condition("PodScheduled", "False", "Unschedulable", NO_GPU)]})  # fmt: skip
     world.event(other, "FailedScheduling", NO_GPU)
@@ -232,34 +232,34 @@ def other_trouble_of_the_namespace(world: World) -> None:
     )
 
 
-def job_set_just_finished(world: World) -> None:
+def job_set_just_finished(world: TrainJobObjects) -> None:
     world.job_set["status"]["conditions"] = [condition("Completed", age=1)]
     world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete", age=1)]}
     for pod in world.pods:
         pod["status"]["phase"] = "Succeeded"
 
 
-def other_node_down(world: World) -> None:
+def other_node_down(world: TrainJobObjects) -> None:
     world.add_node("worker-9")["status"]["conditions"] = [condition("Ready", "Unknown")]
 
 
-def other_node_cordoned(world: World) -> None:
+def other_node_cordoned(world: TrainJobObjects) -> None:
     world.add_node("worker-9")["spec"] = {"unschedulable": True}
 
 
-def deletion_of_a_replaced_pod(world: World) -> None:
+def deletion_of_a_replaced_pod(world: TrainJobObjects) -> None:
     old = world.add_pod(0, suffix="older", age=900)
     old["metadata"]["deletionTimestamp"] = when(30)
     old["spec"]["nodeName"] = "gone"
 
 
-def gang_starts(*, members: int = 2, **status: Any) -> Callable[[World], Any]:
+def gang_starts(*, members: int = 2, **status: Any) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the pods of a gang pull their image.
 
     With more ``members`` than pods, they are those of the gang's first step.
     """
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         pulling(world)
         world.group("scheduling.volcano.sh/v1beta1", status={"phase": "Inqueue", **status}, minMember=members)
 
@@ -326,8 +326,10 @@ CASES: list[Any] = [
 
 
 @pytest.mark.parametrize(("age", "state", "build"), CASES)
-def test_a_healthy_state_is_not_called_wrong(age: float, state: State, build: Callable[[World], Any]) -> None:
-    world = World(age=age)
+def test_a_healthy_state_is_not_called_wrong(
+    age: float, state: State, build: Callable[[TrainJobObjects], Any]
+) -> None:
+    world = TrainJobObjects(age=age)
     build(world)
 
     verdict = world.verdict()

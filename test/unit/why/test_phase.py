@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pkg.why import Thing
+from pkg.why import LiveObject
 from pkg.why.phase import phase, tree
-from testkit.why.world import World, condition, when
+from testkit.why.world import TrainJobObjects, condition, when
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ from testkit.why.world import World, condition, when
     ],
 )
 def test_the_phase_follows_the_conditions_and_counts(expected: str, change: Callable[[Any], Any]) -> None:
-    world = World()
+    world = TrainJobObjects()
     change(world.train_job)
 
-    assert phase(Thing(world.train_job)) == expected
+    assert phase(LiveObject(world.train_job)) == expected
 
 
 def test_the_tree_shows_each_object_below_its_owner() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.waits("ImagePullBackOff", "Back-off pulling image")
     world.job["status"]["ready"] = 1
 
@@ -50,21 +50,21 @@ def test_the_tree_shows_each_object_below_its_owner() -> None:
 
 
 def test_a_pod_without_a_node_is_shown_with_the_reason() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
 
     assert "Unschedulable" in [row.reason for row in tree(world.snapshot())]
 
 
 def test_the_pods_of_an_ended_job_are_counted_by_their_success() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete")]}
 
     assert [row.reason for row in tree(world.snapshot())][2] == "2 of 2 pods succeeded"
 
 
 def test_the_tree_of_a_train_job_without_children_is_one_row() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.without_children()
 
     assert [row.obj.kind for row in tree(world.snapshot())] == ["TrainJob"]

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from pkg.why import State
-from testkit.why.world import World, condition, when
+from testkit.why.world import TrainJobObjects, condition, when
 
 TOKEN = 'MountVolume.SetUp failed for volume "kube-api-access-x7" : '
 ATTACHED = 'Multi-Attach error for volume "{}" Volume is already exclusively attached to one node and can\'t be attached to another'
 SANDBOX = "Failed to create pod sandbox: plugin type calico failed: connection refused"
 
 
-def readmitted(seconds: float) -> Callable[[World], Any]:
-    def build(world: World) -> None:
+def readmitted(seconds: float) -> Callable[[TrainJobObjects], Any]:
+    def build(world: TrainJobObjects) -> None:
         world.workload(
             condition("QuotaReserved", age=seconds),
             condition("Admitted", age=seconds),
@@ -26,27 +26,27 @@ def readmitted(seconds: float) -> Callable[[World], Any]:
     return build
 
 
-def readmitted_and_running(world: World) -> None:
+def readmitted_and_running(world: TrainJobObjects) -> None:
     world.train_job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-queue"
     past = condition("Evicted", "False", "QuotaReserved", "Previously: Preempted")
     world.make("kueue.x-k8s.io/v1beta1", "Workload", "w", owner=world.train_job, spec={"queueName": "team-queue"},
                status={"conditions": [condition("QuotaReserved"), condition("Admitted"), past]})  # fmt: skip
 
 
-def node_came_back(world: World) -> None:
+def node_came_back(world: TrainJobObjects) -> None:
     world.nodes[0]["status"]["conditions"] = [condition("Ready", age=2)]
     world.event(world.pods[0], "NodeNotReady", "Node is not ready", age=20)
     world.pods[0]["status"]["conditions"] = [condition("PodScheduled"), condition("Ready", "False", age=20)]
 
 
-def pulled_at_the_second_try(world: World) -> None:
+def pulled_at_the_second_try(world: TrainJobObjects) -> None:
     world.waits("ContainerCreating")
     world.event(world.pods[0], "Failed", 'Failed to pull image "x": i/o timeout', age=20)
     world.event(world.pods[0], "Pulled", 'Successfully pulled image "x"', age=1, kind="Normal")
 
 
-def job_set_deleted(seconds: float) -> Callable[[World], Any]:
-    def build(world: World) -> None:
+def job_set_deleted(seconds: float) -> Callable[[TrainJobObjects], Any]:
+    def build(world: TrainJobObjects) -> None:
         for each in (world.job_set, world.job, *world.pods):
             each["metadata"]["deletionTimestamp"] = when(seconds)
         world.job_set["metadata"]["finalizers"] = ["foregroundDeletion"]
@@ -54,10 +54,10 @@ def job_set_deleted(seconds: float) -> Callable[[World], Any]:
     return build
 
 
-def job_set_restarts(seconds: float) -> Callable[[World], Any]:
+def job_set_restarts(seconds: float) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which JobSet deletes a failed Job to recreate it."""
 
-    def build(world: World) -> None:
+    def build(world: TrainJobObjects) -> None:
         world.job_set["status"] = {"restarts": 1}
         world.job["metadata"]["deletionTimestamp"] = when(seconds)
         world.job["status"] = {
@@ -69,13 +69,13 @@ def job_set_restarts(seconds: float) -> Callable[[World], Any]:
     return build
 
 
-def provisioned(seconds: float, *, created: float | None = None) -> Callable[[World], Any]:
+def provisioned(seconds: float, *, created: float | None = None) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which a provisioner has worked on a claim for ``seconds``.
 
     The claim is ``created`` seconds old, by default as old as the provisioner's first event.
     """
 
-    def build(world: World) -> None:
+    def build(world: TrainJobObjects) -> None:
         claim = world.make(
             "v1",
             "PersistentVolumeClaim",
@@ -95,8 +95,8 @@ def provisioned(seconds: float, *, created: float | None = None) -> Callable[[Wo
     return build
 
 
-def attached(other: str) -> Callable[[World], Any]:
-    def build(world: World) -> None:
+def attached(other: str) -> Callable[[TrainJobObjects], Any]:
+    def build(world: TrainJobObjects) -> None:
         world.waits("ContainerCreating")
         world.event(world.pods[0], "FailedAttachVolume", ATTACHED.format("pvc-1"), age=15)
         done = f'AttachVolume.Attach succeeded for volume "{other}"'
@@ -105,16 +105,16 @@ def attached(other: str) -> Callable[[World], Any]:
     return build
 
 
-def token_is_not_mounted(words: str, *, count: int = 1) -> Callable[[World], Any]:
-    def build(world: World) -> None:
+def token_is_not_mounted(words: str, *, count: int = 1) -> Callable[[TrainJobObjects], Any]:
+    def build(world: TrainJobObjects) -> None:
         world.waits("ContainerCreating")
         world.event(world.pods[0], "FailedMount", TOKEN + words, age=2, count=count)
 
     return build
 
 
-def sandbox(failed: float, pulling: float) -> Callable[[World], Any]:
-    def build(world: World) -> None:
+def sandbox(failed: float, pulling: float) -> Callable[[TrainJobObjects], Any]:
+    def build(world: TrainJobObjects) -> None:
         world.waits("ContainerCreating")
         world.event(world.pods[0], "FailedCreatePodSandBox", SANDBOX, age=failed)
         world.event(world.pods[0], "Pulling", 'Pulling image "x"', age=pulling, kind="Normal")
@@ -122,7 +122,7 @@ def sandbox(failed: float, pulling: float) -> Callable[[World], Any]:
     return build
 
 
-def deleted_by_a_taint(world: World) -> None:
+def deleted_by_a_taint(world: TrainJobObjects) -> None:
     """Add the failed pod of a lost node, which the running pod has replaced."""
     old = world.add_pod(0, suffix="old", age=900)
     old["status"] = {
@@ -131,10 +131,10 @@ def deleted_by_a_taint(world: World) -> None:
     }
 
 
-def bound(seconds: float) -> Callable[[World], Any]:
+def bound(seconds: float) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which pods that waited for an hour were bound to their nodes ``seconds`` ago."""
 
-    def build(world: World) -> None:
+    def build(world: TrainJobObjects) -> None:
         for pod in world.pods:
             pod["metadata"]["creationTimestamp"] = when(3600)
             pod["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled", age=seconds)]}
@@ -142,10 +142,10 @@ def bound(seconds: float) -> Callable[[World], Any]:
     return build
 
 
-def job_resumed(seconds: float, *, without_events: bool = False) -> Callable[[World], Any]:
+def job_resumed(seconds: float, *, without_events: bool = False) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which JobSet resumed a Job ``seconds`` ago, which waited for longer than events are kept."""
 
-    def build(world: World) -> None:
+    def build(world: TrainJobObjects) -> None:
         world.without_pods()
         world.job["status"].clear()
         world.job["metadata"].update(
@@ -160,10 +160,10 @@ def job_resumed(seconds: float, *, without_events: bool = False) -> Callable[[Wo
     return build
 
 
-def job_set_replaced(seconds: float) -> Callable[[World], Any]:
+def job_set_replaced(seconds: float) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the JobSet of an edited TrainJob is gone, ``seconds`` after its deletion began."""
 
-    def build(world: World) -> None:
+    def build(world: TrainJobObjects) -> None:
         world.without_children()
         message = "JobSet team-a/llama is built again with the edited spec"
         world.event(world.train_job, "JobSetRecreating", message, kind="Normal", age=seconds)
@@ -171,7 +171,7 @@ def job_set_replaced(seconds: float) -> Callable[[World], Any]:
     return build
 
 
-def ungated(world: World) -> None:
+def ungated(world: TrainJobObjects) -> None:
     world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
 
 
@@ -203,8 +203,8 @@ HEALTHY: list[Any] = [
 
 
 @pytest.mark.parametrize(("state", "build"), HEALTHY)
-def test_a_short_state_is_not_called_wrong(state: State, build: Callable[[World], Any]) -> None:
-    world = World()
+def test_a_short_state_is_not_called_wrong(state: State, build: Callable[[TrainJobObjects], Any]) -> None:
+    world = TrainJobObjects()
     build(world)
     verdict = world.verdict()
     assert (verdict.state, verdict.exit_code) == (state, 0), verdict.to_dict()
@@ -230,8 +230,10 @@ LASTING: list[Any] = [
 
 
 @pytest.mark.parametrize(("cause", "code", "build"), LASTING)
-def test_a_state_that_lasts_is_the_answer(cause: str, code: int, build: Callable[[World], Any]) -> None:
-    world = World()
+def test_a_state_that_lasts_is_the_answer(
+    cause: str, code: int, build: Callable[[TrainJobObjects], Any]
+) -> None:
+    world = TrainJobObjects()
     build(world)
     verdict = world.verdict()
     assert ([each.cause for each in verdict.findings[:1]], verdict.exit_code) == ([cause], code), (

@@ -13,12 +13,12 @@ from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.why import Reference, State, diagnose, reading
-from testkit.why.world import NOW, World
+from testkit.why.world import NOW, TrainJobObjects
 
 OPTIONAL = ("kueue.x-k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.run.ai")
 
 
-def client_of(world: World, refused: dict[str, Exception] | None = None) -> Any:
+def client_of(world: TrainJobObjects, refused: dict[str, Exception] | None = None) -> Any:
     """Return a client of a cluster with the world's objects, without the kinds of gang schedulers and Kueue.
 
     Reads of the kinds in ``refused`` raise their error.
@@ -53,7 +53,7 @@ def client_of(world: World, refused: dict[str, Exception] | None = None) -> Any:
 
 
 async def test_a_running_train_job_is_read_and_runs() -> None:
-    snapshot = await reading.take(client_of(World()), "team-a", "llama", NOW)
+    snapshot = await reading.take(client_of(TrainJobObjects()), "team-a", "llama", NOW)
 
     assert diagnose(snapshot).state is State.RUNNING
     assert len(snapshot.pods) == 2
@@ -62,7 +62,7 @@ async def test_a_running_train_job_is_read_and_runs() -> None:
 
 
 async def test_a_missing_secret_is_found_by_its_reference() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.waits("ContainerCreating")
     for pod in world.pods:
         pod["spec"]["volumes"] = [{"name": "token", "secret": {"secretName": "hf-token"}}]
@@ -74,7 +74,7 @@ async def test_a_missing_secret_is_found_by_its_reference() -> None:
 
 
 async def test_a_priority_class_that_does_not_exist_is_found_by_its_reference() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.waits("ContainerCreating")
     for pod in world.pods:
         pod["spec"]["priorityClassName"] = "urgent"
@@ -85,7 +85,7 @@ async def test_a_priority_class_that_does_not_exist_is_found_by_its_reference() 
 
 
 async def test_an_object_that_the_manager_waits_for_is_looked_up() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.without_children()
     world.event(
         world.train_job,
@@ -100,7 +100,7 @@ async def test_an_object_that_the_manager_waits_for_is_looked_up() -> None:
 
 async def test_a_refused_kind_is_evidence_and_no_error() -> None:
     refusal = ForbiddenError("nodes is forbidden", code=403, reason="Forbidden")
-    world = World()
+    world = TrainJobObjects()
     world.without_children()
 
     snapshot = await reading.take(
@@ -114,7 +114,7 @@ async def test_a_refused_kind_is_evidence_and_no_error() -> None:
 
 
 async def test_a_cluster_without_job_set_is_named() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.without_children()
     client = client_of(world, {"JobSet": NoKindMatchError(Unstructured.wrap(world.job_set).gvk)})
 
@@ -123,7 +123,7 @@ async def test_a_cluster_without_job_set_is_named() -> None:
 
 async def test_a_train_job_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(NotFoundError):
-        await reading.take(client_of(World()), "team-a", "other", NOW)
+        await reading.take(client_of(TrainJobObjects()), "team-a", "other", NOW)
 
 
 async def test_a_log_is_asked_for_as_text() -> None:
@@ -137,7 +137,7 @@ async def test_a_log_is_asked_for_as_text() -> None:
 
 
 async def test_secrets_are_read_as_metadata_alone() -> None:
-    world = World()
+    world = TrainJobObjects()
     for pod in world.pods:
         pod["status"]["phase"] = "Pending"
         pod["spec"]["volumes"] = [{"name": "token", "secret": {"secretName": "hf-token"}}]
@@ -151,7 +151,7 @@ async def test_secrets_are_read_as_metadata_alone() -> None:
 
 
 async def test_a_kind_with_any_number_of_objects_is_read_in_a_bounded_number_of_requests() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.without_children()
     for _ in range(3):
         world.event(world.train_job, "Noise", "nothing")

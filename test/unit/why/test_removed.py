@@ -11,7 +11,7 @@ import pytest
 from pkg.why import State
 from pkg.why.terminations import REASON, Termination, parse
 from testkit.why.states import failed
-from testkit.why.world import World
+from testkit.why.world import TrainJobObjects
 
 POD = "llama-node-0-0-abcde"
 
@@ -21,9 +21,9 @@ def text(code: int = 1, reason: str = "Error", message: str = "", **parts: Any) 
     return str(Termination(exit_code=code, reason=reason, message=message, **said))
 
 
-def removed(*messages: str, age: float = 5) -> World:
+def removed(*messages: str, age: float = 5) -> TrainJobObjects:
     """Return a TrainJob whose Job has failed and removed its pods."""
-    world = World()
+    world = TrainJobObjects()
     world.without_pods()
     failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     for message in messages:
@@ -69,7 +69,7 @@ def test_without_an_event_the_advice_is_the_command_that_still_works() -> None:
 
 
 def test_while_the_failed_pods_exist_the_advice_is_to_read_their_logs() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.ended(1)
     failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 
@@ -79,7 +79,7 @@ def test_while_the_failed_pods_exist_the_advice_is_to_read_their_logs() -> None:
 
 
 def test_a_pod_that_exists_says_more_than_the_event_about_it() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.ended(137, "OOMKilled")
     failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     world.event(world.train_job, REASON, text(1))
@@ -95,7 +95,7 @@ def test_events_of_an_earlier_run_of_the_job_set_do_not_count(age: float) -> Non
 
 
 def test_a_train_job_that_runs_again_is_not_called_wrong() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.event(world.train_job, REASON, text(137, "OOMKilled", pod="llama-node-0-0-gone0"))
 
     verdict = world.verdict()

@@ -12,45 +12,52 @@ from typing import Any
 import pytest
 from trainerctl.cli.live import ServerClock
 
-from pkg.why import Reference, State, Thing, diagnose
-from testkit.why.states import NO_GPU, failed, manager_scaled_down, no_gpus_at_all, no_node_for, unread
-from testkit.why.world import NOW, World, condition, when
+from pkg.why import LiveObject, Reference, State, diagnose
+from testkit.why.states import (
+    NO_GPU,
+    failed,
+    manager_scaled_down,
+    no_gpus_at_all,
+    no_node_for,
+    unread_beside_job_set,
+)
+from testkit.why.world import NOW, TrainJobObjects, condition, when
 
 REFUSED = "pull access denied, repository does not exist or may require authorization"
 
 
-def two_causes(world: World) -> None:
+def two_causes(world: TrainJobObjects) -> None:
     world.waits("CreateContainerConfigError", 'secret "hf-token" not found', pod=0)
     world.waits("ErrImagePull", "manifest unknown", pod=1)
 
 
-def job_set_of_another(world: World) -> None:
+def job_set_of_another(world: TrainJobObjects) -> None:
     world.job_set["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
     world.remove(world.service, world.job, *world.pods)
 
 
-def job_of_another(world: World) -> None:
+def job_of_another(world: TrainJobObjects) -> None:
     world.job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
     world.without_pods()
     world.job["status"].clear()
 
 
-def pod_stays(world: World) -> None:
+def pod_stays(world: TrainJobObjects) -> None:
     world.pods[0]["metadata"].update(deletionTimestamp=when(600), finalizers=["example.com/backup"])
 
 
-def pod_ends(world: World) -> None:
+def pod_ends(world: TrainJobObjects) -> None:
     world.pods[0]["metadata"]["deletionTimestamp"] = when(-20)
 
 
-def pull_secret(world: World) -> None:
+def pull_secret(world: TrainJobObjects) -> None:
     world.waits("ImagePullBackOff", "Back-off pulling image")
     world.event(world.pods[0], "FailedToRetrieveImagePullSecret", "Unable to retrieve some image pull secrets (regcred); "
                 "attempting to pull the image may not succeed.")  # fmt: skip
     world.event(world.pods[0], "Failed", f"Failed to pull image: {REFUSED}")
 
 
-def public_image_without_its_secret(world: World) -> None:
+def public_image_without_its_secret(world: TrainJobObjects) -> None:
     world.event(
         world.pods[0],
         "FailedToRetrieveImagePullSecret",
@@ -58,91 +65,91 @@ def public_image_without_its_secret(world: World) -> None:
     )
 
 
-def autoscaler(world: World) -> None:
+def autoscaler(world: TrainJobObjects) -> None:
     world.unscheduled(NO_GPU)
     world.event(
         world.pods[0], "TriggeredScaleUp", "pod triggered scale-up: [{gpu 0->1 (max: 4)}]", kind="Normal"
     )
 
 
-def initializer_fails(world: World) -> None:
+def initializer_fails(world: TrainJobObjects) -> None:
     world.pods[0]["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = "dataset-initializer"
     world.ended(1, message="403 Client Error")
 
 
-def suspended_by_both(world: World) -> None:
+def suspended_by_both(world: TrainJobObjects) -> None:
     world.workload(
         condition("QuotaReserved", "False", "Pending", "insufficient quota"), spec={"active": False}
     )
 
 
-def failed_twice(world: World) -> None:
+def failed_twice(world: TrainJobObjects) -> None:
     """Make the newest pod fail for a different reason than the pod that it replaced."""
     older = world.add_pod(0, suffix="older", age=900)
     older["status"] = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
     world.ended(2)
 
 
-def other_pool(world: World) -> None:
+def other_pool(world: TrainJobObjects) -> None:
     world.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")
     for node in world.nodes:
         node["spec"] = {"unschedulable": True}
 
 
-def drained(world: World) -> None:
+def drained(world: TrainJobObjects) -> None:
     disrupted = condition(
         "DisruptionTarget", reason="EvictionByEvictionAPI", message="Eviction API: evicting"
     )
     world.pods[0]["status"] = {"phase": "Failed", "conditions": [disrupted]}
 
 
-def ttl(world: World) -> None:
+def ttl(world: TrainJobObjects) -> None:
     """Complete the TrainJob, and remove its JobSet and pods as the JobSet's TTL does."""
     world.train_job["status"]["conditions"] = [condition("Complete")]
     world.without_children()
 
 
-def pulls_for_an_hour(world: World) -> None:
+def pulls_for_an_hour(world: TrainJobObjects) -> None:
     world.waits("ContainerCreating")
     world.waits("ContainerCreating", pod=1)
     for pod in world.pods:
         world.event(pod, "Pulling", 'Pulling image "registry.example/40gb:1"', kind="Normal", age=3000)
 
 
-def starts_for_an_hour(world: World) -> None:
+def starts_for_an_hour(world: TrainJobObjects) -> None:
     world.waits("ContainerCreating")
     world.waits("ContainerCreating", pod=1)
 
 
-def ran_out_of_memory_in_a_sidecar(world: World) -> None:
+def ran_out_of_memory_in_a_sidecar(world: TrainJobObjects) -> None:
     world.ended(137, "OOMKilled", init=True)
 
 
-def manager_ended_with_the_job(world: World) -> None:
+def manager_ended_with_the_job(world: TrainJobObjects) -> None:
     failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     world.ended(3)
     world.lease["spec"]["renewTime"] = when(900)
 
 
-def of_an_earlier_train_job(world: World, **metadata: Any) -> None:
+def of_an_earlier_train_job(world: TrainJobObjects, **metadata: Any) -> None:
     world.remove(world.service, world.job, *world.pods[1:])
     world.job_set["metadata"]["ownerReferences"][0]["uid"] = "uid-of-an-earlier-train-job"
     world.job_set["metadata"].update(metadata)
 
 
-def earlier_job_set_ends(world: World) -> None:
+def earlier_job_set_ends(world: TrainJobObjects) -> None:
     of_an_earlier_train_job(world, deletionTimestamp=when(400), finalizers=["foregroundDeletion"])
 
 
-def suspended_before_an_earlier_job_set_ended(world: World) -> None:
+def suspended_before_an_earlier_job_set_ended(world: TrainJobObjects) -> None:
     earlier_job_set_ends(world)
     world.train_job["spec"]["suspend"] = True
 
 
-def awaits(kind: str, *, exists: bool = True) -> Callable[[World], Any]:
+def awaits(kind: str, *, exists: bool = True) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the manager waits for the deletion of an object."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         world.without_children()
         world.event(
             world.train_job,
@@ -157,8 +164,8 @@ def awaits(kind: str, *, exists: bool = True) -> Callable[[World], Any]:
     return state
 
 
-def tried_before_the_manager_was_scaled_down(age: float) -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def tried_before_the_manager_was_scaled_down(age: float) -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         manager_scaled_down(world)
         world.event(
             world.train_job, "TrainJobResourcesCreationFailed", "etcdserver: request timed out", age=age
@@ -167,20 +174,20 @@ def tried_before_the_manager_was_scaled_down(age: float) -> Callable[[World], An
     return state
 
 
-def tried_once(world: World) -> None:
+def tried_once(world: TrainJobObjects) -> None:
     world.without_children()
     world.event(world.train_job, "TrainJobResourcesCreationFailed", "etcdserver: request timed out", age=1800)
 
 
-def without_events(state: Callable[[World], Any]) -> Callable[[World], Any]:
-    def changed(world: World) -> None:
+def without_events(state: Callable[[TrainJobObjects], Any]) -> Callable[[TrainJobObjects], Any]:
+    def changed(world: TrainJobObjects) -> None:
         state(world)
         world.unread["Event"] = "events is forbidden"
 
     return changed
 
 
-def all_succeeded(world: World, *, age: float) -> None:
+def all_succeeded(world: TrainJobObjects, *, age: float) -> None:
     for pod in world.pods:
         pod["status"]["phase"] = "Succeeded"
         pod["status"]["containerStatuses"][0]["state"] = {
@@ -188,27 +195,27 @@ def all_succeeded(world: World, *, age: float) -> None:
         }
 
 
-def pods_ended(age: float) -> Callable[[World], Any]:
+def pods_ended(age: float) -> Callable[[TrainJobObjects], Any]:
     return lambda world: all_succeeded(world, age=age)
 
 
-def jobs_ended(age: float, kind: str = "Complete") -> Callable[[World], Any]:
+def jobs_ended(age: float, kind: str = "Complete") -> Callable[[TrainJobObjects], Any]:
     """Return the state in which JobSet's controller has not observed the end of the only Job."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         all_succeeded(world, age=age)
         world.job["status"] = {"succeeded": 2, "conditions": [condition(kind, age=age)]}
 
     return state
 
 
-def job_ended_before_the_other(world: World) -> None:
+def job_ended_before_the_other(world: TrainJobObjects) -> None:
     jobs_ended(600)(world)
     world.make("batch/v1", "Job", "llama-node-1", owner=world.job_set,
                spec={"parallelism": 1, "completions": 1}, status={"startTime": when(5)}, age=5)  # fmt: skip
 
 
-def resumed_just_now(world: World) -> None:
+def resumed_just_now(world: TrainJobObjects) -> None:
     world.without_children()
     world.train_job["status"]["conditions"] = [condition("Suspended", "False", "Resumed", age=5)]
     world.train_job["metadata"]["managedFields"] = [
@@ -216,13 +223,13 @@ def resumed_just_now(world: World) -> None:
     ]
 
 
-def restarted_just_now(world: World) -> None:
+def restarted_just_now(world: TrainJobObjects) -> None:
     world.without_pods()
     world.job["metadata"]["creationTimestamp"] = when(5)
 
 
-def deleted_with_its_pods(age: float, *, lost: bool = False) -> Callable[[World], Any]:
-    def state(world: World) -> None:
+def deleted_with_its_pods(age: float, *, lost: bool = False) -> Callable[[TrainJobObjects], Any]:
+    def state(world: TrainJobObjects) -> None:
         world.train_job["metadata"].update(
             deletionTimestamp=when(age + 30), finalizers=["foregroundDeletion"]
         )
@@ -236,10 +243,12 @@ def deleted_with_its_pods(age: float, *, lost: bool = False) -> Callable[[World]
     return state
 
 
-def scaled_up(state: Callable[[World], Any], reason: str, age: float = 5) -> Callable[[World], Any]:
+def scaled_up(
+    state: Callable[[TrainJobObjects], Any], reason: str, age: float = 5
+) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which an autoscaler has reported on the pods."""
 
-    def changed(world: World) -> None:
+    def changed(world: TrainJobObjects) -> None:
         state(world)
         for pod in world.pods:
             world.event(pod, "NotTriggerScaleUp", "pod didn't trigger scale-up", kind="Normal", age=age + 60)
@@ -253,28 +262,28 @@ NO_POOL = no_node_for(
 )
 
 
-def runtime_deleted_later(world: World) -> None:
+def runtime_deleted_later(world: TrainJobObjects) -> None:
     """Delete the runtime of a TrainJob whose JobSet exists, but has no Jobs yet."""
     world.absent.add(Reference("ClusterTrainingRuntime.trainer.kubeflow.org", "", "torch-distributed"))
     world.remove(world.job, *world.pods)
 
 
-def forbidden(*hidden: str, ready: int) -> Callable[[World], Any]:
+def forbidden(*hidden: str, ready: int) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which kinds between the TrainJob and its pods may not be read."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         world.train_job["status"]["jobsStatus"] = [{"name": "node", "ready": ready}]
         world.job_set["status"]["replicatedJobsStatus"] = [{"name": "node", "ready": ready, "active": 1}]
         world.unread |= dict.fromkeys(hidden, "forbidden")
-        world.objects = [each for each in world.objects if Thing(each).group_kind not in hidden]
+        world.objects = [each for each in world.objects if LiveObject(each).group_kind not in hidden]
 
     return state
 
 
-def refused_once(*hidden: str) -> Callable[[World], Any]:
+def refused_once(*hidden: str) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the first attempts failed, and the kinds in ``hidden`` may not be read."""
 
-    def state(world: World) -> None:
+    def state(world: TrainJobObjects) -> None:
         world.event(
             world.train_job, "TrainJobResourcesCreationFailed", "etcdserver: request timed out", age=280
         )
@@ -284,14 +293,14 @@ def refused_once(*hidden: str) -> Callable[[World], Any]:
     return state
 
 
-def deleted_group(world: World) -> None:
+def deleted_group(world: TrainJobObjects) -> None:
     world.without_children()
     group = world.group("scheduling.volcano.sh/v1beta1", status={})
     group["metadata"].update(deletionTimestamp=when(60), finalizers=["example.com/backup"])
     world.unread["Event"] = "forbidden"
 
 
-def bound_late(world: World) -> None:
+def bound_late(world: TrainJobObjects) -> None:
     """Let the pods, which fit on no node, use a claim that is bound only when a pod is scheduled."""
     world.unscheduled(NO_GPU)
     world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Pending"})
@@ -341,16 +350,16 @@ CASES: list[Any] = [
          tried_before_the_manager_was_scaled_down(100)),
         ("failed long ago, and not tried again", 3000, State.WRONG, "manager-silent", "does not react", tried_once),
         ("events of the manager may not be read", 300, State.WAITING, "unexplained", "events is forbidden",
-         without_events(World.without_children)),
+         without_events(TrainJobObjects.without_children)),
         ("events of a Job without pods may not be read", 300, State.WAITING, "pods-missing", "events is forbidden",
-         without_events(World.without_pods)),
-        ("events of a new Job may not be read", 5, State.STARTING, None, "", without_events(World.without_pods)),
+         without_events(TrainJobObjects.without_pods)),
+        ("events of a new Job may not be read", 5, State.STARTING, None, "", without_events(TrainJobObjects.without_pods)),
         ("events of a Job that runs may not be read", 300, State.RUNNING, None, "", without_events(lambda w: None)),
         ("the Jobs ended, and their JobSet did not", 9000, State.WRONG, "jobset-controller", "to the end of the Jobs", jobs_ended(600)),
         ("a Job failed, and its JobSet does nothing", 9000, State.WRONG, "failed", "to the end of the Jobs", jobs_ended(600, "Failed")),
         ("the Jobs just ended", 9000, State.STARTING, None, "", jobs_ended(3)),
         ("one Job ended, and another has just begun", 300, State.STARTING, None, "", job_ended_before_the_other),
-        ("the pods ended, and their Job did not", 9000, State.WRONG, "job-controller", "it is not complete", pods_ended(600)),
+        ("the pods ended, and their Job did not", 9000, State.WRONG, "job-controller", "the Job is not complete", pods_ended(600)),
         ("the pods just ended", 300, State.STARTING, None, "", pods_ended(3)),
         ("resumed just now, hours after its creation", 9000, State.STARTING, None, "", resumed_just_now),
         ("restarted just now, hours after its creation", 9000, State.STARTING, None, "", restarted_just_now),
@@ -381,16 +390,16 @@ CASES: list[Any] = [
         ("refused before, and pods may not be read", 300, State.RUNNING, None, "", refused_once("Pod")),
         ("refused before, and Services may not be read", 300, State.RUNNING, None, "", refused_once("Service")),
         ("events of a claim may not be read", 300, State.WAITING, "insufficient-resources", "free", without_events(bound_late)),
-        ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
+        ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread_beside_job_set(active=1)),
     )
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("age", "state", "cause", "words", "build"), CASES)
 def test_the_answer_to_an_unlisted_state(
-    age: float, state: State, cause: str | None, words: str, build: Callable[[World], Any]
+    age: float, state: State, cause: str | None, words: str, build: Callable[[TrainJobObjects], Any]
 ) -> None:
-    world = World(age=age)
+    world = TrainJobObjects(age=age)
     build(world)
 
     verdict = world.verdict()
@@ -401,15 +410,24 @@ def test_the_answer_to_an_unlisted_state(
     assert words in str(verdict.to_dict()), verdict.to_dict()
 
 
+def test_the_deletion_of_a_pod_was_requested_before_its_grace_period() -> None:
+    world = TrainJobObjects(age=900)
+    world.pods[0]["metadata"].update(deletionTimestamp=when(300), deletionGracePeriodSeconds=300)
+
+    evidence = world.verdict().findings[0].evidence
+
+    assert evidence[0] == "deletion of Pod llama-node-0-0-abcde was requested 10m ago"
+
+
 def test_both_causes_are_listed() -> None:
-    world = World()
+    world = TrainJobObjects()
     two_causes(world)
 
     assert [each.cause for each in world.verdict().findings] == ["secret-missing", "image-not-found"]
 
 
 def test_workloads_that_may_not_be_read_are_no_reason_to_look_for_kueue() -> None:
-    world = World()
+    world = TrainJobObjects()
     workload = world.workload(condition("QuotaReserved", "False", "Pending", "insufficient quota"))
     world.remove(workload)
     world.unread["Workload.kueue.x-k8s.io"] = "workloads is forbidden"
@@ -418,24 +436,24 @@ def test_workloads_that_may_not_be_read_are_no_reason_to_look_for_kueue() -> Non
 
     assert (first.cause, first.advice.partition(" in ")[0]) == (
         "queued",
-        "Get the permission to list Workloads",
+        "Get permission to list Workloads",
     )
 
 
-class CountedList(list[Thing]):
+class CountedList(list[LiveObject]):
     """A list that counts how often it is iterated over."""
 
-    def __init__(self, things: Sequence[Thing]) -> None:
-        super().__init__(things)
+    def __init__(self, objects: Sequence[LiveObject]) -> None:
+        super().__init__(objects)
         self.reads = 0
 
-    def __iter__(self) -> Iterator[Thing]:
+    def __iter__(self) -> Iterator[LiveObject]:
         self.reads += 1
         return super().__iter__()
 
 
 def test_the_events_of_a_namespace_are_read_once_for_all_pods() -> None:
-    world = World(nodes=40)
+    world = TrainJobObjects(nodes=40)
     world.unscheduled(NO_GPU)
     for pod in world.pods:
         world.event(pod, "FailedScheduling", NO_GPU)

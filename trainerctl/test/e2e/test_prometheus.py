@@ -34,7 +34,7 @@ async def test_the_page_of_the_dashboards_queries_shows_the_manager(tmp_path: Pa
                 with urllib.request.urlopen(address, timeout=30) as response:
                     text: str = response.read().decode()
                     return text
-            except OSError:  # a refusal is one, too
+            except OSError:  # Prometheus does not listen yet, or its response has an error status
                 return ""
 
         async def shows_data() -> str:

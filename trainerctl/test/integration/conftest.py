@@ -6,7 +6,7 @@ import anyio
 import pytest
 from controller_runtime.envtest import Binaries, Environment
 
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 
@@ -16,7 +16,7 @@ def trainer_control_plane(control_plane: Environment) -> Environment:
 
     async def install() -> None:
         binaries = await Binaries().locate(JOBSET)
-        await control_plane.install_crds(*contents.crds(binaries[JOBSET.name]))
+        await control_plane.install_crds(*manifests.crds(binaries[JOBSET.name]))
 
     anyio.run(install)
     return control_plane

@@ -10,7 +10,7 @@ from typing import Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, raw_patch
-from pkg.why import Thing
+from pkg.why import LiveObject
 from pkg.why.phase import Phase, phase
 
 from trainerctl.cli import live, streams
@@ -54,7 +54,7 @@ async def _set(arguments: argparse.Namespace, out: Console, *, suspended: bool) 
         for name in arguments.names:
             shown = f"trainjob {cluster.namespace}/{name}"
             found = await cluster.client.get(KIND, (cluster.namespace, name))
-            job = Thing(found.to_dict())
+            job = LiveObject(found.to_dict())
             now = phase(job)
             if now in (Phase.COMPLETE, Phase.FAILED):
                 streams.say_error(f"{shown} is {now.lower()} and cannot be {done}")

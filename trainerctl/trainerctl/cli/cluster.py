@@ -120,7 +120,7 @@ def _kai(parsed: argparse.Namespace) -> Programs | None:
 
 
 async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> None:
-    """Keep a cluster and its objects, and start again the components that have ended."""
+    """Keep a cluster and its objects, restart the components that have ended, and name the flags without effect."""
     if await cluster.is_up():
         err.say(f"Cluster {parsed.name} is already running and was not changed.")
     else:
@@ -189,14 +189,14 @@ def _absent(cluster: str, err: Console) -> int:
 
 
 async def logs_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the logs; return 1 if the cluster has none, or none of a component."""
+    """Print the logs; return 1 if the cluster has no logs, or no log of a requested component."""
     folder = state_directory(parsed.name) / "logs"
     found = {path.name.removesuffix(_SUFFIX): path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
     if not found:
         streams.say_error(f"cluster {parsed.name} has no logs")
         return 1
     if unknown := [name for name in parsed.components if name not in found]:
-        streams.say_error(f"there are logs of {', '.join(found)}, and none of {', '.join(unknown)}")
+        streams.say_error(f"no log of {', '.join(unknown)}; there are logs of {', '.join(found)}")
         return 1
     names = parsed.components or list(found)
     logs = [_Log(found[name], f"{name}: " if len(names) > 1 else "", out) for name in names]
@@ -223,7 +223,8 @@ class _Log:
     def print(self, tail: int | None = None, *, to_the_end: bool = False) -> None:
         """Print the lines that were written since the last call, or only the last ``tail`` of them.
 
-        A last line without a line break is printed by a later call, when it is complete, or now with ``to_the_end``.
+        If the last line has no line break yet, it is printed by the call after which it is complete; with
+        ``to_the_end`` it is printed at once.
         """
         with self._path.open("rb") as file:
             file.seek(self._read)
@@ -291,7 +292,7 @@ async def running() -> str:
 
 
 async def _described(directory: Path) -> tuple[str, str, str]:
-    """Return a cluster's state, number of nodes and kubeconfig; of a cluster without readable state the state alone."""
+    """Return a cluster's state, number of nodes and kubeconfig; the last two are empty if its state is unreadable."""
     state = State.read(directory)
     cluster = Cluster(directory)
     if state is None:

@@ -19,7 +19,7 @@ from controller_runtime.envtest import file_lock
 from controller_runtime.machinery import JSON, Object
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.why import Thing
+from pkg.why import LiveObject
 from rich.live import Live
 from rich.text import Text
 
@@ -56,16 +56,16 @@ class Observed:
             f"{nodes} pods created": len(phases) >= nodes,
             f"{nodes} pods running": sum(phase in {"Running", "Succeeded"} for phase in phases) >= nodes,
             f"{nodes} pods succeeded": phases.count("Succeeded") >= nodes,
-            "Job complete": bool(self.jobs) and all(Thing(job).is_true("Complete") for job in self.jobs),
+            "Job complete": bool(self.jobs) and all(LiveObject(job).is_true("Complete") for job in self.jobs),
             "JobSet completed": bool(self.job_sets)
-            and all(Thing(job_set).is_true("Completed") for job_set in self.job_sets),
-            "TrainJob complete": Thing(self.train_job).is_true("Complete"),
+            and all(LiveObject(job_set).is_true("Completed") for job_set in self.job_sets),
+            "TrainJob complete": LiveObject(self.train_job).is_true("Complete"),
         }
 
     @property
     def failure(self) -> str:
         """Why the TrainJob failed; empty while it has not."""
-        job = Thing(self.train_job)
+        job = LiveObject(self.train_job)
         failed = job.condition("Failed")
         return f"{failed.get('reason')}: {failed.get('message')}" if job.is_true("Failed") else ""
 
@@ -122,14 +122,14 @@ async def observe(client: LiveClient) -> Observed:
     return Observed(found[0] if found else {}, await listed(JobSet), await listed(Job), await listed(Pod))
 
 
-def created(observed: Observed) -> Iterator[tuple[str, str, str, str]]:
+def object_rows(observed: Observed) -> Iterator[tuple[str, str, str, str]]:
     """Yield kind, name, state and node of each object."""
     for each in observed.objects:
-        thing = Thing(each)
-        found = thing.maps("status", "conditions")
+        obj = LiveObject(each)
+        found = obj.maps("status", "conditions")
         true = [str(condition["type"]) for condition in found if condition.get("status") == "True"]
-        state = thing.text("status", "phase") or (true[-1] if true else "")
-        yield thing.kind, thing.name, state, thing.text("spec", "nodeName")
+        state = obj.text("status", "phase") or (true[-1] if true else "")
+        yield obj.kind, obj.name, state, obj.text("spec", "nodeName")
 
 
 async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
@@ -179,14 +179,14 @@ async def _train(client: LiveClient, parsed: argparse.Namespace, out: Console, e
     observed = Observed()
     with Live(_table(milestones), console=out, refresh_per_second=10) as live:
         with anyio.move_on_after(parsed.timeout):
-            while not Thing(observed.train_job).is_true("Complete") and not observed.failure:
+            while not LiveObject(observed.train_job).is_true("Complete") and not observed.failure:
                 observed = await observe(client)
                 milestones.see(observed)
                 live.update(_table(milestones))
                 await anyio.sleep(_POLL)
     out.say()
-    out.table(("KIND", "NAME", "STATE", "NODE"), created(observed))
-    if Thing(observed.train_job).is_true("Complete"):
+    out.table(("KIND", "NAME", "STATE", "NODE"), object_rows(observed))
+    if LiveObject(observed.train_job).is_true("Complete"):
         took = milestones.taken["TrainJob complete"]
         out.say()
         out.say(f"TrainJob {NAME} is ", ("Complete", "green"), f", {took:.1f} s after it was created.")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl diff``: the TrainJobs of the cluster that changed runtimes affect, and how their objects change."""
+"""``trainerctl diff``: which TrainJobs of the cluster a changed runtime affects, and how their objects change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller_runtime.machinery import JSON, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import core
-from pkg.why import Reference, Thing, kinds, runtime_of
+from pkg.why import LiveObject, Reference, kinds, runtime_of
 from pkg.why.phase import Phase, phase
 
 from trainerctl.cli import live, streams
@@ -31,7 +31,7 @@ class Effect(StrEnum):
 
     NONE = "none: it has ended"
     LATER = "when it is suspended and resumed"
-    NOW = "at once: it is suspended, or has not been built"
+    NOW = "at once: it is suspended, or has no objects yet"
     REFUSED = "refused with the new runtime"
     KEPT = "none: it keeps the runtime that it started with"
     SAME = "none: its objects stay the same"
@@ -43,7 +43,7 @@ _UNCONCERNED: Final = (Effect.NONE, Effect.SAME, Effect.KEPT)
 class Change(NamedTuple):
     """A TrainJob, and the difference that the new runtime makes to its objects."""
 
-    job: Thing
+    job: LiveObject
     effect: Effect
     lines: tuple[str, ...] = ()
 
@@ -75,7 +75,7 @@ async def _load(arguments: argparse.Namespace) -> list[InputObject]:
     return runtimes
 
 
-async def _of_runtime(cluster: live.Cluster, document: InputObject, version: str) -> list[Change]:
+async def _of_runtime(cluster: live.Connection, document: InputObject, version: str) -> list[Change]:
     kind, name = document.data["kind"], document.data["metadata"]["name"]
     namespace = ""
     if kind == "TrainingRuntime":
@@ -99,7 +99,7 @@ async def _of_runtime(cluster: live.Cluster, document: InputObject, version: str
     ]
 
 
-async def _has_snapshot(cluster: live.Cluster, job: Thing) -> bool:
+async def _has_snapshot(cluster: live.Connection, job: LiveObject) -> bool:
     """Return True if the TrainJob is active and Trainer v2.2 or later has stored a copy of its runtime."""
     if phase(job) in (Phase.COMPLETE, Phase.FAILED):
         return False
@@ -112,8 +112,8 @@ async def _has_snapshot(cluster: live.Cluster, job: Thing) -> bool:
     return True
 
 
-async def change_of(job: Thing, old: InputObject | None, new: InputObject, version: str) -> Change:
-    """Return the effect on a TrainJob if the runtime ``new`` replaces ``old``, which is None if it is new."""
+async def change_of(job: LiveObject, old: InputObject | None, new: InputObject, version: str) -> Change:
+    """Return the effect on a TrainJob of replacing the runtime ``old`` by ``new``; without ``old``, of adding it."""
     now = phase(job)
     if now in (Phase.COMPLETE, Phase.FAILED):
         return Change(job, Effect.NONE)
@@ -129,8 +129,8 @@ async def change_of(job: Thing, old: InputObject | None, new: InputObject, versi
     return Change(job, effect, tuple(lines))
 
 
-async def _rendered(job: Thing, runtime: InputObject, version: str) -> str:
-    """Return the objects of a TrainJob as YAML, or ``refused:`` and the reason if it has none."""
+async def _rendered(job: LiveObject, runtime: InputObject, version: str) -> str:
+    """Return the objects of a TrainJob as YAML, or ``refused:`` and the reason if the TrainJob is refused."""
     document = InputObject(_desired(dict(job.data)), "cluster", 1)
     try:
         given = await trainjobs.prepare([runtime, document], namespace=job.namespace, version=version)

@@ -7,9 +7,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from pkg.why import Snapshot, Thing, groups, kinds
+from pkg.why import LiveObject, Snapshot, groups, kinds
+from pkg.why.liveobject import ago
 from pkg.why.snapshot import event_time
-from pkg.why.things import ago
 
 from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
@@ -38,7 +38,7 @@ async def events_command(arguments: argparse.Namespace, out: Console, err: Conso
     return 0
 
 
-def of_all(snapshot: Snapshot) -> list[Thing]:
+def of_all(snapshot: Snapshot) -> list[LiveObject]:
     """Return the events of a TrainJob and its objects, the oldest first.
 
     The objects are its groups, its Workloads, and its JobSets, Jobs and pods, including removed ones.
@@ -53,12 +53,12 @@ def of_all(snapshot: Snapshot) -> list[Thing]:
     return sorted(found, key=lambda each: event_time(each) or snapshot.now)
 
 
-def print_table(snapshot: Snapshot, found: Iterable[Thing], out: Console) -> None:
+def print_table(snapshot: Snapshot, found: Iterable[LiveObject], out: Console) -> None:
     """Print events, one on a line."""
     out.table(("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"), [_row(snapshot, each) for each in found])
 
 
-def _row(snapshot: Snapshot, event: Thing) -> tuple[str, ...]:
+def _row(snapshot: Snapshot, event: LiveObject) -> tuple[str, ...]:
     count = event.number("series", "count") or event.number("count")
     age = ago(event_time(event), snapshot.now) + (f" (x{count})" if count > 1 else "")
     subject = f"{event.text('involvedObject', 'kind')}/{event.text('involvedObject', 'name')}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Executes a parsed command line: loads and runs the command's function, and prints expected errors in one line."""
+"""Executes a parsed command line: loads and runs the command's function, and prints expected errors as text."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _print_change(name: str, change: Change, causes: list[str], out: Console) ->
 
 
 def is_obvious(change: Change) -> bool:
-    """Return True for a change that every TrainJob has: identity and owner of built objects, one pod per job."""
+    """Return True for a change that every TrainJob has: identity or owner of an object, completions, or one pod."""
     path = change.path
     if path[1:2] in _IDENTITY or (path[1:2] == ("metadata",) and path[2:3] in _OF_METADATA):
         return True

@@ -36,12 +36,13 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 def _run(parser: argparse.ArgumentParser) -> None:
     _cluster_name(parser, "local cluster")
     parser.add_argument(
-        "--kubeconfig", help="use the cluster of this kubeconfig, with its credentials, instead"
+        "--kubeconfig",
+        help="run against the cluster of this kubeconfig, with its credentials, instead of a local cluster",
     )
     parser.epilog = (
         "All other flags, and all arguments after --, are passed to trainer-controller-manager. With --kubeconfig the "
-        "manager runs with --webhooks=false, because the cluster's API server cannot reach this machine; --webhooks "
-        "serves the webhooks nevertheless."
+        "manager runs with --webhooks=false, because the cluster's API server usually cannot reach this machine; add "
+        "--webhooks to serve the webhooks nevertheless."
     )
     parser.set_defaults(passes_flags=True)
 
@@ -64,10 +65,14 @@ def _validate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server",
         action="store_true",
-        help="ask the API server of the kubeconfig, by a dry run; it reads runtimes from the cluster alone",
+        help="ask the API server of the kubeconfig by dry runs; runtimes in the files are then not used for TrainJobs",
     )
-    parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --server (default as kubectl)")
-    parser.add_argument("--context", help="context of the kubeconfig for --server (default its current one)")
+    parser.add_argument(
+        "--kubeconfig", help="kubeconfig of the cluster for --server (default: the one that kubectl uses)"
+    )
+    parser.add_argument(
+        "--context", help="context of the kubeconfig for --server (default: its current context)"
+    )
 
 
 def _convert(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +81,7 @@ def _convert(parser: argparse.ArgumentParser) -> None:
         "--to",
         choices=("2.1", "2.3"),
         required=True,
-        help="release of Trainer whose fields the objects are to have: 2.1, or 2.3 for v2.2 and v2.3",
+        help="release of Trainer to rewrite the objects for: 2.1, or 2.3 for v2.2 and v2.3",
     )
     _output(parser, ("yaml", "json"))
 
@@ -86,12 +91,13 @@ def _group(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="Configuration of the manager, for the pod grouper's settings (default: an empty one)",
+        help="Configuration file of the manager, with the settings of the pod grouper (default: default settings)",
     )
     parser.add_argument(
         "--rules",
         choices=("v0.13", "v0.17"),
-        help="KAI-Scheduler release whose rules apply (default: that of the PodGroup's CRD in the files, else v0.13)",
+        help="KAI-Scheduler release whose rules apply (default: the release that --config names, else that of the "
+        "PodGroup CRD in the files, else v0.13)",
     )
 
 
@@ -100,7 +106,9 @@ def _crds(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--apply", action="store_true", help="apply the CRDs (server-side) instead of printing them"
     )
-    parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --apply (default as kubectl)")
+    parser.add_argument(
+        "--kubeconfig", help="kubeconfig of the cluster for --apply (default: the one that kubectl uses)"
+    )
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:
@@ -132,9 +140,12 @@ def _get(parser: argparse.ArgumentParser) -> None:
         "-A", "--all-namespaces", action="store_true", help="list the TrainJobs of all namespaces"
     )
     parser.add_argument(
-        "-w", "--watch", action="store_true", help="show changes, of one TrainJob until it has ended"
+        "-w",
+        "--watch",
+        action="store_true",
+        help="keep showing changes; with NAME, until the TrainJob has ended",
     )
-    _live(parser, ("table", "json", "yaml", "name"))
+    _live(parser, ("table", "json", "yaml", "name"), "namespace of the TrainJobs")
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:
@@ -156,7 +167,8 @@ def _wait(parser: argparse.ArgumentParser) -> None:
     )
     _timeout(parser, 3600)
     parser.epilog = (
-        "The exit code is 0 once the state is reached, 1 if it is out of reach, and 3 after the time limit."
+        "The exit code is 0 if the state was reached, 1 if it cannot be reached any more, and 3 if the time limit has "
+        "passed."
     )
 
 
@@ -174,17 +186,19 @@ def _events(parser: argparse.ArgumentParser) -> None:
 def _logs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _named(parser)
-    add("--step", default="node", help="replicated job whose log to print (default node)")
+    add("--step", default="node", help="replicated job whose pods' logs to print (default node)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--rank",
         type=flagtypes.integer(0, 1 << 20),
         default=0,
         metavar="N",
-        help="pod of the step (default 0)",
+        help="rank of the pod in its step (default 0)",
     )
     which.add_argument(
-        "--all", action="store_true", help="print the logs of all pods of the step, with a prefix"
+        "--all",
+        action="store_true",
+        help="print the logs of all pods of the step; each line starts with step and rank",
     )
     _lines(parser, "the containers end")
     add("--previous", action="store_true", help="print the log of the previous run of the container")
@@ -195,7 +209,7 @@ def _change(verb: str) -> Add:
         parser.add_argument(
             "names", metavar="NAME", nargs="+", type=flagtypes.name, help=f"names of the TrainJobs to {verb}"
         )
-        _live(parser)
+        _live(parser, about="namespace of the TrainJobs")
         parser.set_defaults(function=f"trainerctl.cli.change:{verb}_command")
 
     return add_flags
@@ -203,19 +217,22 @@ def _change(verb: str) -> Add:
 
 def _migrate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-A", "--all-namespaces", action="store_true", help="include the TrainJobs of all namespaces")
+    add("-A", "--all-namespaces", action="store_true", help="rewrite the TrainJobs of all namespaces")
     add("--dry-run", action="store_true", help="let the API server check the changes, and store none")
-    _live(parser)
+    _live(parser, about="namespace of the TrainJobs")
     parser.epilog = (
-        "The exit code is 1 if a TrainJob could not be rewritten. It does no harm to run it again."
+        "The exit code is 1 if a TrainJob could not be rewritten. Running the command again does no harm."
     )
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:
     _filenames(parser, "YAML or JSON files with the changed runtimes, or - for standard input")
-    _live(parser)
+    _live(parser, about="namespace for TrainingRuntimes that do not set one")
     _compatibility_version(parser)
-    parser.epilog = "The exit code is 0 if the objects of no TrainJob change, and 1 if those of one do."
+    parser.epilog = (
+        "The exit code is 1 if the objects of a TrainJob would change, or if the changed runtime would make a TrainJob "
+        "invalid; else it is 0."
+    )
 
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
@@ -240,7 +257,7 @@ def _cluster_name(parser: argparse.ArgumentParser, about: str = "cluster") -> No
 
 def _cluster_start(parser: argparse.ArgumentParser) -> None:
     _cluster_name(parser)
-    _timeout(parser)
+    _timeout(parser, about="time limit of the start")
 
 
 def _timeout(parser: argparse.ArgumentParser, seconds: int = 120, about: str = "time limit") -> None:
@@ -250,20 +267,25 @@ def _timeout(parser: argparse.ArgumentParser, seconds: int = 120, about: str = "
 
 def _lines(parser: argparse.ArgumentParser, until: str) -> None:
     add = parser.add_argument
-    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
+    add(
+        "--tail",
+        type=flagtypes.integer(0, 1 << 30),
+        metavar="N",
+        help="print only the last N lines of each log (default: all lines)",
+    )
     add("-f", "--follow", action="store_true", help=f"print new lines until {until}")
 
 
 def _cluster_logs(parser: argparse.ArgumentParser) -> None:
-    about = "components, as status names them (default all)"
+    about = "components, by the names that trainerctl cluster status prints (default all)"
     parser.add_argument("components", metavar="COMPONENT", nargs="*", help=about)
-    _lines(parser, "it is interrupted")
+    _lines(parser, "the command is interrupted")
     _cluster_name(parser)
 
 
 def _cluster_up(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--nodes", type=flagtypes.integer(0, 5000), metavar="N", help="number of simulated nodes (default 4)")
+    add("--nodes", type=flagtypes.integer(0, 5000), metavar="N", help="number of nodes (default 4)")
     add(
         "--gpus",
         type=flagtypes.integer(0, 5000),
@@ -282,39 +304,43 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="IMAGE=FOLDER",
         help="with --run-processes: folder with the programs of an image, e.g. the bin folder of a virtual"
-        " environment; can be repeated (default: that of the Python that runs trainerctl)",
+        " environment; can be repeated (default: the folder of the Python that runs trainerctl)",
     )
     add("--without-manager", action="store_true", help="do not start the manager")
     add(
         "--coscheduling",
         action="store_true",
-        help="use the scheduler of scheduler-plugins, for gang scheduling",
+        help="use the scheduler of scheduler-plugins, which schedules gangs, instead of kube-scheduler",
     )
     add(
         "--workloads",
         action="store_true",
         help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
     )
-    add("--prometheus", action="store_true", help="run Prometheus, with a page of the dashboard's queries")
+    add(
+        "--prometheus",
+        action="store_true",
+        help="run Prometheus, with a page that shows the queries of the shipped dashboard",
+    )
     add(
         "--feature-gates",
         metavar="NAME=BOOL,...",
-        help="feature gates of the manager, as for its own flag (default: their own defaults)",
+        help="feature gates of the manager, written as for its own flag (default: the default of each gate)",
     )
     _releases(parser)
     add(
         "--kai-scheduler",
         metavar="PATH",
-        help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
+        help="scheduler program of KAI-Scheduler, run beside the other scheduler; the manager groups its pods",
     )
-    add("--kai-binder", metavar="PATH", help="program that binds for --kai-scheduler")
+    add("--kai-binder", metavar="PATH", help="binder program of KAI-Scheduler; --kai-scheduler needs it")
     add(
         "--kai-crds",
         metavar="FOLDER",
-        help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
+        help="folder with the CRDs of the release of --kai-scheduler (default: CRDs of v0.17)",
     )
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
-    _timeout(parser)
+    _timeout(parser, about="time limit of the start")
     _cluster_name(parser)
 
 
@@ -349,7 +375,7 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ),
     ("demo", "run one TrainJob to completion on a temporary local cluster", _demo),
     ("run", "run the manager against a local cluster or a kubeconfig", _run),
-    ("render", "print the objects that TrainJobs create, without a cluster", _render),
+    ("render", "print the objects that the manager would create for TrainJobs", _render),
     ("explain", "show stage by stage how TrainJobs become objects", _explain),
     ("validate", "print what an API server would answer to TrainJobs and runtimes", _validate),
     ("convert", "rewrite TrainJobs and runtimes of Trainer v2.1 for v2.3, or back", _convert),
@@ -361,12 +387,12 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
     ("wait", "wait until a TrainJob reaches a state", _wait),
-    ("diff", "show which TrainJobs a change of a runtime concerns, and how", _diff),
+    ("diff", "show which TrainJobs of a cluster a changed runtime affects, and how", _diff),
     ("suspend", "suspend TrainJobs; their pods are deleted", _change("suspend")),
     ("resume", "resume suspended TrainJobs", _change("resume")),
     ("delete", "delete TrainJobs with all their objects", _change("delete")),
-    ("migrate", "store numProcPerNode as clients of Trainer v2.2 and later read it", _migrate),
-    ("completion", "print the script that completes commands, flags and names in a shell", _completion),
+    ("migrate", "rewrite stored numProcPerNode for clients of Trainer v2.2 and later", _migrate),
+    ("completion", "print a shell script that completes commands, flags and TrainJobs", _completion),
     ("help", "show the help of a command, with examples", _help),
 )
 
@@ -394,7 +420,10 @@ def _runtimes_from_cluster(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig",
         help="read runtimes missing from the files from this kubeconfig's cluster (default: the shipped runtimes)",
     )
-    parser.add_argument("--context", help="kubeconfig context of that cluster (default the current one)")
+    parser.add_argument(
+        "--context",
+        help="context of the kubeconfig (default: its current context); alone, of the kubeconfig that kubectl uses",
+    )
 
 
 def _named(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None:
@@ -402,16 +431,18 @@ def _named(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None
     _live(parser, outputs)
 
 
-def _live(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None:
+def _live(
+    parser: argparse.ArgumentParser, outputs: Sequence[str] = (), about: str = "namespace of the TrainJob"
+) -> None:
     add = parser.add_argument
     add(
         "-n",
         "--namespace",
         type=flagtypes.namespace,
-        help="namespace of the TrainJob (default that of the kubeconfig's context)",
+        help=f"{about} (default: the namespace of the kubeconfig's context)",
     )
-    add("--kubeconfig", help="kubeconfig of the cluster (default as kubectl)")
-    add("--context", help="context of the kubeconfig (default its current one)")
+    add("--kubeconfig", help="kubeconfig of the cluster (default: the one that kubectl uses)")
+    add("--context", help="context of the kubeconfig (default: its current context)")
     if outputs:
         _output(parser, outputs)
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from controller_runtime.machinery import unstructured
-from pkg.why import Snapshot, Thing, kinds
+from pkg.why import LiveObject, Snapshot, kinds
+from pkg.why.liveobject import ago
 from pkg.why.phase import cells, phase, tree
-from pkg.why.things import ago
 
 from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
@@ -26,14 +26,14 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     """Print TrainJobs.
 
     Raises:
-        InputError: one TrainJob is named and all namespaces are requested, or ``--watch`` is given with an output
-            format other than ``table``.
+        InputError: both a name and ``--all-namespaces`` are given, or ``--watch`` with an output format other than
+            ``table``.
         StatusError: they cannot be read.
     """
     if arguments.name and arguments.all_namespaces:
-        raise InputError("a TrainJob cannot be named across all namespaces: use --namespace")
+        raise InputError("NAME and --all-namespaces exclude each other: use --namespace")
     if arguments.watch and arguments.output != "table":
-        raise InputError("--watch has the output format table alone")
+        raise InputError("--watch supports only the output format table")
     async with live.connect(arguments) as cluster:
         namespace = "" if arguments.all_namespaces else cluster.namespace
         if arguments.watch:
@@ -43,7 +43,7 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
             return 0
         if arguments.name:
             found = await cluster.client.get(KIND, (cluster.namespace, arguments.name))
-            _write(arguments.output, [Thing(found.to_dict())], out, single=True)
+            _write(arguments.output, [LiveObject(found.to_dict())], out, single=True)
             return 0
         listed = await cluster.all(kinds.TRAIN_JOB, namespace=namespace)
     if arguments.output != "table":
@@ -55,7 +55,9 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     return 0
 
 
-async def _watch(cluster: live.Cluster, arguments: argparse.Namespace, namespace: str, out: Console) -> int:
+async def _watch(
+    cluster: live.Connection, arguments: argparse.Namespace, namespace: str, out: Console
+) -> int:
     from trainerctl.cli import watchtree  # rich's live display is slow to load
 
     if arguments.name:
@@ -63,7 +65,7 @@ async def _watch(cluster: live.Cluster, arguments: argparse.Namespace, namespace
     return await watchtree.watch_all(cluster, namespace, out)
 
 
-def _write(output: str, jobs: Sequence[Thing], out: Console, *, single: bool) -> None:
+def _write(output: str, jobs: Sequence[LiveObject], out: Console, *, single: bool) -> None:
     if output == "name":
         for each in jobs:
             out.say(f"trainjob.{KIND.gvk.group}/{each.name}")
@@ -72,12 +74,12 @@ def _write(output: str, jobs: Sequence[Thing], out: Console, *, single: bool) ->
     out.write(output, items[0] if single else {"apiVersion": "v1", "kind": "List", "items": items})
 
 
-def _print_table(jobs: Iterable[Thing], out: Console, *, with_namespace: bool) -> None:
+def _print_table(jobs: Iterable[LiveObject], out: Console, *, with_namespace: bool) -> None:
     rows = [row if with_namespace else row[1:] for row in rows_of(jobs)]
     out.table(HEAD if with_namespace else HEAD[1:], rows)
 
 
-def rows_of(jobs: Iterable[Thing]) -> Iterator[tuple[str, ...]]:
+def rows_of(jobs: Iterable[LiveObject]) -> Iterator[tuple[str, ...]]:
     """Yield a row with the columns of ``HEAD`` for each TrainJob, sorted by namespace and name."""
     now = datetime.now(UTC)
     for job in sorted(jobs, key=lambda each: (each.namespace, each.name)):

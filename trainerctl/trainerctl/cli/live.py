@@ -24,7 +24,7 @@ from controller_runtime.rest import (
     TransportTimeoutError,
     load_config,
 )
-from pkg.why import Snapshot, Thing, kinds, reading
+from pkg.why import LiveObject, Snapshot, kinds, reading
 
 FIELD_OWNER: Final = "trainerctl"
 DEFAULT_NAMESPACE: Final = "default"
@@ -32,7 +32,10 @@ _PAGE: Final = 500
 _TOLERATED: Final = timedelta(seconds=5)
 """Smaller differences of the clocks are ignored: responses are dated in whole seconds, and a busy server is late."""
 _FIRST: Final = 4.0
-"""Seconds to wait for the server's first response, so that a command fails within five. Later ones may take longer."""
+"""Seconds to wait for the server's first response, so that a command fails within five seconds.
+
+Later responses may take longer.
+"""
 
 
 class FirstAnswer:
@@ -81,12 +84,12 @@ class ServerClock:
         return response
 
     def corrected(self, local: datetime) -> datetime:
-        """Return the server's time at the time ``local`` of this machine's clock."""
+        """Return the server's time at the moment when this machine's clock shows ``local``."""
         return local + self._ahead if abs(self._ahead) > _TOLERATED else local
 
 
-class Cluster(NamedTuple):
-    """A client, and the namespace of the command."""
+class Connection(NamedTuple):
+    """A client, the namespace of the command, and the server's clock."""
 
     client: LiveClient
     namespace: str
@@ -102,23 +105,23 @@ class Cluster(NamedTuple):
         found = await reading.take(self.client, self.namespace, name, began)
         return dataclasses.replace(found, now=self.clock.corrected(began))
 
-    async def all(self, kind: str, *, namespace: str = "") -> list[Thing]:
+    async def all(self, kind: str, *, namespace: str = "") -> list[LiveObject]:
         """Return all objects of a kind; they are requested in pages.
 
         Raises:
             StatusError: they cannot be read.
         """
-        found: list[Thing] = []
+        found: list[LiveObject] = []
         token, listed = "", unstructured(kinds.VERSIONS[kind][0])
         while True:
             page = await self.client.list(listed, namespace=namespace, limit=_PAGE, continue_token=token)
-            found += [Thing(each.to_dict()) for each in page]
+            found += [LiveObject(each.to_dict()) for each in page]
             if not (token := page.continue_token):
                 return found
 
 
 @asynccontextmanager
-async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
+async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
     """Connect to the cluster of the kubeconfig; the namespace is the flag's, else the context's, else ``default``.
 
     Raises:
@@ -134,4 +137,6 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
         raise
     async with Transport(config) as transport:
         clock = ServerClock(FirstAnswer(transport))
-        yield Cluster(LiveClient(clock), arguments.namespace or config.namespace or DEFAULT_NAMESPACE, clock)
+        yield Connection(
+            LiveClient(clock), arguments.namespace or config.namespace or DEFAULT_NAMESPACE, clock
+        )

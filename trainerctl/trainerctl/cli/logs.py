@@ -11,9 +11,9 @@ import anyio
 import msgspec
 from controller_runtime import rest
 from controller_runtime.machinery.errors import StatusError
-from pkg.why import Snapshot, Thing, kinds, reading, removed
+from pkg.why import LiveObject, Snapshot, kinds, reading, removed
+from pkg.why.liveobject import maps, text
 from pkg.why.snapshot import COMPLETION_INDEX, step_of
-from pkg.why.things import maps, text
 
 from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
@@ -65,7 +65,7 @@ def no_pod(snapshot: Snapshot, step: str) -> str:
     return f"no pod of step {step} matches; see trainerctl get {named}"
 
 
-def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[Thing]:
+def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[LiveObject]:
     """Return the pods of the step, sorted by rank: all of them, or those of the requested rank."""
     pods = [pod for pod in snapshot.pods if step_of(pod) == arguments.step]
     pods.sort(key=_rank)
@@ -74,7 +74,7 @@ def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[Thing]:
     return [pod for pod in pods if _rank(pod) == arguments.rank]
 
 
-def _rank(pod: Thing) -> int:
+def _rank(pod: LiveObject) -> int:
     index = pod.annotation(COMPLETION_INDEX)
     return int(index) if index.isascii() and index.isdigit() else 0
 
@@ -83,7 +83,12 @@ class _Log:
     """The log of one pod."""
 
     def __init__(
-        self, cluster: live.Cluster, pod: Thing, arguments: argparse.Namespace, out: Console, number: int
+        self,
+        cluster: live.Connection,
+        pod: LiveObject,
+        arguments: argparse.Namespace,
+        out: Console,
+        number: int,
     ) -> None:
         self._cluster = cluster
         self._pod = pod
@@ -96,8 +101,8 @@ class _Log:
     async def print(self) -> int:
         """Print the log, and follow it if that is requested; return the exit code."""
         if not self._pod.maps("status", "containerStatuses"):
-            name = self._arguments.name
-            streams.say_error(f"{self._pod.name} has not started; see trainerctl why {name}")
+            named = f"{self._arguments.name} -n {self._pod.namespace}"
+            streams.say_error(f"{self._pod.name} has not started; see trainerctl why {named}")
             self.code = 1
             return self.code
         request = await reading.log_request(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl migrate``: stores ``numProcPerNode`` of TrainJobs as clients of Trainer v2.2 and later read it.
+"""``trainerctl migrate``: rewrites ``numProcPerNode`` of stored TrainJobs for clients of Trainer v2.2 and later.
 
 One TrainJob that stores a string there breaks every typed client of those releases that lists its namespace. The
 manager's mutating webhook ensures that no further strings are stored.
@@ -16,7 +16,7 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery.errors import ConflictError, NotFoundError, StatusError
 from pkg.constants.trainer import NUM_PROC_PER_NODE_ANNOTATION
 from pkg.util import generations
-from pkg.why import Thing, kinds
+from pkg.why import LiveObject, kinds
 
 from trainerctl.cli import live, streams
 from trainerctl.cli.get import KIND
@@ -34,16 +34,18 @@ async def migrate_command(arguments: argparse.Namespace, out: Console, err: Cons
     """
     async with live.connect(arguments) as cluster:
         namespace = "" if arguments.all_namespaces else cluster.namespace
-        return await rewrite(cluster, namespace, out, dry_run=arguments.dry_run)
+        return await rewrite_all(cluster, namespace, out, dry_run=arguments.dry_run)
 
 
-async def rewrite(cluster: live.Cluster, namespace: str, out: Console, *, dry_run: bool = False) -> int:
+async def rewrite_all(
+    cluster: live.Connection, namespace: str, out: Console, *, dry_run: bool = False
+) -> int:
     """Rewrite the TrainJobs of ``namespace``, or of all if it is empty; see :func:`migrate_command`."""
     code = rewritten = 0
     for job in await cluster.all(kinds.TRAIN_JOB, namespace=namespace):
         shown = f"trainjob {job.namespace}/{job.name}"
         try:
-            change = await _rewrite(cluster, job, dry_run=dry_run)
+            change = await _rewrite_one(cluster, job, dry_run=dry_run)
         except (StatusError, ValueError) as error:
             streams.say_error(f"{shown}: {error}")
             code = 1
@@ -56,7 +58,7 @@ async def rewrite(cluster: live.Cluster, namespace: str, out: Console, *, dry_ru
     return code
 
 
-async def _rewrite(cluster: live.Cluster, job: Thing, *, dry_run: bool) -> str:
+async def _rewrite_one(cluster: live.Connection, job: LiveObject, *, dry_run: bool) -> str:
     """Rewrite a TrainJob and describe the change; return an empty text if it stores no string, or was deleted.
 
     Raises:
@@ -79,7 +81,7 @@ async def _rewrite(cluster: live.Cluster, job: Thing, *, dry_run: bool) -> str:
             if tries == _TRIES:
                 raise
             try:
-                job = Thing((await cluster.client.get(KIND, (job.namespace, job.name))).to_dict())
+                job = LiveObject((await cluster.client.get(KIND, (job.namespace, job.name))).to_dict())
             except NotFoundError:
                 return ""
         else:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl render``: the objects that TrainJobs create, without a cluster."""
+"""``trainerctl render``: the objects that the manager would create for TrainJobs, without a cluster."""
 
 from __future__ import annotations
 

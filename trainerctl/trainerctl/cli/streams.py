@@ -19,7 +19,7 @@ _ASCII: Final = {"←": "<-", "→": "->", "✓": "v", "✗": "x", "·": "-", "�
 
 
 def prepare() -> None:
-    """Make standard output and error accept any text, whatever the locale; closed ones accept and drop it."""
+    """Make standard output and error accept any text in any locale; text for a closed stream is dropped."""
     codecs.register_error(_ENCODING_ERRORS, _replaced)
     sys.stdout = sys.stdout or _null()
     sys.stderr = sys.stderr or _null()
@@ -37,7 +37,7 @@ def say_error(text: str) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an error; that of an error of the operating system begins with the file."""
+    """Return the text of an error; for an error of the operating system, the file and the system's message."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__

@@ -70,7 +70,7 @@ class Console(rich.console.Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the caught error; rich would end the process."""
+        """Raise BrokenPipeError; rich would end the process."""
         raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
 
 
@@ -80,7 +80,7 @@ def json_text(data: JSON, *, ascii_only: bool = False) -> str:
 
 
 def yaml_text(data: JSON, *, ascii_only: bool = False) -> str:
-    """Return YAML; if a character must not reach a terminal, all beyond ASCII are escapes."""
+    """Return YAML; if a character of it must not reach a terminal, all characters beyond ASCII are escapes."""
     text = yaml.dump(data, ascii_only=ascii_only)
     return text if printable(text) == text else yaml.dump(data, ascii_only=True)
 

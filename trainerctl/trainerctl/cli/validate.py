@@ -61,16 +61,16 @@ async def _ask(arguments: argparse.Namespace, documents: Sequence[InputObject]) 
     """Return the API server's answers to dry runs.
 
     Raises:
-        StatusError: the API server cannot be asked.
+        RestError: the API server cannot be reached.
     """
     async with live.connect(arguments) as cluster:
         return [await _answer(cluster, document) for document in documents]
 
 
-async def _answer(cluster: live.Cluster, document: InputObject) -> Verdict:
+async def _answer(cluster: live.Connection, document: InputObject) -> Verdict:
     """Return the answer to a create, or to an apply if an object of that name exists."""
-    heard = _Heard(cluster.client.transport)
-    client = LiveClient(heard, cluster.client.mapper, field_validation="Strict")
+    collector = _WarningCollector(cluster.client.transport)
+    client = LiveClient(collector, cluster.client.mapper, field_validation="Strict")
     metadata = {"namespace": cluster.namespace, **(document.data.get("metadata") or {})}
     obj = replace(document, data={**document.data, "metadata": metadata}).decode(unstructured(document.gvk))
     try:
@@ -84,11 +84,11 @@ async def _answer(cluster: live.Cluster, document: InputObject) -> Verdict:
         problems = [
             Problem(parse(each.get("field") or ""), each.get("message") or "") for each in error.causes
         ]
-        return Verdict(document, error.code, error.reason, error.message, problems, heard.warnings)
-    return Verdict(document, warnings=heard.warnings)
+        return Verdict(document, error.code, error.reason, error.message, problems, collector.warnings)
+    return Verdict(document, warnings=collector.warnings)
 
 
-class _Heard:
+class _WarningCollector:
     """A round tripper that collects the warnings of responses."""
 
     def __init__(self, inner: RoundTripper) -> None:

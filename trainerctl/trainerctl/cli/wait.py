@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 from controller_runtime.machinery.errors import ExpiredError
-from pkg.why import Thing
+from pkg.why import LiveObject
 from pkg.why.phase import Phase, phase
 
 from trainerctl.cli import live, streams
@@ -45,8 +45,8 @@ async def wait_command(arguments: argparse.Namespace, out: Console, err: Console
     return TIMED_OUT
 
 
-async def wait_for(cluster: live.Cluster, arguments: argparse.Namespace, out: Console) -> int:
-    """Wait and return the exit code; if the watch expires, as after a restart of the server, it is started again.
+async def wait_for(cluster: live.Connection, arguments: argparse.Namespace, out: Console) -> int:
+    """Wait and return the exit code; a watch that expires, as after a restart of the server, is started again.
 
     Raises:
         StatusError: the TrainJob cannot be read.
@@ -56,7 +56,7 @@ async def wait_for(cluster: live.Cluster, arguments: argparse.Namespace, out: Co
             return await _wait(cluster, arguments, out)
 
 
-async def _wait(cluster: live.Cluster, arguments: argparse.Namespace, out: Console) -> int:
+async def _wait(cluster: live.Connection, arguments: argparse.Namespace, out: Console) -> int:
     wanted = arguments.state
     shown = f"TrainJob {cluster.namespace}/{arguments.name}"
     listed = await cluster.client.list(
@@ -76,7 +76,7 @@ async def _wait(cluster: live.Cluster, arguments: argparse.Namespace, out: Conso
         resource_version=listed.resource_version,
     ) as events:
         while True:
-            now = phase(Thing(found.to_dict()))
+            now = phase(LiveObject(found.to_dict()))
             if now in _REACHED[wanted]:
                 out.say(f"{shown} is {now.lower()}")
                 return 0

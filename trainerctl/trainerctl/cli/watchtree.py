@@ -16,7 +16,7 @@ from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import ExpiredError
 from controller_runtime.rest import NoKindMatchError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
-from pkg.why import Snapshot, Thing, kinds
+from pkg.why import LiveObject, Snapshot, kinds
 from pkg.why.phase import Phase, cells, phase, tree
 from rich.live import Live
 from rich.text import Text
@@ -43,12 +43,12 @@ class Objects:
     """The live objects by kind and key, kept current by watches."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[tuple[str, str], Thing]] = {}
+        self._found: dict[str, dict[tuple[str, str], LiveObject]] = {}
         self.changed = anyio.Event()
         self.listed: set[str] = set()
         """The kinds whose existing objects are known."""
 
-    def all(self, kind: str) -> list[Thing]:
+    def all(self, kind: str) -> list[LiveObject]:
         """Return the objects of a kind."""
         return list(self._found.get(kind, {}).values())
 
@@ -58,25 +58,27 @@ class Objects:
         others = {kind: self.all(kind) for kind in self._found if kind != kinds.TRAIN_JOB}
         return Snapshot(found[0], datetime.now(UTC), others) if found else None
 
-    async def follow(self, cluster: live.Cluster, kind: str, selection: _Selection) -> None:
-        """Keep the objects of a kind current until cancelled; a kind that is not installed has none."""
+    async def follow(self, cluster: live.Connection, kind: str, selection: _Selection) -> None:
+        """Keep the objects of a kind current until cancelled; return at once if the kind is not installed."""
         watched = unstructured(kinds.VERSIONS[kind][0])
         while True:
             try:
                 listed = await cluster.client.list(watched, **selection)
-                self._found[kind] = {(each.namespace, each.name): Thing(each.to_dict()) for each in listed}
+                self._found[kind] = {
+                    (each.namespace, each.name): LiveObject(each.to_dict()) for each in listed
+                }
                 self._note(kind)
                 version = listed.resource_version
                 async with cluster.client.watch(watched, resource_version=version, **selection) as events:
                     async for event in events:
-                        self.apply(kind, event.type, Thing(event.object.to_dict()))
+                        self.apply(kind, event.type, LiveObject(event.object.to_dict()))
             except ExpiredError:
                 continue
             except NoKindMatchError:
                 self._note(kind)
                 return
 
-    def apply(self, kind: str, change: str, obj: Thing) -> None:
+    def apply(self, kind: str, change: str, obj: LiveObject) -> None:
         """Apply one watch event of the type ``change``."""
         found = self._found.setdefault(kind, {})
         if change == "DELETED":
@@ -90,7 +92,7 @@ class Objects:
         self.changed.set()
 
 
-async def watch_one(cluster: live.Cluster, name: str, out: Console) -> int:
+async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
     """Show a TrainJob until it has ended or is deleted; return 1 if it does not exist or has failed."""
     namespace = cluster.namespace
     labelled = _Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
@@ -114,7 +116,7 @@ async def watch_one(cluster: live.Cluster, name: str, out: Console) -> int:
     return 0 if last is not None and last is not Phase.FAILED else 1
 
 
-async def watch_all(cluster: live.Cluster, namespace: str, out: Console) -> int:
+async def watch_all(cluster: live.Connection, namespace: str, out: Console) -> int:
     """Show the TrainJobs of a namespace, or of all, until cancelled."""
     selections = {kinds.TRAIN_JOB: _Selection(namespace=namespace)}
     screen = Screen(out, get.HEAD[1:], lambda objects: _jobs(objects, bool(namespace)))
@@ -160,7 +162,7 @@ class Screen:
 
 
 async def _watch(
-    cluster: live.Cluster,
+    cluster: live.Connection,
     selections: Mapping[str, _Selection],
     screen: Screen,
     finished: Callable[[Objects], bool],

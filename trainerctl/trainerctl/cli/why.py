@@ -33,7 +33,8 @@ async def why_command(arguments: argparse.Namespace, out: Console, err: Console)
 def print_text(verdict: Verdict, out: Console) -> None:
     """Print a verdict for people: the sentence, the evidence and the advice, then the other findings.
 
-    Kinds that could not be read are listed unless the TrainJob runs: their objects may show the cause.
+    Unless the TrainJob runs, starts or is complete, also list the kinds that could not be read: their objects may show
+    the cause.
     """
     out.say((verdict.sentence, _STYLES.get(verdict.state, "bold green")))
     for number, finding in enumerate(verdict.findings):

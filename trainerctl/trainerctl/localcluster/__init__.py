@@ -3,10 +3,10 @@
 """The local cluster: a real control plane, JobSet, simulated GPU nodes and our manager, without containers."""
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the modules of the face; the parent of a container's processes cannot load them
+if TYPE_CHECKING:  # the exported modules; a container's shim, which has no site-packages, cannot load them
     from . import access as access
     from . import cluster as cluster
-    from . import contents as contents
+    from . import manifests as manifests
     from . import nodes as nodes
     from . import options as options
     from . import state as state

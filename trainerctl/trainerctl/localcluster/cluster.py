@@ -27,12 +27,12 @@ from controller_runtime.rest import RESTMapper, Transport, load_config
 
 from trainerctl.localcluster import state
 from trainerctl.localcluster.components import MANAGER, Parts, Ports, api_server_flags
-from trainerctl.localcluster.filling import Filling
+from trainerctl.localcluster.installer import Installer
 from trainerctl.localcluster.options import Options
 from trainerctl.localcluster.restart import restart
 
 NEEDED_BYTES: Final = 256 << 20
-# Controllers are stopped first, concurrently, then the API server, then its store.
+# The controllers are stopped first, concurrently, then the API server, then etcd.
 _LAST: Final = ("kube-apiserver", "etcd")
 
 
@@ -81,10 +81,12 @@ class Cluster:
     async def up(self) -> None:
         """Replace the directory's content with a new cluster, and return when it accepts TrainJobs.
 
-        On an error all processes are stopped and only the logs are kept; on cancellation nothing is kept.
+        An existing cluster is not touched until all programs are built. If the start then fails, all processes are
+        ended and only the logs are kept; if it is cancelled, nothing is kept.
 
         Raises:
-            EnvtestError: the options contradict each other, the disk is full, or the cluster is not up in time.
+            EnvtestError: the options contradict each other, the disk has too little space, or the cluster is not up
+                in time.
             ToolError: a program is missing and cannot be built.
             ComponentError: a component failed; names its log.
         """
@@ -160,7 +162,10 @@ class Cluster:
         self._supervisor = None
 
     async def health(self) -> dict[str, str]:
-        """Return the answer of each component's health endpoint: ``200`` if healthy, ``ended`` without a process."""
+        """Return the state of each component that was started: the HTTP status of its health endpoint, or ``ended``.
+
+        ``200`` is healthy; another text is the problem.
+        """
         kept = state.State.read(self.directory)
         probes = {each.name: each.ready for each in kept.components} if kept else {}
         answers: dict[str, str] = {}
@@ -201,7 +206,7 @@ class Cluster:
             raise
         self._progress.finish(task, plane.url)
         async with self.client() as client, self.supervisor.watching():
-            await Filling(client, self.supervisor, parts, self.options, self._progress).run()
+            await Installer(client, self.supervisor, parts, self.options, self._progress).run()
         self._record(parts)
 
     def _record(self, parts: Parts) -> None:

@@ -25,7 +25,7 @@ from controller_runtime.envtest import (
 )
 from controller_runtime.machinery import JSON, yaml
 
-from trainerctl.localcluster import contents, kai
+from trainerctl.localcluster import kai, manifests
 from trainerctl.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
@@ -58,7 +58,7 @@ _CONTROLLERS: Final = (
     "root-ca-certificate-publisher-controller",
 )
 _ENDPOINTS: Final = "endpointslice-controller"
-"""Makes the endpoints of simulated pods. It is of no use for local processes: it refuses their loopback addresses."""
+"""Creates the endpoints of simulated pods. It does not run with local processes: it refuses loopback addresses."""
 
 _GANGS: Final = {
     "schedulerName": "default-scheduler",
@@ -112,7 +112,7 @@ class Parts:
 
     @property
     def _kubelet_clients(self) -> Path:
-        """The certificate of the authority whose only client is the API server; nodes accept no other clients."""
+        """The certificate of the authority that signs only the API server's certificate, which nodes require."""
         return self.plane.pki / f"{KUBELET_CLIENT}-ca.crt"
 
     def kubeconfig(self, component: str) -> Path:
@@ -132,7 +132,7 @@ class Parts:
         ):
             config = self.plane.kubeconfig_for(user, groups)
             write_private(self.kubeconfig(component), yaml.dump(config))
-        serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
+        serving = self.plane.authority.server("webhooks", [HOST, "localhost", manifests.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
         # The log servers do not authorize requests. Therefore they accept only the API server's certificate, which a
         # separate authority signs.

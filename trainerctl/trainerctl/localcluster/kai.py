@@ -49,7 +49,7 @@ class Programs:
     crds: Path | None = None
 
     def check(self) -> None:
-        """Raise EnvtestError if a program cannot be run or the folder has no CRDs."""
+        """Raise EnvtestError if a program cannot be run, a CRD cannot be read, or the CRD of PodGroups is missing."""
         for path in (self.scheduler, self.binder):
             if not (path.is_file() and os.access(path, os.X_OK)):
                 raise EnvtestError(f"{path} is not a program that can be run")
@@ -127,8 +127,8 @@ def queues() -> list[Manifest]:
     ]
 
 
-def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) -> list[Component]:
-    """Return the scheduler and the binder; ``metrics`` and ``health`` are the ports of their metrics."""
+def components(programs: Programs, kubeconfig: Path, metrics: int, binder_metrics: int) -> list[Component]:
+    """Return the scheduler and the binder; ``metrics`` and ``binder_metrics`` are the ports of their metrics."""
     scheduler = {
         "listen-address": f"{HOST}:{metrics}",
         # The plugins' server listens on all interfaces and gives everyone the cluster's state. On an invalid port the
@@ -138,7 +138,7 @@ def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) 
         "leader-elect": "false",
     }
     # The binder registers no health check, so its health endpoint answers 404.
-    binder = {"health-probe-bind-address": "0", "metrics-bind-address": f"{HOST}:{health}"}
+    binder = {"health-probe-bind-address": "0", "metrics-bind-address": f"{HOST}:{binder_metrics}"}
     env = {"KUBECONFIG": str(kubeconfig)}
     return [
         Component(
@@ -148,7 +148,10 @@ def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) 
             env,
         ),
         Component(
-            BINDER, [str(programs.binder), *_flags(binder)], Probe(f"http://{HOST}:{health}/metrics"), env
+            BINDER,
+            [str(programs.binder), *_flags(binder)],
+            Probe(f"http://{HOST}:{binder_metrics}/metrics"),
+            env,
         ),
     ]
 

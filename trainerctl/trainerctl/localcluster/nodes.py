@@ -26,9 +26,9 @@ class NodeShape:
 
 
 def node(number: int, shape: NodeShape, log_port: int = 0, *, processes: bool = False) -> Node:
-    """Return the node with this number. It becomes ready by kwok, or with ``processes`` by the process kubelet.
+    """Return the node with this number. kwok makes it ready, or with ``processes`` the kubelet of local processes.
 
-    The API server reads the logs of the node's pods at ``log_port``, if it is given.
+    The API server reads the logs of the node's pods at ``log_port``; there are no logs if it is 0.
     """
     name = f"node-{number}"
     resources = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}

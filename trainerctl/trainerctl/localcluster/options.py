@@ -26,7 +26,7 @@ from trainerctl.localcluster.tools import (
 _GANG_VERSIONS: Final = {"1.35": "v1alpha1", "1.36": "v1alpha2", "1.37": "v1beta1"}
 """The version of scheduling.k8s.io that has gangs, by release of Kubernetes."""
 _ROLES: Final = {features.FAILURE_EVIDENCE: "failure-evidence", features.TRAIN_JOB_STATUS: "status-server"}
-"""The folder of the role that a feature gate of the manager needs."""
+"""The folder with the role that the manager needs, by feature gate."""
 _TWO_GATES: Final = frozenset({"1.35", "1.36"})
 """Releases whose scheduler has a second feature gate for gangs."""
 
@@ -89,7 +89,7 @@ class Options:
 
     @property
     def gang_controllers(self) -> list[str]:
-        """The controllers of Kubernetes that gangs need: since 1.36, a PodGroup is kept while it has pods."""
+        """The controllers of Kubernetes that gangs need: since 1.36, the one that keeps PodGroups that have pods."""
         protects = self.workloads and self.kubernetes != "1.35"
         return ["podgroup-protection-controller"] if protects else []
 
@@ -104,7 +104,7 @@ class Options:
     def check(self, platform: str = sys.platform) -> None:
         """Raise EnvtestError if the options contradict each other, or name something that does not exist here."""
         if self.run_processes and platform != "linux":
-            raise EnvtestError("pods run as local processes on Linux only")
+            raise EnvtestError("pods can run as local processes only on Linux")
         for name, value, known in (
             ("Kubernetes", self.kubernetes, KUBERNETES_RELEASES),
             ("JobSet", self.jobset, tuple(JOBSETS)),

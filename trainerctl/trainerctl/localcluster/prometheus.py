@@ -51,7 +51,7 @@ def component(program: Path, directory: Path, port: int, target: int) -> Compone
         "storage.tsdb.retention.size": "256MB",
         "web.listen-address": f"{HOST}:{port}",
         "web.console.templates": consoles,
-        "web.cors.origin": "^$",  # by default, the pages of every site can read the answers
+        "web.cors.origin": "^$",  # by default, a page of any site in the user's browser can read the responses
     }
     argv = [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
     return Component(NAME, argv, Probe(f"http://{HOST}:{port}/-/ready"))
@@ -76,7 +76,7 @@ def queries() -> Iterator[tuple[str, list[str]]]:
 
 
 def page() -> str:
-    """Return the page of the dashboard's queries: a template of Prometheus, which reloads itself."""
+    """Return the page of the dashboard's queries: a template of Prometheus; the page reloads itself."""
     panels = "".join(
         f"<h2>{html.escape(title)}</h2>\n" + "".join(map(_table, texts)) for title, texts in queries()
     )

@@ -19,7 +19,7 @@ from controller_runtime.envtest import (
 )
 from controller_runtime.rest import Transport, load_config
 
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import write_kubeconfig
 from trainerctl.localcluster.components import JOBSET_CONTROLLER, MANAGER
 from trainerctl.localcluster.state import State
@@ -27,8 +27,8 @@ from trainerctl.localcluster.state import State
 STORE: Final = ("etcd", "kube-apiserver")
 """The components that all others use, in start order."""
 ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
-    JOBSET_CONTROLLER: (contents.JOBSET_NAMESPACE, contents.JOBSET_ACCOUNT),
-    MANAGER: (contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT),
+    JOBSET_CONTROLLER: (manifests.JOBSET_NAMESPACE, manifests.JOBSET_ACCOUNT),
+    MANAGER: (manifests.TRAINER_NAMESPACE, manifests.TRAINER_ACCOUNT),
 }
 """Namespace and name of the service account of each component that has one."""
 
@@ -36,7 +36,8 @@ ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
 async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeout: float) -> list[str]:
     """Start the components that have ended, and return their names once every component is ready.
 
-    On any error or cancellation, the components started by this call are stopped again.
+    An etcd without certificates, as in clusters of releases before 0.2, gets some: it and the API server are restarted.
+    On any error or cancellation, the components started by this call are killed.
 
     Raises:
         ComponentError: a component ends again or does not become ready; names its log.
@@ -91,7 +92,7 @@ def _lacks_certificates(kept: State) -> bool:
 
 
 def _with_certificates(directory: Path, kept: State) -> State:
-    """Write etcd's certificates and a state in which etcd requires them of its clients; return the state."""
+    """Write etcd's certificates, and a state with which etcd accepts only clients that have one; return the state."""
     pki = directory / "pki"
     write_etcd_certificates(pki)
     flags = {"etcd": etcd_tls_flags(pki), "kube-apiserver": etcd_client_flags(pki)}

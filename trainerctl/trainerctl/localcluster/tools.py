@@ -61,9 +61,9 @@ def programs(
     coscheduling: bool = False,
     simulated: bool = True,
 ) -> tuple[Tool, ...]:
-    """Return the programs of a cluster of these releases, those that need the oldest Go first.
+    """Return the programs of a cluster of these releases; those that need the oldest release of Go come first.
 
-    Only ``simulated`` nodes need kwok.
+    kwok is included only for ``simulated`` nodes.
     """
     return (
         ETCD,

@@ -3,7 +3,7 @@
 """Predicts the results of the manager and of an API server with Trainer's CRDs for objects in files."""
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the modules of the face; importing one does not load the others
+if TYPE_CHECKING:  # the exported modules; importing one does not load the others
     from . import inputfiles as inputfiles
     from . import schema as schema
     from . import stored as stored

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rewrites TrainJobs and runtimes of one API generation for the other, and lists the fields that the other lacks.
 
-The first generation is that of Trainer v2.1, the second that of v2.2 and v2.3. Fields of both are not changed.
+The first generation is that of Trainer v2.1, the second that of v2.2 and v2.3. A field that both have, with the same
+values and the same effect, is not changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from controller_runtime.machinery.patch import StrategicMergeError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations
-from pkg.webhooks import mirror, newerrules
+from pkg.webhooks import mirror, v23rules
 
 from trainerctl.offline import schema
 from trainerctl.offline.inputfiles import InputObject
@@ -31,11 +32,11 @@ MANAGER: Final = f"{constants.GROUP}/trainerctl"
 """The ``manager`` of the runtime patch that replaces the first generation's fields of a TrainJob."""
 
 _OLD_FIELDS: Final = ("podTemplateOverrides", "labels", "annotations")
-_WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
+_WORD_ANNOTATION: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _POD_FIELDS: Final = ("securityContext", "terminationGracePeriodSeconds")
 """Fields of a runtime patch's pod spec that ``podTemplateOverrides`` lack."""
-_TO_POD: Final = slice(10, 11)
-"""The step from a Job to its pods in the path of a field of a runtime patch."""
+_POD_TEMPLATE_STEP: Final = slice(10, 11)
+"""Selects the step from a Job to its pod template in the path of a field of a runtime patch."""
 _NEW_POLICIES: Final = ("jax", "xgboost", "flux")
 
 
@@ -73,8 +74,8 @@ def convert(document: InputObject, release: str) -> Converted:
 
 def _train_job_to_second(document: InputObject, data: Wire) -> Iterator[Loss]:
     train_job = document.decode(TrainJob)
-    for error in newerrules.violations(None, train_job):
-        yield Loss((), newerrules.REFUSED_LATER.format(error))
+    for error in v23rules.violations(None, train_job):
+        yield Loss((), v23rules.REFUSED_LATER.format(error))
     spec = data.get("spec") or {}
     yield from _number(data, spec.get("trainer") or {})
     _drop_mirror(data, spec)
@@ -112,9 +113,10 @@ def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
         trainer["numProcPerNode"] = number
     elif number != "auto":  # an absent number means auto
         metadata = data["metadata"] = data.get("metadata") or {}
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), _WORD: number}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), _WORD_ANNOTATION: number}
         yield Loss(
-            path, f'"{number}" must be a number in v2.3; only this project reads the annotation {_WORD}'
+            path,
+            f'"{number}" must be a number in v2.3; only this project reads the annotation {_WORD_ANNOTATION}',
         )
 
 
@@ -135,8 +137,8 @@ def _train_job_to_first(document: InputObject, data: Wire) -> Iterator[Loss]:
     _drop_mirror(data, spec)
     annotations = (data.get("metadata") or {}).get("annotations") or {}
     trainer = spec.get("trainer")
-    if _WORD in annotations and isinstance(trainer, dict):
-        trainer.setdefault("numProcPerNode", annotations.pop(_WORD))
+    if _WORD_ANNOTATION in annotations and isinstance(trainer, dict):
+        trainer.setdefault("numProcPerNode", annotations.pop(_WORD_ANNOTATION))
         if not annotations:
             del data["metadata"]["annotations"]
     if spec.pop("activeDeadlineSeconds", None) is not None:
@@ -157,16 +159,16 @@ def _train_job_to_first(document: InputObject, data: Wire) -> Iterator[Loss]:
 
 
 def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
-    """Yield the unknown fields of runtime patches, except in pod templates: overrides have no place for them."""
+    """Yield the unknown fields of runtime patches outside of pod templates: an override cannot hold such a field."""
     if not spec.get("runtimePatches"):
         return
     for path in schema.unknown(schemas()[document.gvk], document.data):
-        if path[:2] == ("spec", "runtimePatches") and path[_TO_POD] != ("template",):
+        if path[:2] == ("spec", "runtimePatches") and path[_POD_TEMPLATE_STEP] != ("template",):
             yield Loss(path, "unknown field; it is not converted")
 
 
 def _override(spec: Wire, job: Wire, path: Steps) -> Iterator[Loss]:
-    """Append the override that has the effect of one job's patch; yield the fields that an override lacks."""
+    """Append the override that has the same effect as one job's patch; yield the fields that an override lacks."""
     template = job.get("template") or {}
     if template.get("metadata"):
         yield Loss((*path, "metadata"), "v2.1 cannot change the metadata of a Job, only of its pods")

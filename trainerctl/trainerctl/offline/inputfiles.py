@@ -98,7 +98,11 @@ class InputObject:
 
 
 async def load(files: Sequence[str]) -> list[InputObject]:
-    """Return the objects as :func:`read` does; a signal can interrupt the wait for standard input."""
+    """Return the objects as :func:`read` does; a signal can interrupt the wait for standard input.
+
+    Raises:
+        InputError: as :func:`read`, or standard input cannot be read.
+    """
     if files.count(STANDARD_INPUT) > 1:
         raise InputError("standard input can be read only once")
     if STANDARD_INPUT in files and sys.stdin is None:
@@ -247,7 +251,7 @@ def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[Pa
 
 
 async def _drain(stream: BinaryIO) -> bytes:
-    """Read the stream to its end in a daemon thread, for which the end of the process does not wait.
+    """Read the stream to its end, in a daemon thread: the process can exit while the thread still waits for input.
 
     Raises:
         InputError: the stream cannot be read.

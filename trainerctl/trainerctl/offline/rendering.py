@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that TrainJobs create, as they are printed."""
+"""The objects that the manager would create for TrainJobs, as they are printed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def manifest(obj: Object) -> dict[str, JSON]:
 
 
 def containers(job_set: JobSet) -> list[tuple[str, ...]]:
-    """Return a row for each container of a JobSet; the number of pods stands in the first row of each job."""
+    """Return a row for each container of a JobSet; only the first row of each job has its name and number of pods."""
     return [row for job in job_set.spec.replicated_jobs or () for row in _rows(job)]
 
 

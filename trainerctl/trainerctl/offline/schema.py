@@ -22,7 +22,7 @@ from trainerctl.offline.problem import Path, Problem, kind_of, render
 
 Schema = Mapping[str, JSON]
 Evaluate = Callable[[str, JSON], bool | str]
-"""Evaluates a rule on ``self``: True if it holds, or the reason why it could not be evaluated."""
+"""Evaluates a rule on ``self``; returns True if it holds, False if not, or the reason why it cannot be evaluated."""
 
 # Decoding.
 

@@ -31,7 +31,7 @@ _SCHEME: Final = default_scheme()
 _MODELS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (ConfigMap, Pod, PodGroup, PriorityClass)
 }
-"""The kinds whose fields groupers read; of other kinds only the metadata is checked."""
+"""The kinds whose fields groupers read; for other kinds, only the metadata is checked."""
 
 
 class Key(NamedTuple):
@@ -95,7 +95,11 @@ class Snapshot:
         """Objects that were requested and do not exist."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return an object; raise NotFoundError if it does not exist."""
+        """Return an object, and record that it was read.
+
+        Raises:
+            NotFoundError: it does not exist.
+        """
         wanted = Key(kind.gvk, *key)
         data = self._objects.get(wanted)
         if data is None:

@@ -23,7 +23,7 @@ from pkg import shipped, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import Runtime
-from pkg.webhooks import newerrules
+from pkg.webhooks import v23rules
 
 from trainerctl.offline import objectmeta, schema
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE
@@ -47,9 +47,12 @@ class Checked:
     """An object after the checks of the server's schema; it is valid if ``undecodable`` and ``problems`` are empty."""
 
     data: Data
-    """The stored object, without unknown fields and with defaults. Unlike on the server, it keeps its status."""
+    """The stored object, without unknown fields and with defaults. Unlike on the server, it keeps its status.
+
+    If it is ``undecodable``, the object as it was given.
+    """
     unknown: list[Path]
-    """Unknown fields. They are an error with strict field validation, which kubectl uses; else they are dropped."""
+    """Unknown fields: an error with strict field validation, which kubectl requests; else the server drops them."""
     undecodable: str | None
     problems: list[Problem]
 
@@ -63,7 +66,7 @@ class Schemas:
         self._evaluate = Evaluator()
 
     def check(self, data: Data) -> Checked:
-        """Check a create of ``data``, which must be of a Trainer kind."""
+        """Return how the server would take a create of ``data``, which must be of a Trainer kind."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         of_kind = self._schemas[gvk]
         unknown, undecodable = schema.unknown(of_kind, data), objectmeta.undecodable(data)
@@ -73,7 +76,7 @@ class Schemas:
         created = without_status(stored)
         problems = [*objectmeta.problems(created), *schema.problems(of_kind, created)]
         if any(problem.grave for problem in problems):
-            problems.append(Problem(None, f"Invalid value: null: {newerrules.UNCHECKED}"))
+            problems.append(Problem(None, f"Invalid value: null: {v23rules.UNCHECKED}"))
         else:
             problems += schema.rules(of_kind, created, self._evaluate)
         return Checked(stored, unknown, None, list(dict.fromkeys(problems)))

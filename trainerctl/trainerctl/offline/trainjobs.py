@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TrainJobs of the input, and the manager's pipeline over files instead of a cluster.
 
-The runtime of a TrainJob is read from the files, then from the cluster if one is given, else from the shipped
-runtimes.
+The runtime of a TrainJob is looked up in the files first, then in the cluster if one is given, or else among the
+shipped runtimes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Offline:
-    """The TrainJobs of the input, and the runtimes that serve them."""
+    """The TrainJobs of the input, and the manager's runtimes by kind, which build their objects."""
 
     client: FakeClient
     runtimes: dict[str, Runtime]
@@ -91,7 +91,7 @@ async def prepare(
     cluster: Reader | None = None,
     version: str = V2_1,
 ) -> Offline:
-    """Return the TrainJobs among ``found``, and the pipeline of the compatibility version with their runtimes.
+    """Return the TrainJobs among ``found`` with their runtimes, and the pipeline of the compatibility ``version``.
 
     Raises:
         InputError: a TrainJob or runtime would be refused or is a duplicate, or the input contains no TrainJob.
@@ -121,7 +121,7 @@ async def prepare(
         raise inputfiles.InputError(f"the input contains no TrainJob{_listed([*others, *seen.values()])}")
     origins: dict[tuple[str, NamespacedName], str] = {}
     for document, train_job in train_jobs:
-        if (why := _left_alone(train_job)) is not None:
+        if (why := _why_ignored(train_job)) is not None:
             offline.warnings.append(f"TrainJob {train_job.key}: {why}; the manager ignores it")
         runtime = await _fetch_runtime(client, cluster, train_job, origins)
         offline.subjects.append(Subject(train_job, document, runtime))
@@ -153,7 +153,7 @@ def runtimes(
 
 
 async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
-    """Return the objects that the manager would create for a TrainJob, a snapshot of its runtime first.
+    """Return the objects that the manager would create for a TrainJob; a snapshot of its runtime, if any, is first.
 
     Raises:
         RefusedError: the manager would apply nothing, and would report the reason in an event or condition.
@@ -191,7 +191,7 @@ def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: lis
     return obj
 
 
-def _left_alone(train_job: TrainJob) -> str | None:
+def _why_ignored(train_job: TrainJob) -> str | None:
     """Return why the manager ignores this TrainJob; None if it does not."""
     if not is_ours(train_job):
         return f"spec.managedBy names {train_job.spec.managed_by}"

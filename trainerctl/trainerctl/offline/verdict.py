@@ -38,7 +38,7 @@ class Verdict:
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return the lines for people: the text that kubectl prints, then each invalid field with its file and line."""
+        """Return the lines for people: warnings, the text that kubectl prints, then a line for each invalid field."""
         lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:

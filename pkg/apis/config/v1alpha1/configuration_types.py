@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration: the operator's settings of the manager. See ``defaults`` for the defaults of unset fields."""
+"""Configuration: the operator's settings of the manager. The module ``defaults`` has the defaults of unset fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION: Final = "v1alpha1"
 V2_1: Final = "2.1"
 V2_3: Final = "2.3"
 COMPATIBILITY_VERSIONS: Final = (V2_1, V2_3)
-"""The releases of Kubeflow Trainer whose behaviour ``compatibility_version`` selects."""
+"""The releases of Kubeflow Trainer whose behaviour ``compatibility_version`` can select."""
 
 ALLOW: Final = "allow"
 DENY: Final = "deny"
@@ -24,194 +24,219 @@ CHOICES: Final = (ALLOW, DENY)
 
 
 class ControllerWebhook(Struct):
-    """Where the webhook server listens (``host`` empty: everywhere), and the folder of its certificate."""
+    """The address of the webhook server, and the folder of its certificate."""
 
-    port: int | None = Field(default=None, description="the port of the webhook server")
-    host: str | None = Field(default=None, description="the address it listens on; empty: all")
+    port: int | None = Field(default=None, description="Port of the webhook server.")
+    host: str | None = Field(
+        default=None,
+        description="Address on which the webhook server listens. An empty value means all addresses.",
+    )
     cert_dir: str | None = Field(
         default=None,
-        description="the folder of `tls.crt` and `tls.key`; "
-        "unset: `k8s-webhook-server/serving-certs` in the temporary folder",
+        description="Folder with the certificate of the webhook server, in the files `tls.crt` and `tls.key`. By "
+        "default, it is `k8s-webhook-server/serving-certs` in the temporary folder.",
     )
 
 
 class ControllerMetrics(Struct):
-    """Where metrics are served; ``"0"`` turns them off.
-
-    With ``require_authorization``, they are served only to clients whose token the API server accepts and that may get
-    the path.
-    """
+    """How and to which clients metrics are served."""
 
     bind_address: str | None = Field(
-        default=None, description="the address at which metrics are served; `0`: none"
+        default=None, description="Address at which metrics are served. With `0`, they are not served."
     )
     secure_serving: bool | None = Field(
         default=None,
-        description="serve them by HTTPS, with a certificate that the manager makes when it starts",
+        description="Whether metrics are served by HTTPS, with a certificate that the manager creates when it starts.",
     )
     require_authorization: bool | None = Field(
         default=None,
-        description="serve them only to clients whose token the API server accepts and that may `get` the path; "
-        "unset: to every client",
+        description="Whether metrics are served only to clients whose token the API server accepts and that have the "
+        "permission to `get` the path. By default, they are served to every client. Requires `metrics.secureServing`.",
     )
 
 
 class ControllerHealth(Struct):
-    """Where the probes are served; ``"0"`` turns them off."""
+    """The address and paths of the probes."""
 
     health_probe_bind_address: str | None = Field(
         default=None,
-        description="the address at which the probes are served; `0`: none",
+        description="Address at which the probes are served. With `0`, they are not served.",
     )
-    readiness_endpoint_name: str | None = Field(default=None, description="the path of the readiness probe")
-    liveness_endpoint_name: str | None = Field(default=None, description="the path of the liveness probe")
+    readiness_endpoint_name: str | None = Field(default=None, description="Path of the readiness probe.")
+    liveness_endpoint_name: str | None = Field(
+        default=None,
+        description="Path of the liveness probe. It must differ from the path of the readiness probe.",
+    )
 
 
 class LeaderElection(Struct):
-    """Whether a leader of several managers is elected, and by which Lease. Durations are written as in Go: ``15s``."""
+    """Leader election among several replicas of the manager. Durations are written as in Go: ``15s``."""
 
     leader_elect: bool | None = Field(
-        default=None, description="elect a leader: of several replicas, one reconciles at a time"
+        default=None,
+        description="Whether the replicas elect a leader, so that only one of them reconciles at a time.",
     )
     lease_duration: str | None = Field(
         default=None,
-        description="how long a lease is valid without renewal",
+        description="Time for which a lease is valid without being renewed.",
     )
     renew_deadline: str | None = Field(
         default=None,
-        description="how long a leader that cannot renew the lease tries before it stops; less than the lease duration",
+        description="Time after which a leader that cannot renew the lease stops. It must be less than "
+        "`leaseDuration`.",
     )
     retry_period: str | None = Field(
         default=None,
-        description="how often a replica tries to acquire or renew the lease; less than the renew deadline",
+        description="Time between two attempts of a replica to acquire or renew the lease. It must be less than "
+        "`renewDeadline`.",
     )
-    resource_lock: str | None = Field(default=None, description="only `leases`")
-    resource_name: str | None = Field(default=None, description="the Lease's name")
+    resource_lock: str | None = Field(
+        default=None, description="Kind of the lock. Only `leases` is supported."
+    )
+    resource_name: str | None = Field(default=None, description="Name of the Lease.")
     resource_namespace: str | None = Field(
         default=None,
-        description="the Lease's namespace; empty: the manager's own",
+        description="Namespace of the Lease. By default, it is the namespace of the manager.",
     )
 
 
 class ControllerConfigurationSpec(Struct):
-    """How many reconciles of a kind run at once, by ``Kind.group``."""
+    """The concurrency of the controllers."""
 
     group_kind_concurrency: dict[str, int] | None = Field(
         default=None,
-        description="concurrent reconciles, by `Kind.group`; the default is 5 for TrainJobs and 1 for other kinds",
+        description="Maximum number of concurrent reconciles of a kind, by `Kind.group`. The default is 5 for "
+        "TrainJobs and 1 for other kinds.",
     )
 
 
 class CertManagement(Struct):
-    """Whether the manager makes the webhooks' certificates, for which Service, and in which Secret it keeps them."""
+    """How the manager creates the certificate of its webhooks, and where it stores it."""
 
-    enable: bool | None = Field(default=None, description="make, keep and renew the webhooks' certificates")
+    enable: bool | None = Field(
+        default=None,
+        description="Whether the manager creates, stores and renews the certificate of its webhooks.",
+    )
     webhook_service_name: str | None = Field(
         default=None,
-        description="the Service that the certificate is for",
+        description="Service of the webhooks, for which the certificate is issued.",
     )
     webhook_secret_name: str | None = Field(
         default=None,
-        description="the Secret that keeps CA and certificate",
+        description="Secret in which the CA and the certificate are stored.",
     )
 
 
 class ClientConnection(Struct):
-    """Client-side throttling; a negative ``qps`` turns it off."""
+    """Throttling of the requests to the API server."""
 
     qps: float | None = Field(
         default=None,
-        description="sustained requests a second to the API server; negative: no limit",
+        description="Maximum sustained rate of requests to the API server, in requests per second. A negative value "
+        "means no limit.",
     )
-    burst: int | None = Field(default=None, description="requests that may exceed `qps` at once")
+    burst: int | None = Field(
+        default=None, description="Maximum number of requests that may be sent at once before `qps` applies."
+    )
 
 
 class StatusServer(Struct):
-    """The status server: its port, and the throttling of its client. It is served with the gate `TrainJobStatus`."""
+    """The status server, which runs if the feature gate `TrainJobStatus` is enabled."""
 
     port: int | None = Field(
         default=None,
-        description="the port of the status server, which listens on the address of the webhook server",
+        description="Port of the status server. It listens on the same address as the webhook server.",
     )
     qps: float | None = Field(
         default=None,
-        description="sustained status updates a second that are sent to the API server; `0`: the default",
+        description="Maximum sustained rate of status updates that are sent to the API server, in updates per second. "
+        "`0` means the default.",
     )
     burst: int | None = Field(
-        default=None, description="updates that may exceed `qps` at once; `0`: the default"
+        default=None,
+        description="Maximum number of status updates that may be sent at once before `qps` applies. `0` means the "
+        "default.",
     )
 
 
 class TLSOptions(Struct):
-    """TLS of the webhook server, the metrics server and the status server."""
+    """TLS settings of the webhook server, the metrics server and the status server."""
 
     min_version: str | None = Field(
         default=None,
-        description="the oldest TLS version that is accepted: `1.0`, `1.1`, `1.2` or `1.3`; unset: `1.2`",
+        description="Oldest TLS version that is accepted: `1.0`, `1.1`, `1.2` or `1.3`. The default is `1.2`.",
     )
     cipher_suites: list[str] | None = Field(
         default=None,
-        description="the cipher suites of TLS 1.2 and older, by their IANA names; those of TLS 1.3 are fixed",
+        description="Cipher suites for TLS 1.2 and older, by their IANA names. The cipher suites of TLS 1.3 cannot be "
+        "configured.",
     )
     next_protos: list[str] | None = Field(
         default=None,
-        description="the protocols offered by ALPN; only `http/1.1` is served",
+        description="Protocols that are offered by ALPN. Only `http/1.1` is served.",
     )
 
 
 class ObjectReference(Struct):
-    """A namespaced object's name."""
+    """The name and namespace of an object."""
 
-    name: str | None = Field(default=None, description="its name")
-    namespace: str | None = Field(default=None, description="its namespace")
+    name: str | None = Field(default=None, description="Name of the object.")
+    namespace: str | None = Field(default=None, description="Namespace of the object.")
 
 
 class PodGrouper(Struct):
-    """The pod grouper's options."""
+    """Settings of the pod grouper, which creates pod groups for KAI-Scheduler."""
 
-    enable: bool | None = Field(default=None, description="group pods; so does `--controllers=podgrouper`")
+    enable: bool | None = Field(
+        default=None, description="Whether the pod grouper runs. `--controllers=podgrouper` enables it, too."
+    )
     node_pool_label_key: str | None = Field(
         default=None,
-        description="the label that names a node pool, on pods and owners",
+        description="Label of pods and their owners whose value is the name of a node pool.",
     )
     queue_label_key: str | None = Field(
         default=None,
-        description="the label that names a queue, on pods and owners",
+        description="Label of pods and their owners whose value is the name of a queue.",
     )
-    scheduler_name: str | None = Field(default=None, description="pods of other schedulers are left alone")
+    scheduler_name: str | None = Field(
+        default=None, description="Scheduler whose pods are grouped. Pods of other schedulers are ignored."
+    )
     max_concurrent_reconciles: int | None = Field(
-        default=None, description="pods reconciled at the same time"
+        default=None, description="Maximum number of pods that are reconciled at the same time."
     )
     search_legacy_pod_groups: bool | None = Field(
         default=None,
-        description="reuse a group that an older release made under another name",
+        description="Whether a pod group that an older release created under another name is used again.",
     )
     knative_gang_schedule: bool | None = Field(
         default=None,
-        description="group the pods of a Knative revision together",
+        description="Whether the pods of a Knative revision are scheduled as one gang.",
     )
     default_priorities_config_map: ObjectReference | None = Field(
         default=None,
-        description="the ConfigMap with a kind's default priority class and preemptibility",
+        description="ConfigMap with the default priority class and preemptibility of each kind of workload.",
     )
-    pod_label_selector: dict[str, str] | None = Field(default=None, description="only pods with these labels")
+    pod_label_selector: dict[str, str] | None = Field(
+        default=None, description="Labels that a pod must have to be grouped."
+    )
     namespace_label_selector: dict[str, str] | None = Field(
         default=None,
-        description="only pods in namespaces with these labels",
+        description="Labels that the namespace of a pod must have for the pod to be grouped.",
     )
     rules: str | None = Field(
         default=None,
-        description="the KAI-Scheduler release whose rules apply: v0.13, v0.17, or auto for the installed PodGroup's",
+        description="KAI-Scheduler release whose rules apply: `v0.13`, `v0.17`, or `auto` for the release of the "
+        "installed PodGroup.",
     )
 
 
 class RuntimePatches(Struct):
-    """Which fields TrainJobs may set in `runtimePatches`."""
+    """The fields that TrainJobs may set in `runtimePatches`."""
 
     security_context: str | None = Field(
         default=None,
-        description="the `securityContext` of pods and containers, which TrainJobs of Trainer v2.1 cannot set: "
-        "`allow` or `deny`; unset: `allow`",
+        description="Whether TrainJobs may set the `securityContext` of pods and containers, which TrainJobs of "
+        "Trainer v2.1 cannot set: `allow` (the default) or `deny`.",
     )
 
 
@@ -232,21 +257,21 @@ class Configuration(Struct):
     pod_grouper: PodGrouper = Field(default_factory=PodGrouper)
     compatibility_version: str | None = Field(
         default=None,
-        description="the release of Trainer whose behaviour applies where the same object has different results: "
-        "`2.1` or `2.3`",
+        description="Release of Trainer whose behaviour applies where the releases treat the same object differently: "
+        "`2.1` or `2.3`.",
     )
     not_started_after: str | None = Field(
         default=None,
-        description="how long after its creation or resume a TrainJob may start before a Warning event reports why it "
-        "has not; `0s`: no event",
+        description="Time after which a Warning event reports why a created or resumed TrainJob has not started. With "
+        "`0s`, there are no such events.",
     )
     runtime_patches: RuntimePatches | None = Field(
-        default=None, description="which fields TrainJobs may set in `runtimePatches`"
+        default=None, description="Fields that TrainJobs may set in `runtimePatches`."
     )
     status_server: StatusServer = Field(default_factory=StatusServer)
     feature_gates: dict[str, bool] | None = Field(
         default=None,
-        description="feature gates by name; `--feature-gates` takes precedence",
+        description="Feature gates, by name. The flag `--feature-gates` takes precedence.",
     )
     tls: TLSOptions = Field(default_factory=TLSOptions)
 

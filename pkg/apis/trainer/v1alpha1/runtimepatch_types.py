@@ -33,46 +33,55 @@ class ContainerPatch(Struct):
     """Changes to one container of the runtime's template."""
 
     name: Annotated[str, _NAMED] = ""
-    """Name of the container; the runtime must have it."""
+    """Name of the container. The runtime must have a container of this name."""
     env: Annotated[list[EnvVar] | None, _ITEMS] = None
-    """Environment variables, merged over the runtime's.
+    """Environment variables. A variable replaces the runtime's variable of the same name.
 
-    They cannot be set for the containers node, dataset-initializer and model-initializer, whose variables are set in
-    trainer and initializer.
+    They cannot be set for the containers node, dataset-initializer and model-initializer: set the variables of these
+    containers in spec.trainer and spec.initializer.
     """
     volume_mounts: Annotated[list[VolumeMount] | None, _ITEMS] = None
-    """Volumes to mount."""
+    """Volume mounts of the container, merged with the runtime's by mount path."""
     security_context: SecurityContext | None = None
-    """Security options of the container."""
+    """Security options of the container, merged over the runtime's.
+
+    The operator of the manager can forbid them: runtimePatches.securityContext in its Configuration.
+    """
 
 
 class PodSpecPatch(Struct):
     """Changes to the spec of a pod template."""
 
     service_account_name: Annotated[str | None, CRD(max_length=253, rules=(FIELD_IMMUTABLE,))] = None
-    """Service account of the pods; it cannot be changed later."""
+    """Service account of the pods. An empty value removes the runtime's. It cannot be changed once it is set."""
     volumes: Annotated[list[Volume] | None, _FIXED_VOLUMES] = None
-    """Volumes of the pods; they cannot be changed later."""
+    """Volumes of the pods, merged with the runtime's by name. They cannot be changed once they are set."""
     init_containers: Annotated[list[ContainerPatch] | None, _FIXED_LIST] = None
-    """Changes to init containers; they cannot be changed later."""
+    """Changes to init containers of the runtime. They cannot be changed once they are set."""
     containers: Annotated[list[ContainerPatch] | None, _FIXED_LIST] = None
-    """Changes to containers; they cannot be changed later."""
+    """Changes to containers of the runtime. They cannot be changed once they are set."""
     image_pull_secrets: Annotated[list[LocalObjectReference] | None, _FIXED_LIST] = None
-    """Secrets to pull images with; they cannot be changed later."""
+    """Secrets for pulling the pods' images, merged with the runtime's by name.
+
+    They cannot be changed once they are set.
+    """
     security_context: Annotated[PodSecurityContext | None, CRD(rules=(FIELD_IMMUTABLE,))] = None
-    """Security options of the pods; they cannot be changed later."""
+    """Security options of the pods, merged over the runtime's. They cannot be changed once they are set.
+
+    The operator of the manager can forbid them: runtimePatches.securityContext in its Configuration.
+    """
     node_selector: dict[str, str] | None = None
-    """Labels of the nodes that the pods may run on."""
+    """Labels that a node must have to run the pods, merged over the runtime's."""
     affinity: Affinity | None = None
-    """Scheduling constraints of the pods."""
+    """Affinity and anti-affinity of the pods, merged over the runtime's."""
     tolerations: Annotated[list[Toleration] | None, CRD(list_type="atomic", max_items=128)] = None
-    """Taints that the pods tolerate."""
+    """Tolerations of the pods. They replace all of the runtime's."""
     scheduling_gates: Annotated[
         list[PodSchedulingGate] | None, CRD(list_type="map", list_map_keys=_BY_NAME, max_items=16)
     ] = None
-    """Gates that block the pods from scheduling."""
+    """Gates that keep the pods from being scheduled until they are removed, merged with the runtime's by name."""
     termination_grace_period_seconds: Annotated[Int64 | None, CRD(minimum=0, rules=(FIELD_IMMUTABLE,))] = None
-    """Seconds that the pods have to terminate; it cannot be changed later."""
+    """Time, in seconds, that the pods have to terminate gracefully. It cannot be changed once it is set."""
     go_pointers: ClassVar[frozenset[str]] = frozenset(
         {"service_account_name", "termination_grace_period_seconds"}
     )
@@ -84,7 +93,7 @@ class PodTemplatePatch(Struct):
     metadata: ObjectMeta | None = None
     """Labels and annotations, merged over the pod template's."""
     spec: PodSpecPatch | None = None
-    """Changes to the pod template's spec, merged over it."""
+    """Changes to the pod template's spec. They are applied as a strategic merge patch."""
 
 
 class JobSpecPatch(Struct):
@@ -107,7 +116,7 @@ class ReplicatedJobPatch(Struct):
     """Changes to one replicated job of the runtime's template."""
 
     name: Annotated[str, _NAMED] = ""
-    """Name of the replicated job; the runtime must have it."""
+    """Name of the replicated job. The runtime must have a replicated job of this name."""
     template: JobTemplatePatch | None = None
     """Changes to the replicated job's template."""
 
@@ -118,16 +127,16 @@ class JobSetSpecPatch(Struct):
     replicated_jobs: Annotated[
         list[ReplicatedJobPatch] | None, CRD(list_type="map", list_map_keys=_BY_NAME, max_items=100)
     ] = None
-    """Changes to replicated jobs."""
+    """Changes to replicated jobs of the runtime's JobSet template, by their names."""
 
 
 class JobSetTemplatePatch(Struct):
     """Changes to the JobSet template."""
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations, merged over the JobSet's."""
+    """Labels and annotations of the JobSet, merged over the runtime's and the TrainJob's."""
     spec: JobSetSpecPatch | None = None
-    """Changes to the JobSet's spec."""
+    """Changes to the spec of the JobSet template."""
 
 
 class TrainingRuntimeSpecPatch(Struct):
@@ -138,11 +147,14 @@ class TrainingRuntimeSpecPatch(Struct):
 
 
 class RuntimePatch(Struct):
-    """Changes that one manager, a user's tool or a controller, makes to the training runtime of a TrainJob."""
+    """Changes to the training runtime of a TrainJob by one manager: a client of a user, or a controller."""
 
     manager: Annotated[str, CRD(min_length=1, max_length=253, rules=(FIELD_IMMUTABLE,))] = ""
-    """The writer of this patch, as a domain-prefixed path such as example.com/tool; each writer has one patch."""
+    """The client or controller that sets this patch, as a domain-prefixed path such as example.com/tool.
+
+    Each manager has at most one patch.
+    """
     time: Annotated[str | None, CRD(format="date-time")] = None
-    """When the patch was last changed; set by the server."""
+    """Time at which the patch was last changed. The admission webhook sets it."""
     training_runtime_spec: TrainingRuntimeSpecPatch | None = None
-    """Changes to the training runtime's spec."""
+    """Changes to the spec of the training runtime."""

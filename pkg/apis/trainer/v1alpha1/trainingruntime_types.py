@@ -26,56 +26,60 @@ _BOUNDED: Final = CRD(minimum=_MIN_INT32, maximum=MAX_INT32)
 
 
 class CoschedulingPodGroupPolicySource(Struct):
-    """Gang-scheduling by the coscheduling plugin."""
+    """Settings of gang-scheduling by the coscheduling plugin of the Kubernetes scheduler plugins."""
 
     schedule_timeout_seconds: Annotated[Int32 | None, CRD(default=60)] = None
-    """How long the gang may wait to be scheduled; 0 stands for the default."""
+    """Maximum time, in seconds, that the gang waits to be scheduled. Defaults to 60; 0 means the default."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"schedule_timeout_seconds"})
 
 
 class VolcanoPodGroupPolicySource(Struct):
-    """Gang-scheduling by Volcano."""
+    """Settings of gang-scheduling by Volcano."""
 
     network_topology: NetworkTopologySpec | None = None
-    """How far apart in the network the pods may be."""
+    """Limit on the distance between the pods in the network."""
 
 
 class WorkloadPodGroupPolicySource(Struct):
-    """Gang-scheduling by Kubernetes itself."""
+    """Settings of gang-scheduling by Kubernetes' own scheduler. There are none yet."""
 
 
 class PodGroupPolicy(Struct):
-    """Which gang-scheduler the pods are grouped for."""
+    """The gang-scheduler that schedules all pods of a TrainJob together, and its settings."""
 
     coscheduling: CoschedulingPodGroupPolicySource | None = None
-    """The coscheduling plugin of the Kubernetes scheduler plugins."""
+    """Schedule the pods with the coscheduling plugin of the Kubernetes scheduler plugins."""
     volcano: VolcanoPodGroupPolicySource | None = None
-    """Volcano."""
+    """Schedule the pods with Volcano."""
     workload: WorkloadPodGroupPolicySource | None = None
-    """Kubernetes' own scheduler, by the gangs of scheduling.k8s.io."""
+    """Schedule the pods with Kubernetes' own scheduler, by the gangs of scheduling.k8s.io.
+
+    Requires Kubernetes 1.35 or newer with the feature gate GenericWorkload. It cannot be combined with coscheduling or
+    volcano.
+    """
 
 
 class TorchElasticPolicy(Struct):
-    """Elastic training: how the number of nodes may move."""
+    """Settings of elastic training, in which the number of nodes may change. They have no effect."""
 
     max_restarts: Int32 | None = None
-    """How often the job may be restarted."""
+    """Maximum number of times that the job may be restarted."""
     min_nodes: Int32 | None = None
-    """The fewest nodes it may shrink to."""
+    """Minimum number of nodes."""
     max_nodes: Int32 | None = None
-    """The most nodes it may grow to."""
+    """Maximum number of nodes."""
     metrics: Annotated[
         list[dict[str, JSON]] | None, CRD(list_type="atomic", schema="autoscaling.v2.MetricSpec")
     ] = None
-    """Metrics by which the number of nodes is chosen."""
+    """Metrics from which the number of nodes is derived."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"max_restarts", "min_nodes", "max_nodes"})
 
 
 class EnvInjectionTarget(Struct):
-    """Containers of one replicated job that receive environment variables."""
+    """Containers of one replicated job that receive the environment variables of torchrun."""
 
     job_name: Annotated[str, CRD(min_length=1, max_length=253)] = ""
-    """Name of the replicated job."""
+    """Name of the replicated job. The runtime must have a replicated job of this name."""
     container_names: Annotated[
         list[Annotated[str, CRD(max_length=63)]] | None,
         CRD(
@@ -92,20 +96,23 @@ class EnvInjectionTarget(Struct):
             ),
         ),
     ] = None
-    """Names of the containers; the node container always receives the variables and must not be listed."""
+    """Names of containers or init containers of the replicated job.
+
+    The container named node must not be listed: the trainer's always receives the variables.
+    """
 
 
 class EnvInjection(Struct):
-    """Further containers that receive the environment variables of torchrun."""
+    """Additional containers that receive the environment variables of torchrun."""
 
     targets: Annotated[
         list[EnvInjectionTarget] | None, CRD(list_type="map", list_map_keys=("jobName",), max_items=16)
     ] = None
-    """The containers, by replicated job."""
+    """Containers that receive the variables, grouped by replicated job."""
 
 
 class TorchMLPolicySource(Struct):
-    """How PyTorch is launched."""
+    """Settings for PyTorch: the environment variables with which torchrun starts the processes."""
 
     num_proc_per_node: Annotated[
         IntOrString | None,
@@ -119,24 +126,31 @@ class TorchMLPolicySource(Struct):
             ),
         ),
     ] = None
-    """Processes on each node: auto, cpu, gpu or a number."""
+    """Number of processes on each node, or auto, cpu or gpu. Defaults to auto.
+
+    With cpu, and with auto if no GPU is requested, it is the number of requested CPUs. Otherwise torchrun receives the
+    word and counts the devices on the node. A TrainJob can set it in spec.trainer.numProcPerNode.
+    """
     elastic_policy: TorchElasticPolicy | None = None
-    """Elastic training."""
+    """Settings of elastic training. They have no effect."""
     env_injection: EnvInjection | None = None
-    """Further containers that receive the environment variables of torchrun."""
+    """Additional containers that receive the environment variables of torchrun.
+
+    By default, only the trainer's container node receives them.
+    """
     go_pointers: ClassVar[frozenset[str]] = frozenset({"num_proc_per_node"})
 
 
 class JAXMLPolicySource(Struct):
-    """How JAX is launched; it has no options."""
+    """Settings for JAX. There are none yet."""
 
 
 class XGBoostMLPolicySource(Struct):
-    """How XGBoost is launched; it has no options."""
+    """Settings for XGBoost. There are none yet."""
 
 
 class FluxMLPolicySource(Struct):
-    """How the Flux workload manager is launched."""
+    """Settings for the Flux workload manager."""
 
     num_proc_per_node: Annotated[
         Int32 | None,
@@ -147,28 +161,32 @@ class FluxMLPolicySource(Struct):
             rules=(Rule("self >= 1", "NumProcPerNode in fluxPolicy must be >= 1"),),
         ),
     ] = None
-    """Processes on each node."""
+    """Number of processes on each node. Defaults to 1. A TrainJob can set it in spec.trainer.numProcPerNode."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"num_proc_per_node"})
 
 
 class MPIMLPolicySource(Struct):
-    """How MPI is launched."""
+    """Settings for MPI: the host file, and the SSH keys with which the launcher reaches the nodes."""
 
     num_proc_per_node: Annotated[Int32 | None, CRD(default=1, minimum=_MIN_INT32, maximum=MAX_INT32)] = None
-    """Processes on each node: the slots in the host file."""
+    """Number of processes on each node, which is the number of slots in the host file. Defaults to 1.
+
+    If it is 1 and the nodes request GPUs, the number of GPUs is used. A TrainJob can set another number in
+    spec.trainer.numProcPerNode.
+    """
     mpi_implementation: Annotated[str | None, CRD(default="OpenMPI", enum=("OpenMPI", ""))] = None
-    """The MPI implementation, which decides the form of the host file."""
+    """The MPI implementation. Defaults to OpenMPI, which is the only one that is supported."""
     ssh_auth_mount_path: Annotated[str | None, CRD(default="/root/.ssh")] = None
-    """Directory that the SSH keys are mounted in."""
+    """Directory in which the SSH keys are mounted. Defaults to /root/.ssh."""
     run_launcher_as_node: Annotated[bool | None, CRD(default=False)] = None
-    """Whether the launcher takes part in the training."""
+    """Whether the launcher is also a training node. Defaults to false."""
     go_pointers: ClassVar[frozenset[str]] = frozenset(
         {"num_proc_per_node", "mpi_implementation", "ssh_auth_mount_path", "run_launcher_as_node"}
     )
 
 
 class MLPolicy(Struct):
-    """How the training framework is set up; one framework at most."""
+    """The number of training nodes, and the settings of at most one training framework."""
 
     crd: ClassVar[CRD] = CRD(
         rules=(
@@ -185,43 +203,46 @@ class MLPolicy(Struct):
     )
 
     num_nodes: Annotated[Int32 | None, _BOUNDED] = None
-    """Number of training nodes."""
+    """Number of training nodes. Defaults to 1. A TrainJob can set it in spec.trainer.numNodes."""
     torch: TorchMLPolicySource | None = None
-    """PyTorch."""
+    """Run the training with PyTorch."""
     mpi: MPIMLPolicySource | None = None
-    """MPI."""
+    """Run the training with MPI."""
     flux: FluxMLPolicySource | None = None
-    """The Flux workload manager."""
+    """Run the training with the Flux workload manager."""
     jax: JAXMLPolicySource | None = None
-    """JAX."""
+    """Run the training with JAX."""
     xgboost: XGBoostMLPolicySource | None = None
-    """XGBoost."""
+    """Run the training with XGBoost."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"num_nodes"})
 
 
 class JobSetTemplateSpec(Struct):
-    """The JobSet that a TrainJob becomes."""
+    """Template of the JobSet that is created for each TrainJob."""
 
     crd: ClassVar[CRD] = CRD(min_properties=1)
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations of the JobSet; its name and namespace are the TrainJob's."""
+    """Labels and annotations of the JobSet. Its name and namespace are those of the TrainJob."""
     spec: JobSetSpec = Field(default_factory=JobSetSpec, exclude_if=is_unset)
-    """The JobSet's spec."""
+    """Spec of the JobSet."""
     go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
 
 
 class TrainingRuntimeSpec(Struct):
-    """What a training runtime brings to a TrainJob."""
+    """Desired state of the objects that are created for each TrainJob of a training runtime."""
 
     crd: ClassVar[CRD] = CRD(min_properties=1)
 
     ml_policy: MLPolicy | None = None
-    """How the training framework is set up."""
+    """The number of training nodes, and the settings of at most one training framework."""
     pod_group_policy: PodGroupPolicy | None = None
-    """How the pods are scheduled together."""
+    """The gang-scheduler that schedules all pods of a TrainJob together.
+
+    Without it, each pod is scheduled separately.
+    """
     template: JobSetTemplateSpec = Field(default_factory=JobSetTemplateSpec, exclude_if=is_unset)
-    """The JobSet that a TrainJob becomes."""
+    """Template of the JobSet that is created for each TrainJob."""
 
 
 class TrainingRuntime(
@@ -231,7 +252,7 @@ class TrainingRuntime(
     kind="TrainingRuntime",
     plural="trainingruntimes",
 ):
-    """A template for the TrainJobs of its namespace."""
+    """A template for TrainJobs in the same namespace. Platform engineers write it; TrainJobs refer to it."""
 
     spec: TrainingRuntimeSpec = Field(default_factory=TrainingRuntimeSpec)
 
@@ -244,6 +265,6 @@ class ClusterTrainingRuntime(
     plural="clustertrainingruntimes",
     namespaced=False,
 ):
-    """A template for the TrainJobs of all namespaces."""
+    """A template for TrainJobs in all namespaces. Platform engineers write it; TrainJobs refer to it."""
 
     spec: TrainingRuntimeSpec = Field(default_factory=TrainingRuntimeSpec)

@@ -56,152 +56,179 @@ _BOUNDED: Final = CRD(minimum=-MAX_INT32 - 1, maximum=MAX_INT32)
 
 
 class RuntimeRef(Struct):
-    """The training runtime that a TrainJob is made from."""
+    """A reference to the training runtime from which the objects of a TrainJob are built."""
 
     name: Annotated[str, _NAMED] = ""
-    """Name of the runtime; a TrainingRuntime has to be in the TrainJob's namespace."""
+    """Name of the runtime. A TrainingRuntime must be in the TrainJob's namespace."""
     api_group: Annotated[str | None, CRD(default="trainer.kubeflow.org")] = None
-    """API group of the runtime."""
+    """API group of the runtime. Defaults to trainer.kubeflow.org."""
     kind: Annotated[str | None, CRD(default="ClusterTrainingRuntime")] = None
-    """Kind of the runtime: ClusterTrainingRuntime or TrainingRuntime."""
+    """Kind of the runtime: ClusterTrainingRuntime (the default) or TrainingRuntime."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group", "kind"})
 
 
 class DatasetInitializer(Struct):
-    """How the dataset is fetched before training."""
+    """Settings of the job that downloads the dataset before the training."""
 
     storage_uri: str | None = None
-    """Where the dataset comes from."""
+    """URI of the dataset, which the initializer receives in the environment variable STORAGE_URI.
+
+    If the manager runs with compatibilityVersion 2.3, it must be empty or have the form scheme://..., with at most
+    2048 characters.
+    """
     env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
-    """Environment variables of the dataset initializer; they are merged over the runtime's."""
+    """Environment variables of the dataset initializer. A variable replaces the runtime's variable of the same name."""
     secret_ref: LocalObjectReference | None = None
-    """Secret in the TrainJob's namespace whose keys become environment variables, for credentials."""
+    """Secret with credentials, in the TrainJob's namespace.
+
+    The initializer receives an environment variable for each key of the Secret.
+    """
     go_pointers: ClassVar[frozenset[str]] = frozenset({"storage_uri"})
 
 
 class ModelInitializer(Struct):
-    """How the pre-trained model is fetched before training."""
+    """Settings of the job that downloads the pre-trained model before the training."""
 
     storage_uri: str | None = None
-    """Where the model comes from."""
+    """URI of the model, which the initializer receives in the environment variable STORAGE_URI.
+
+    If the manager runs with compatibilityVersion 2.3, it must be empty or have the form scheme://..., with at most
+    2048 characters.
+    """
     env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
-    """Environment variables of the model initializer; they are merged over the runtime's."""
+    """Environment variables of the model initializer. A variable replaces the runtime's variable of the same name."""
     secret_ref: LocalObjectReference | None = None
-    """Secret in the TrainJob's namespace whose keys become environment variables, for credentials."""
+    """Secret with credentials, in the TrainJob's namespace.
+
+    The initializer receives an environment variable for each key of the Secret.
+    """
     go_pointers: ClassVar[frozenset[str]] = frozenset({"storage_uri"})
 
 
 class Initializer(Struct):
-    """What runs before the trainer to bring data and model to it."""
+    """Settings of the jobs that run before the training and download the dataset and the model."""
 
     dataset: DatasetInitializer | None = None
-    """The dataset."""
+    """Settings of the dataset initializer. The runtime must have a job named dataset-initializer."""
     model: ModelInitializer | None = None
-    """The pre-trained model."""
+    """Settings of the model initializer. The runtime must have a job named model-initializer."""
 
 
 class Trainer(Struct):
-    """What the training nodes run; what is unset comes from the runtime."""
+    """Settings of the training nodes. The runtime's settings apply where a field is unset."""
 
     image: str | None = None
-    """Image of the training container."""
+    """Image of the training container, the container named node."""
     command: Annotated[list[str] | None, ATOMIC] = None
-    """Entrypoint of the training container."""
+    """Command of the training container. It replaces the runtime's."""
     args: Annotated[list[str] | None, ATOMIC] = None
-    """Arguments of the entrypoint."""
+    """Arguments of the command. They replace the runtime's."""
     env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
-    """Environment variables of the training container; they are merged over the runtime's."""
+    """Environment variables of the training container. A variable replaces the runtime's variable of the same name."""
     num_nodes: Annotated[Int32 | None, _BOUNDED] = None
-    """Number of training nodes."""
-    resources_per_node: ResourceRequirements | None = None
-    """Compute resources of each training node."""
-    num_proc_per_node: Annotated[IntOrString | None, _BOUNDED] = None
-    """Processes on each node.
+    """Number of training nodes. Defaults to numNodes of the runtime's mlPolicy.
 
-    A number is stored. The words auto, cpu and gpu are accepted for PyTorch; the admission webhook moves them to the
-    annotation trainer.kubeflow.org/num-proc-per-node, because clients of newer releases can only read a number.
+    For MPI with runLauncherAsNode, the launcher is one of the nodes.
+    """
+    resources_per_node: ResourceRequirements | None = None
+    """Compute resources of the training container on each node. Resource claims are ignored.
+
+    The requests and limits replace all of those of the runtime. If the manager runs with compatibilityVersion 2.3, an
+    amount replaces only the runtime's amount of the same resource.
+    """
+    num_proc_per_node: Annotated[IntOrString | None, _BOUNDED] = None
+    """Number of processes on each node, for PyTorch, MPI and Flux. Defaults to the number in the runtime's mlPolicy.
+
+    For PyTorch, it may also be auto, cpu or gpu. The admission webhook moves such a word to the annotation
+    trainer.kubeflow.org/num-proc-per-node, because clients of Trainer v2.2 and later can only read a number.
     """
     go_pointers: ClassVar[frozenset[str]] = frozenset({"image", "num_nodes", "num_proc_per_node"})
 
 
 class PodTemplateOverrideTargetJob(Struct):
-    """A replicated job of the runtime's template."""
+    """The name of a replicated job of the runtime's template."""
 
     name: Annotated[str, _NAMED] = ""
     """Name of the replicated job."""
 
 
 class ContainerOverride(Struct):
-    """What is changed in one container of the runtime's template."""
+    """Changes to one container of the runtime's template."""
 
     name: Annotated[str, _NAMED] = ""
-    """Name of the container; the runtime has to have it."""
+    """Name of the container. The runtime must have a container of this name."""
     env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
-    """Environment variables, merged over the runtime's.
+    """Environment variables. A variable replaces the runtime's variable of the same name.
 
-    Not for the containers node, dataset-initializer and model-initializer, whose variables are set in trainer and
-    initializer.
+    They cannot be set for the containers node, dataset-initializer and model-initializer: set the variables of these
+    containers in spec.trainer and spec.initializer.
     """
     volume_mounts: Annotated[list[VolumeMount] | None, MAP_BY_NAME] = None
-    """Volumes to mount."""
+    """Volume mounts of the container, merged with the runtime's by mount path."""
 
 
 class PodTemplateSpecOverride(Struct):
-    """What is changed in the pod template's spec."""
+    """Changes to the spec of a pod template."""
 
     service_account_name: str | None = None
-    """Service account of the pods."""
+    """Service account of the pods. An empty value removes the runtime's."""
     node_selector: dict[str, str] | None = None
-    """Labels of the nodes that the pods may run on."""
+    """Labels that a node must have to run the pods, merged over the runtime's."""
     affinity: Affinity | None = None
-    """Scheduling constraints of the pods."""
+    """Affinity and anti-affinity of the pods, merged over the runtime's."""
     tolerations: Annotated[list[Toleration] | None, ATOMIC] = None
-    """Taints that the pods tolerate."""
+    """Tolerations of the pods. They replace all of the runtime's."""
     volumes: Annotated[list[Volume] | None, MAP_BY_NAME] = None
-    """Volumes of the pods."""
+    """Volumes of the pods, merged with the runtime's by name."""
     init_containers: Annotated[list[ContainerOverride] | None, MAP_BY_NAME] = None
-    """Changes to init containers."""
+    """Changes to init containers of the runtime."""
     containers: Annotated[list[ContainerOverride] | None, MAP_BY_NAME] = None
-    """Changes to containers."""
+    """Changes to containers of the runtime."""
     scheduling_gates: Annotated[list[PodSchedulingGate] | None, MAP_BY_NAME] = None
-    """Gates that hold the pods back from scheduling."""
+    """Gates that keep the pods from being scheduled until they are removed, merged with the runtime's by name."""
     image_pull_secrets: Annotated[list[LocalObjectReference] | None, MAP_BY_NAME] = None
-    """Secrets to pull images with."""
+    """Secrets for pulling the pods' images, merged with the runtime's by name."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"service_account_name"})
 
 
 class PodTemplateOverride(Struct):
-    """Changes to the pod templates of some of the runtime's jobs."""
+    """Changes to the pod templates of one or more replicated jobs of the runtime."""
 
     target_jobs: Annotated[
         list[PodTemplateOverrideTargetJob] | None, CRD(list_type="atomic", required=True)
     ] = None
-    """Replicated jobs of the runtime's template that are changed."""
+    """Replicated jobs whose pod templates are changed. The runtime must have each of them."""
     metadata: ObjectMeta | None = None
-    """Labels and annotations, merged over the pod template's."""
+    """Labels and annotations, merged over the pod template's. Other metadata is ignored."""
     spec: PodTemplateSpecOverride | None = None
-    """Changes to the pod template's spec, merged over it."""
+    """Changes to the pod template's spec. They are applied as a strategic merge patch."""
 
 
 class TrainJobSpec(Struct):
-    """What a TrainJob is to be."""
+    """Desired state of a TrainJob."""
 
     runtime_ref: Annotated[RuntimeRef, CRD(required=True, rules=(FIELD_IMMUTABLE,))] = Field(
         default_factory=RuntimeRef, exclude_if=is_unset
     )
-    """The training runtime; it cannot be changed later."""
+    """The training runtime from which the objects of the TrainJob are built. It cannot be changed."""
     initializer: Initializer | None = None
-    """What brings dataset and model to the trainer."""
+    """Settings of the jobs that run before the training and download the dataset and the model."""
     trainer: Trainer | None = None
-    """What the training nodes run."""
+    """Settings of the training nodes."""
     labels: dict[str, str] | None = None
-    """Labels of the JobSet and its jobs, merged over the runtime's."""
+    """Labels of the JobSet and its Jobs, merged over the runtime's."""
     annotations: dict[str, str] | None = None
-    """Annotations of the JobSet and its jobs, merged over the runtime's."""
+    """Annotations of the JobSet and its Jobs, merged over the runtime's."""
     pod_template_overrides: Annotated[list[PodTemplateOverride] | None, ATOMIC] = None
-    """Changes to the runtime's pod templates; where several change one job, the later wins."""
+    """Changes to the runtime's pod templates, applied in the order of the list.
+
+    They can be changed only while the TrainJob is suspended and none of its Jobs is active.
+    """
     suspend: Annotated[bool | None, CRD(default=False)] = None
-    """Whether the job is held back; a running job's pods end when it is set."""
+    """Whether the TrainJob is suspended. Defaults to false.
+
+    A suspended TrainJob runs no pods. If a running TrainJob is suspended, its pods are deleted.
+    """
     managed_by: Annotated[
         str | None,
         CRD(
@@ -215,45 +242,57 @@ class TrainJobSpec(Struct):
             ),
         ),
     ] = None
-    """The controller that manages this job: ours, or Kueue's for several clusters; it cannot be changed later."""
+    """The controller that manages the TrainJob. It cannot be changed.
+
+    The default is trainer.kubeflow.org/trainjob-controller, this manager. The only other value is
+    kueue.x-k8s.io/multikueue: this manager then ignores the TrainJob, and MultiKueue runs it in another cluster.
+    """
     runtime_patches: Annotated[
         list[RuntimePatch] | None, CRD(list_type="map", list_map_keys=("manager",), max_items=16)
     ] = None
-    """Changes to the training runtime, one entry for each writer, applied in the order of the list."""
+    """Changes to the training runtime for this TrainJob, with at most one entry for each manager.
+
+    They are applied in the order of the list, after podTemplateOverrides. They can be changed only if the TrainJob is
+    suspended before or after the change, and none of its Jobs is active.
+    """
     active_deadline_seconds: Annotated[Int64 | None, CRD(minimum=1, rules=(FIELD_IMMUTABLE,))] = None
-    """Seconds that the job may be active before it fails; a resumed job starts again from zero."""
+    """Maximum time, in seconds, for which the TrainJob may be active. It cannot be changed.
+
+    The time counts from the creation, or from the last time the TrainJob was resumed. When it is over, the TrainJob
+    fails with the reason DeadlineExceeded, and its JobSet is deleted. By default, the time is not limited.
+    """
     go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "active_deadline_seconds"})
 
 
 class JobStatus(Struct):
-    """How many jobs of one replicated job are in which state."""
+    """The numbers of Jobs of one replicated job by their state."""
 
     name: Annotated[str, _NAMED] = ""
     """Name of the replicated job."""
     ready: Annotated[Int32 | None, _COUNT] = None
-    """Jobs whose pods are all ready or completed."""
+    """Number of Jobs whose pods are all ready or have succeeded."""
     succeeded: Annotated[Int32 | None, _COUNT] = None
-    """Jobs that completed."""
+    """Number of Jobs that have completed successfully."""
     failed: Annotated[Int32 | None, _COUNT] = None
-    """Jobs that failed."""
+    """Number of Jobs that have failed."""
     active: Annotated[Int32 | None, _COUNT] = None
-    """Jobs with a pod that is pending or running and not being deleted."""
+    """Number of Jobs with at least one pod that is pending or running and not being deleted."""
     suspended: Annotated[Int32 | None, _COUNT] = None
-    """Jobs that are suspended."""
+    """Number of Jobs that are suspended."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"ready", "succeeded", "failed", "active", "suspended"})
 
 
 class Metric(Struct):
-    """A measurement of the training, such as the loss."""
+    """A value that is measured during the training, such as the loss."""
 
     name: Annotated[str, CRD(min_length=1, max_length=64)] = ""
-    """Name of the metric."""
+    """Name of the metric, such as loss."""
     value: Annotated[str, CRD(min_length=1, max_length=64)] = ""
-    """Value of the metric, in any notation."""
+    """Value of the metric as text, in any notation."""
 
 
 class TrainerStatus(Struct):
-    """Progress that the trainer's pods report."""
+    """The progress of the training, as its pods last reported it."""
 
     crd: ClassVar[CRD] = CRD(
         rules=(
@@ -262,31 +301,35 @@ class TrainerStatus(Struct):
     )
 
     progress_percentage: Annotated[Int32 | None, CRD(minimum=0, maximum=100)] = None
-    """Percentage of the training that is done."""
+    """Percentage of the training that is completed, from 0 to 100."""
     estimated_remaining_seconds: Annotated[Int32 | None, CRD(minimum=0)] = None
-    """Estimated seconds until the training is done."""
+    """Estimated time until the training is completed, in seconds."""
     metrics: Annotated[list[Metric] | None, CRD(list_type="atomic", max_items=256)] = None
-    """The newest measurements."""
+    """The most recent values of metrics."""
     last_updated_time: Annotated[str | None, CRD(format="date-time")] = None
-    """When the trainer last reported."""
+    """Time of the last report."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"progress_percentage", "estimated_remaining_seconds"})
 
 
 class TrainJobStatus(Struct):
-    """How a TrainJob is doing."""
+    """Observed state of a TrainJob."""
 
     crd: ClassVar[CRD] = CRD(min_properties=1)
 
     conditions: Annotated[list[Condition] | None, MAP_BY_TYPE] = None
-    """Suspended, Complete and Failed."""
+    """Conditions of the TrainJob.
+
+    The types are Suspended, Complete, Failed, and GangSchedulingUnavailable: the cluster lacks a feature that the
+    runtime's podGroupPolicy.workload requires.
+    """
     jobs_status: Annotated[list[JobStatus] | None, MAP_BY_NAME] = None
-    """The state of each replicated job."""
+    """The numbers of Jobs of each replicated job by their state, copied from the JobSet."""
     trainer_status: TrainerStatus | None = None
-    """Progress that the trainer's pods report, if the feature gate TrainJobStatus is enabled."""
+    """The progress of the training, as its pods last reported it. Requires the feature gate TrainJobStatus."""
 
 
 class TrainJob(Object, group="trainer.kubeflow.org", version="v1alpha1", kind="TrainJob", plural="trainjobs"):
-    """A training job: a runtime, and what it is to train."""
+    """A training job. It refers to a training runtime, and adds its own data, model and settings."""
 
     crd_kind: ClassVar[KindMarkers] = KindMarkers(
         printer_columns=(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""MPIJobs: a launcher and workers at once, or the workers first if the launcher waits for them."""
+"""MPIJobs: launcher and workers at once, or first only the workers if the launcher waits for them."""
 
 from __future__ import annotations
 

@@ -21,10 +21,11 @@ from .distributed_common import KubeflowDistributedGrouper
 REPLICA_TYPE_LABEL: Final = "training.kubeflow.org/replica-type"
 REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
 
-_MASTER: Final = "Master"
-_WORKER: Final = "Worker"
-_MASTERS: Final = "master"
-_WORKERS: Final = "worker"
+_MASTER_SPEC: Final = "Master"
+_WORKER_SPEC: Final = "Worker"
+_MASTER_GROUP: Final = "master"
+"""Name of the master's subgroup, and value of its pod's label ``REPLICA_TYPE_LABEL``."""
+_WORKER_GROUP: Final = "worker"
 
 _Specs = dict[str, JSON]
 
@@ -40,9 +41,9 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
         self._rules = rules
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Group master and workers.
+        """Put master and workers into subgroups, and set the number of pods that the group requires.
 
-        The group requires the scheduling policy's minimum, else the elastic policy's, else all replicas.
+        That is the scheduling policy's minimum, else the elastic policy's, else all replicas.
 
         Raises:
             GroupingError: there are no replicas, or the spec or the labels and annotations of segments are invalid.
@@ -67,14 +68,16 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[
         specs = fields.nested_map(job, "spec", PyTorchGrouper.replica_specs)
     if specs is None:
         raise GroupingError(f"pytorchReplicaSpecs not found in {where}")
-    with failing(f"failed to get replicas from pytorchReplicaSpecs[{_MASTER}] in {where}. Err: "):
-        masters = fields.nested_int32(specs, _MASTER, "replicas") or 0
+    with failing(f"failed to get replicas from pytorchReplicaSpecs[{_MASTER_SPEC}] in {where}. Err: "):
+        masters = fields.nested_int32(specs, _MASTER_SPEC, "replicas") or 0
     sub_groups = []
     if masters:
         sub_groups.append(
-            SubGroupMetadata(name=_MASTERS, min_available=masters, pods_references=_references(pod, _MASTERS))
+            SubGroupMetadata(
+                name=_MASTER_GROUP, min_available=masters, pods_references=_references(pod, _MASTER_GROUP)
+            )
         )
-    if _WORKER in specs:
+    if _WORKER_SPEC in specs:
         sub_groups += _workers(job, specs, pod, max(0, fields.int32(needed - masters)), rules)
     return sub_groups
 
@@ -85,22 +88,22 @@ def _references(pod: Pod, role: str) -> list[str]:
 
 def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rules) -> list[SubGroupMetadata]:
     with failing("failed to get replicas for worker groups. Err: "):
-        replicas = fields.nested_int64(specs, _WORKER, "replicas")
-    workers = SubGroupMetadata(name=_WORKERS, min_available=needed)
+        replicas = fields.nested_int64(specs, _WORKER_SPEC, "replicas")
+    workers = SubGroupMetadata(name=_WORKER_GROUP, min_available=needed)
     size = _segment_size(pod, specs)
     if size is None:
-        workers.pods_references = _references(pod, _WORKERS)
+        workers.pods_references = _references(pod, _WORKER_GROUP)
         return [workers]
     replicas = 1 if replicas is None else replicas
     number, _ = _number_of_segments(pod, replicas, size)
     if rules is not Rules.V0_13:
-        if number > segments.MOST_SUBGROUPS:
+        if number > segments.MAX_SUBGROUPS_V0_17:
             raise GroupingError(
                 f"number of subgroups created for the segmentation {number} is greater than max allowed segmentation"
-                f" {segments.MOST_SUBGROUPS}"
+                f" {segments.MAX_SUBGROUPS_V0_17}"
             )
         if number == 0:
-            workers.pods_references = _references(pod, _WORKERS)
+            workers.pods_references = _references(pod, _WORKER_GROUP)
             return [workers]
         _check_index(pod)
     parts = _segments(job, specs, pod, replicas, size)
@@ -114,7 +117,7 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
 def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
     """Return the number of segments, and the size of the last one if it is smaller, else 0."""
     if not size:
-        raise GroupingError(f"segment size 0 on pod {pod.namespace}/{pod.name} divides no workers")
+        raise GroupingError(f"segment size on pod {pod.namespace}/{pod.name} must not be 0")
     number, rest = divide(replicas, size)
     return number + (rest != 0), rest
 
@@ -124,14 +127,14 @@ def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: i
     number, rest = _number_of_segments(pod, replicas, size)
     own = _segment_of(pod, size)
     segments.check_number(number)
-    template = fields.nested_field(specs, _WORKER, "template")
+    template = fields.nested_field(specs, _WORKER_SPEC, "template")
     constraint = segments.topology_constraint(
         pod, template if isinstance(template, dict) else {}, job.annotations
     )
     parts = [
         SubGroupMetadata(
-            name=f"{_WORKERS}-{index}",
-            parent=_WORKERS,
+            name=f"{_WORKER_GROUP}-{index}",
+            parent=_WORKER_GROUP,
             min_available=fields.int32(rest if rest and index == number - 1 else size),
             topology_constraints=constraint,
         )
@@ -157,7 +160,7 @@ def _check_index(pod: Pod) -> None:
 
 def _index_of(pod: Pod) -> int | None:
     """Return a worker's index; None for any other pod."""
-    if pod.labels.get(REPLICA_TYPE_LABEL) != _WORKERS:
+    if pod.labels.get(REPLICA_TYPE_LABEL) != _WORKER_GROUP:
         return None
     text = pod.labels.get(REPLICA_INDEX_LABEL)
     if text is None:
@@ -177,7 +180,7 @@ def _segment_size(pod: Pod, specs: _Specs) -> int | None:
         return _size(text, f"pod {pod.namespace}/{pod.name}")
     with failing("failed to get segment size from worker podTemplate: "):
         text = fields.nested_string(
-            specs, _WORKER, "template", "metadata", "annotations", kai.SEGMENT_SIZE_KEY
+            specs, _WORKER_SPEC, "template", "metadata", "annotations", kai.SEGMENT_SIZE_KEY
         )
     if not text:
         return None

@@ -37,7 +37,7 @@ class RayGrouper(ReadingGrouper):
     name = DefaultGrouper.name
     reads = Reads.SPEC
     cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Paths to the name of the RayCluster, the first found is used; empty if the owner is a RayCluster."""
+    """Paths to the name of the RayCluster; the first that exists is used. Empty if the owner is the RayCluster."""
 
     def __init__(self, default: DefaultGrouper, client: Reader, rules: Rules = OLDEST) -> None:
         super().__init__(default, client)
@@ -131,8 +131,9 @@ def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata |
 
 
 def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
-    """Return the subgroup of a worker group: its minimum, else all replicas, times the hosts of each.
+    """Return the subgroup of a worker group.
 
+    It requires the minimum of replicas, else all replicas, multiplied by the number of hosts of a replica.
     Return None for a group that is suspended or has no replicas.
     """
     if not isinstance(spec, dict):

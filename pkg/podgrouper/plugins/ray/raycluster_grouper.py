@@ -10,6 +10,6 @@ from .ray_grouper import RayGrouper
 
 
 class RayClusterGrouper(RayGrouper):
-    """Groups a RayCluster without an owner."""
+    """Groups a RayCluster that has no owner."""
 
     reads = Reads.SPEC

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JAX: the number of processes, one for each node, their ids, and the address of the coordinator.
+"""JAX: sets the number of processes, one for each node, the id of each process, and the coordinator's address.
 
-Unlike upstream, a TrainJob without ``trainer`` gets them too.
+Unlike upstream, a TrainJob without ``trainer`` gets these variables, too.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class JAX(EnforceMLPolicyPlugin):
 
     name = NAME
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the jax policy is missing."""
         del train_job
         policy = info.runtime_policy.ml_policy_source
         return "the runtime has no mlPolicy.jax" if policy is None or policy.jax is None else None
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Set the number of nodes, and the environment and port by which they find the coordinator."""
-        if not self.stands_aside(info, train_job):
-            trainernodes.connect(info, train_job, lambda nodes: _environment(train_job.name, nodes))
+        """Set the number of nodes, and the environment and port with which they find the coordinator."""
+        if not self.why_skipped(info, train_job):
+            trainernodes.set_rendezvous(info, train_job, lambda nodes: _environment(train_job.name, nodes))
 
 
 def _environment(job: str, nodes: int) -> list[EnvVar]:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MPI: the launcher connects to every node of a host file by SSH, with keys generated for the TrainJob.
 
-Applies to the template's jobs ``launcher`` and ``node``, and to their containers ``node``. Only Open MPI is
+The plugin changes the template's jobs ``launcher`` and ``node``, and their containers ``node``. Only Open MPI is
 supported. The keys are generated once: an existing Secret is never written again. Users may bring their own keys in a
-Secret of that name.
+Secret with the same name.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
-        """Set the generation: the second one restricts the modes of the key files and reserves variables."""
+        """Set the generation: the second one restricts the modes of key files, reserves variables, merges resources."""
         self._second_generation = cfg.second_generation
 
-    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mpi policy is missing."""
         del train_job
         return "the runtime has no mlPolicy.mpi" if _policy(info) is None else None
@@ -148,9 +148,9 @@ class MPI(FilesPlugin, CustomValidationPlugin):
                     container.env = apply.upsert_env_vars(container.env, _environment(policy, slots))
 
     def _slots(self, info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> int:
-        """Return the processes per node: the TrainJob's or the runtime's number.
+        """Return the number of processes per node, which the TrainJob or the runtime sets.
 
-        If the runtime's number is 1, use the number of GPUs if there are any.
+        If the TrainJob does not set it and the runtime's number is 1, the number of GPUs is returned, if there are any.
         """
         trainer = train_job.spec.trainer
         if trainer is not None and trainer.num_proc_per_node is not None:
@@ -206,7 +206,7 @@ def _set_slots(info: runtime.Info, policy: MPIMLPolicySource, slots: int) -> Non
 
 
 def _volumes(job: str, launches: bool, *, restricted: bool) -> list[Volume]:
-    """Return the volumes of a pod. ``restricted`` sets the modes of the key files."""
+    """Return the volumes of a pod. With ``restricted``, the modes of the key files are set."""
     keys = sshkeys.volume(job, restricted=restricted)
     if not launches:
         return [keys]

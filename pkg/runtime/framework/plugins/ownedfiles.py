@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Looks up and watches the ConfigMaps and Secrets that plugins build for the files of pods."""
+"""Looks up and watches the ConfigMaps and Secrets with which plugins give files to pods."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin):
-    """The base of plugins that build ConfigMaps and generated Secrets; they set ``_needed`` when they do so."""
+    """The base of plugins that build ConfigMaps and generated Secrets. They set ``_needed`` when they build one."""
 
     def __init__(self, client: Reader) -> None:
         self._client = client
         self._needed = anyio.Event()
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, beginning with the first TrainJob with files."""
+        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, once a plugin has built one."""
         return [self._watch]
 
     def _watch(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
@@ -50,8 +50,8 @@ async def has_secret(
 ) -> bool:
     """Return True if the TrainJob's Secret exists, so that its keys are not generated again.
 
-    ``may_be_foreign`` accepts a Secret that users made beforehand. One of an earlier TrainJob of the same name is never
-    accepted: the garbage collector deletes it.
+    With ``may_be_foreign``, a Secret that a user created beforehand is accepted. A Secret of an earlier TrainJob of the
+    same name is never accepted: the garbage collector deletes it.
 
     Raises:
         PredecessorError: an earlier TrainJob of the same name controls the Secret.

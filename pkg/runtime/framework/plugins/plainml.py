@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""PlainML: runtimes without a framework. Applies the trainer's numNodes and env only."""
+"""PlainML: serves runtimes without a framework. It applies only ``numNodes`` and ``env`` of the TrainJob's trainer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlainML(EnforceMLPolicyPlugin):
 
     name = NAME
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mlPolicy names a framework, or the TrainJob has no trainer."""
         policy = info.runtime_policy.ml_policy_source
         named = next((name for name in _FRAMEWORKS if getattr(policy, name, None) is not None), None)
@@ -41,7 +41,7 @@ class PlainML(EnforceMLPolicyPlugin):
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
         """Set the trainer's count and environment from the TrainJob."""
         trainer = train_job.spec.trainer
-        if trainer is None or self.stands_aside(info, train_job):
+        if trainer is None or self.why_skipped(info, train_job):
             return
         trainernodes.with_count(info, train_job)
         container = trainernodes.container(info)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watches for gang-scheduled TrainJobs: PodGroups, and the kinds that change a suspended one's resource requests.
+"""The watches for gang-scheduled TrainJobs: PodGroups, and the kinds that determine the resource requests of pods.
 
-They start with the first gang-scheduled TrainJob: most clusters have neither kind of PodGroup.
+The watches start with the first gang-scheduled TrainJob, because most clusters have neither kind of PodGroup.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ Needed = Callable[[], Awaitable[object]]
 """Returns once a TrainJob is gang-scheduled."""
 
 
-Gangs = Callable[[PodGroupPolicy], bool]
-"""Returns True if the calling plugin gang-schedules the runtime's TrainJobs."""
+IsGang = Callable[[PodGroupPolicy], bool]
+"""Returns True if the calling plugin gang-schedules TrainJobs whose runtime has this policy."""
 
 
-def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[ReconcilerBuilder]:
+def watches(pod_group: type[Object], needed: Needed, is_gang: IsGang) -> list[ReconcilerBuilder]:
     """Return the functions that add the watches of PodGroups, LimitRanges and RuntimeClasses, once needed."""
 
-    def arrival(builder: Builder, client: Client, cache: Cache) -> Builder:
-        return builder.watches_raw_source(source.Deferred(_Arrival(cache, client, pod_group, gangs), needed))
+    def kind_served(builder: Builder, client: Client, cache: Cache) -> Builder:
+        return builder.watches_raw_source(
+            source.Deferred(_KindServed(cache, client, pod_group, is_gang), needed)
+        )
 
     def limit_ranges(builder: Builder, client: Client, _cache: Cache) -> Builder:
         async def concerned(limit_range: Object) -> Iterable[TrainJob]:
@@ -54,11 +56,11 @@ def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[Recon
             RuntimeClass, _wake_suspended("runtimeClass", concerned), only_metadata=True, when=needed
         )
 
-    return [owned(pod_group, needed), arrival, limit_ranges, runtime_classes]
+    return [owned(pod_group, needed), kind_served, limit_ranges, runtime_classes]
 
 
 def owned(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
-    """Return the function that adds the watch of the TrainJobs' objects of a kind, once needed."""
+    """Return the function that adds the watch of those objects of a kind that TrainJobs control, once needed."""
 
     def add(builder: Builder, _client: Client, _cache: Cache) -> Builder:
         owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
@@ -88,36 +90,32 @@ async def train_jobs_of_runtime_class(client: Reader, name: str) -> list[TrainJo
     return found
 
 
-async def gang_scheduled_train_jobs(client: Reader, gangs: Gangs) -> list[TrainJob]:
-    """Return the TrainJobs of runtimes for which ``gangs`` returns True."""
+async def gang_scheduled_train_jobs(client: Reader, is_gang: IsGang) -> list[TrainJob]:
+    """Return the TrainJobs of runtimes for which ``is_gang`` returns True."""
     found: list[TrainJob] = []
     for runtime in await client.list(TrainingRuntime):
-        if _is_gang(runtime.spec.pod_group_policy, gangs):
+        if (policy := runtime.spec.pod_group_policy) is not None and is_gang(policy):
             fields = {index.TRAIN_JOB_RUNTIME_REF_KEY: runtime.name}
             found += await client.list(TrainJob, namespace=runtime.namespace, fields=fields)
     for shared in await client.list(ClusterTrainingRuntime):
-        if _is_gang(shared.spec.pod_group_policy, gangs):
+        if (policy := shared.spec.pod_group_policy) is not None and is_gang(policy):
             found += await client.list(
                 TrainJob, fields={index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY: shared.name}
             )
     return found
 
 
-def _is_gang(policy: PodGroupPolicy | None, gangs: Gangs) -> bool:
-    return policy is not None and gangs(policy)
+class _KindServed(source.Source):
+    """Enqueues the TrainJobs that wait for a kind of PodGroup when the server begins to serve it.
 
-
-class _Arrival(source.Source):
-    """Enqueues the TrainJobs that wait for a kind when the server begins to serve it.
-
-    Their next retry may be minutes away, and a new kind without objects causes no event.
+    Otherwise they might wait minutes for their next retry: a new kind without objects causes no event.
     """
 
-    def __init__(self, cache: Cache, client: Reader, pod_group: type[Object], gangs: Gangs) -> None:
+    def __init__(self, cache: Cache, client: Reader, pod_group: type[Object], is_gang: IsGang) -> None:
         self._cache = cache
         self._client = client
         self._pod_group = pod_group
-        self._gangs = gangs
+        self._is_gang = is_gang
 
     def __str__(self) -> str:
         return f"arrival of {self._pod_group.gvk.group_kind}"
@@ -130,7 +128,7 @@ class _Arrival(source.Source):
             return
         await informer.wait_for_sync()
         try:
-            train_jobs = await gang_scheduled_train_jobs(self._client, self._gangs)
+            train_jobs = await gang_scheduled_train_jobs(self._client, self._is_gang)
         except (StatusError, RestError, CacheError) as error:
             log.logger_from().error("TrainJobs could not be queued", podGroup=str(self), error=error)
             return
@@ -141,7 +139,7 @@ class _Arrival(source.Source):
 def _wake_suspended(
     noun: str, concerned: Callable[[Object], Awaitable[Iterable[TrainJob]]]
 ) -> handler.EventHandler[Object]:
-    """Return a handler that enqueues the suspended ones of the ``concerned`` TrainJobs. Others must not change."""
+    """Return a handler that enqueues the ``concerned`` TrainJobs that are suspended. The others must not be changed."""
 
     async def wake(obj: Object, queue: handler.Queue) -> None:
         try:

@@ -26,7 +26,7 @@ from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info
 
 P = TypeVar("P")
-"""The kind's part of a podGroupPolicy."""
+"""The type of the field of a podGroupPolicy that belongs to the plugin."""
 
 
 class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin, Generic[P]):
@@ -41,18 +41,18 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
     @staticmethod
     @abstractmethod
     def source(policy: PodGroupPolicy) -> P | None:
-        """Return the plugin's part of the policy."""
+        """Return the field of the policy that belongs to the plugin, or None."""
 
     @abstractmethod
     def pod_group(self, info: Info, train_job: TrainJob, policy: P) -> Object:
         """Return the PodGroup of all the TrainJob's pods."""
 
     def policy(self, info: Info) -> P | None:
-        """Return the plugin's part of the runtime's policy."""
+        """Return the field of the runtime's policy that belongs to the plugin, or None."""
         found = info.runtime_policy.pod_group_policy
         return None if found is None else self.source(found)
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the policy is missing."""
         del train_job
         return f"the runtime has no podGroupPolicy.{self.name.lower()}" if self.policy(info) is None else None
@@ -90,9 +90,9 @@ def total_members(info: Info) -> int:
 
 
 def total_requests(info: Info) -> ResourceList:
-    """Return the sum of all pods' requests, as their pod sets have them.
+    """Return the sum of all pods' requests in the pod sets.
 
-    The TrainJob's resources are included only where they are merged into those of the template (v2.3).
+    The TrainJob's resources are included only if they were merged into those of the template (v2.3).
     """
     total: ResourceList = {}
     for pod_set in info.template_spec.pod_sets:

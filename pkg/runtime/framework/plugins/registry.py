@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The registry: every plugin by its name, in the order the stages run them.
+"""The registry: every plugin by its name, in the order in which the stages run them.
 
 Third-party plugins use the entry-point group ``trainer.kubeflow.org.plugins``: the entry's name is the plugin's name,
-its value is a ``PluginFactory``. They run after the built-in plugins, in the order of their names.
+and its value is a ``PluginFactory``. They run after the built-in plugins, in the order of their names.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def new_registry(
     gates: features.Gates | None = None,
     published: workload.Published | None = None,
 ) -> Registry:
-    """Return the built-in plugins and those of ``found`` (default: the installed entry points).
+    """Return the built-in plugins and those of ``found``, by default those of the installed entry points.
 
     A plugin that belongs to a feature is included only if ``gates`` enable the feature. ``published`` returns the
-    schemas that the API server serves.
+    schemas that the API server publishes.
 
     Raises:
         PluginLoadError: an entry point does not load, is not a factory, or has a duplicate name.
@@ -73,7 +73,7 @@ def new_registry(
 
 
 def _load(entry: EntryPoint) -> PluginFactory:
-    """Return an entry point's factory. Its code may raise anything, even SystemExit."""
+    """Return an entry point's factory. Third-party code may raise anything, even SystemExit."""
     where = f"plugin {entry.name} ({entry.value})"
     try:
         factory: PluginFactory = entry.load()

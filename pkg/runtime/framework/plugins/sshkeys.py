@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The SSH keys of an MPI TrainJob: the pair, its Secret, and the volume with the files that ssh reads."""
+"""The SSH keys of an MPI TrainJob: the key pair, its Secret, and the volume with the files that ssh reads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def secret(train_job: TrainJob, keys: SSHKeys) -> GeneratedSecret:
 
 
 def volume(job: str, *, restricted: bool) -> Volume:
-    """Return the volume with the key files of a TrainJob. ``restricted`` sets their modes."""
+    """Return the volume with the key files of a TrainJob. With ``restricted``, it sets the modes of the files."""
     items = [KeyToPath(key=key, path=path, mode=mode if restricted else None) for key, path, mode in _FILES]
     source = SecretVolumeSource(
         secret_name=job + SUFFIX, default_mode=_MODE if restricted else None, items=items

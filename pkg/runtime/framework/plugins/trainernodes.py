@@ -28,10 +28,10 @@ def container(info: Info) -> Container | None:
     return info.find_container_by_pod_set_ancestor_container_name(constants.ANCESTOR_TRAINER, constants.NODE)
 
 
-def connect(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
-    """Set the number of nodes, and the port and environment by which they find each other through the first node.
+def set_rendezvous(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
+    """Set the number of nodes, and the port and environment with which they find each other through the first node.
 
-    ``environment`` returns the variables for a number of nodes.
+    ``environment`` returns the variables for the given number of nodes.
     """
     pod_set, node = with_count(info, train_job), container(info)
     if pod_set is None or node is None:

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """TrainJobStatus: lets the trainer's pods report progress to the status server.
 
-The pods get its address, a token for the TrainJob's status, and the authority (CA) of the server's certificate. The
-authority is copied from the Secret of the webhooks' certificates to a ConfigMap of the TrainJob. When it changes, the
-ConfigMaps of unfinished TrainJobs are updated. The plugin is registered with the feature gate TrainJobStatus.
+The pods get the address of the server, a token for the TrainJob's status, and the certificate authority (CA) of the
+server. The CA is copied from the Secret of the webhooks' certificates to a ConfigMap of the TrainJob. When it changes,
+the ConfigMaps of unfinished TrainJobs are updated. The plugin is registered if the feature gate TrainJobStatus is
+enabled.
 """
 
 from __future__ import annotations
@@ -89,13 +90,13 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         self.configure(defaulted())
 
     def configure(self, cfg: Configuration) -> None:
-        """Take the names of the server and its Secret from the Configuration."""
+        """Read the names of the server and its Secret from the Configuration."""
         host = f"{cfg.cert_management.webhook_service_name}.{self._namespace}.svc"
         self._server = f"https://{host}:{cfg.status_server.port}"
         self._secret = _secret_key(cfg, self._namespace)
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Add address, token and authority to the trainer's containers. Variables that the TrainJob sets are kept."""
+        """Add address, token and CA to the trainer's containers. Variables that the TrainJob sets are kept."""
         pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
         if pod_set is None:
             return
@@ -111,10 +112,10 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         pod_set.volumes = apply.upsert_volumes(pod_set.volumes, [_volume(train_job)])
 
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
-        """Return the ConfigMap with the authority.
+        """Return the ConfigMap with the CA.
 
         Raises:
-            PluginError: the Secret cannot be read, or has no authority.
+            PluginError: the Secret cannot be read, or has no CA.
         """
         del info
         try:
@@ -125,13 +126,13 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         if not authority:
             raise PluginError("failed to find status server ca.crt in tls secret")
         if former := _decoded(secret, cert.FORMER):
-            # Replicas switch to the new authority one after the other, and the files in pods are updated later.
+            # Replicas switch to the new CA one after the other, and the files in pods are updated later.
             authority = f"{authority.rstrip()}\n{former}"
         metadata = trainjob.child_metadata(train_job, _CONFIG_MAP_SUFFIX)
         return [IndependentConfigMap(metadata=metadata, data={_CA_CERT: authority})]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the TrainJobs' ConfigMaps, and the Secret with the authority."""
+        """Watch the TrainJobs' ConfigMaps, and the Secret with the CA."""
         return [_watch_config_maps, self._watch_secret]
 
     def _watch_secret(self, builder: Builder, client: Client, _cache: Cache) -> Builder:
@@ -171,7 +172,7 @@ def _secret_key(cfg: Configuration, namespace: str = "") -> NamespacedName:
 
 
 def _decoded(secret: Secret, key: str) -> str:
-    """Return a value of the Secret; empty if it is missing or not a text in base64."""
+    """Return a value of the Secret, or an empty text if it is missing or is not base64 of a text."""
     try:
         return base64.b64decode((secret.data or {}).get(key) or "", validate=True).decode()
     except ValueError:  # also for characters beyond ASCII, and for bytes that are not UTF-8

@@ -93,7 +93,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
             info.scheduler.pod_annotations[KUBE_GROUP_NAME_ANNOTATION_KEY] = train_job.name
 
     def pod_group(self, info: Info, train_job: TrainJob, policy: VolcanoPodGroupPolicySource) -> PodGroup:
-        """Return the PodGroup of all the TrainJob's pods. An annotation of the runtime or TrainJob sets its queue."""
+        """Return the PodGroup of all the TrainJob's pods. An annotation of TrainJob or runtime sets the queue."""
         spec = PodGroupSpec(
             min_member=podgroups.total_members(info),
             min_resources=podgroups.total_requests(info),

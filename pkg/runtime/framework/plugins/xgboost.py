@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""XGBoost: the tracker of the collective, the number of workers and the id of each node.
+"""XGBoost: sets the address of the tracker, the number of workers and the id of each node.
 
-A node has one worker for each GPU, at least one. Unlike upstream, a TrainJob without ``trainer`` gets the variables,
-too.
+A node has one worker for each GPU, but at least one. Unlike upstream, a TrainJob without ``trainer`` gets the
+variables, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
     name = NAME
 
-    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the xgboost policy is missing."""
         del train_job
         policy = info.runtime_policy.ml_policy_source
@@ -45,11 +45,11 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check that the TrainJob does not set the variables of this plugin."""
+        """Check that the TrainJob does not set the environment variables that this plugin sets."""
         del old
         errors = field.ErrorList()
         trainer = new.spec.trainer
-        if self.stands_aside(info, new) or trainer is None:
+        if self.why_skipped(info, new) or trainer is None:
             return [], errors
         for index, env in enumerate(trainer.env or ()):
             if env.name in constants.XGBOOST_RESERVED_ENV_NAMES:
@@ -58,15 +58,15 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
-        """Set the number of nodes, and the environment and port by which their workers find the tracker."""
-        if self.stands_aside(info, train_job):
+        """Set the number of nodes, and the environment and port with which their workers find the tracker."""
+        if self.why_skipped(info, train_job):
             return
 
         def environment(nodes: int) -> list[EnvVar]:
             gpus = runtime.get_num_gpu_per_node(runtime.resources_per_node(info, train_job, merged=True))
             return _environment(train_job.name, nodes * max(gpus, 1))
 
-        trainernodes.connect(info, train_job, environment)
+        trainernodes.set_rendezvous(info, train_job, environment)
 
 
 def _environment(job: str, workers: int) -> list[EnvVar]:

@@ -32,13 +32,13 @@ from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import StatusError
 from harness import objects
 from harness.api import Api
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import role_binding
 from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 
-_USER: Final = f"system:serviceaccount:{contents.TRAINER_NAMESPACE}:{contents.TRAINER_ACCOUNT}"
+_USER: Final = f"system:serviceaccount:{manifests.TRAINER_NAMESPACE}:{manifests.TRAINER_ACCOUNT}"
 _AUDIT: Final = "audit.log"
 _POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
@@ -91,14 +91,14 @@ class Cluster:
         """Create kinds, namespaces, runtimes and the managers' service account, which has all permissions."""
         jobset = (await Binaries().locate(JOBSET))[JOBSET.name]
         await self._environment.install_crds(
-            *contents.crds(jobset),
+            *manifests.crds(jobset),
             custom_resource_definition(PodGroup),
             *(open_crd(gvk) for gvk in _FOREIGN),
         )
-        for name in (objects.NAMESPACE, objects.OTHERS, contents.TRAINER_NAMESPACE):
+        for name in (objects.NAMESPACE, objects.OTHERS, manifests.TRAINER_NAMESPACE):
             await self._live.create(Namespace(metadata=ObjectMeta(name=name)))
         account = await self._environment.add_service_account(
-            contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT, expiration_seconds=86_400
+            manifests.TRAINER_NAMESPACE, manifests.TRAINER_ACCOUNT, expiration_seconds=86_400
         )
         binding = role_binding(
             "cluster-admin", {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": _USER}

@@ -24,7 +24,7 @@ from controller_runtime.machinery.errors import StatusError
 from harness import measure, objects
 from harness.cluster import Cluster, empty
 from harness.plan import Entrant
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 
 _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 _REFUSAL: Final = "must be created before"
@@ -179,7 +179,7 @@ class Manager:
         url = f"https://127.0.0.1:{self.port}"
         api, made = self.cluster.api, list[str]()
         try:
-            for each in contents.trainer_webhooks(url, self.cluster.authority.certificate):
+            for each in manifests.trainer_webhooks(url, self.cluster.authority.certificate):
                 hooks, kind = select_namespaces(each, list(namespaces)), f"{each['kind'].lower()}s"
                 await api.send("POST", f"{_HOOKS}/{kind}", hooks)
                 made.append(f"{_HOOKS}/{kind}/{hooks['metadata']['name']}")

@@ -180,8 +180,8 @@ async def test_segments_are_placed_as_the_worker_template_says(group_lws: GroupL
         ),
         (4, "w", {"segment": 2}, "failed to get worker index from pod team-a/p: strconv.Atoi"),
         (4, None, {"segment": 2}, "failed to get worker index from pod team-a/p: strconv.Atoi"),
-        (4, 99, {"segment": 2}, "pod team-a/p is of segment 49, but there are 4 subgroups"),
-        (4, -9, {"segment": 2}, "pod team-a/p is of segment -4, but there are 4 subgroups"),
+        (4, 99, {"segment": 2}, "pod team-a/p belongs to segment 49, but there are 4 subgroups"),
+        (4, -9, {"segment": 2}, "pod team-a/p belongs to segment -4, but there are 4 subgroups"),
         (
             4,
             0,

@@ -367,7 +367,7 @@ async def test_a_review_waits_for_a_snapshot_for_two_seconds_at_most() -> None:
             await anyio.sleep_forever()
 
     began = anyio.current_time()
-    assert await Snapshots(Hanging(), creates=True).stored(job(), ClusterTrainingRuntime) is None
+    assert await Snapshots(Hanging(), creates=True).existing(job(), ClusterTrainingRuntime) is None
     assert anyio.current_time() - began == pytest.approx(2)
 
 
@@ -377,20 +377,20 @@ async def test_reviews_read_a_bounded_number_of_snapshots(runtime: ClusterTraini
     held = Snapshots(store, creates=True)
     before = len(store.calls)
     for _ in range(60):
-        assert await held.stored(job(), ClusterTrainingRuntime) is None
+        assert await held.existing(job(), ClusterTrainingRuntime) is None
     assert len(store.calls) - before == 50
     await anyio.sleep(1)
-    assert await held.stored(job(), ClusterTrainingRuntime) is None
+    assert await held.existing(job(), ClusterTrainingRuntime) is None
     assert len(store.calls) - before == 51
 
 
 async def test_a_review_sees_an_edited_snapshot(runtime: ClusterTrainingRuntime) -> None:
     store = Store(config_map(job(), runtime))
     held = Snapshots(store, creates=True)
-    assert await held.stored(job(), ClusterTrainingRuntime)
+    assert await held.existing(job(), ClusterTrainingRuntime)
     await change(store, {"runtime": snapshot.encode(changed_runtime())})
-    found = await held.stored(job(), ClusterTrainingRuntime)
+    found = await held.existing(job(), ClusterTrainingRuntime)
     assert found is not None
     assert _version(found) == "2"
     await store.delete(config_map(job(), runtime))
-    assert await held.stored(job(), ClusterTrainingRuntime) is None
+    assert await held.existing(job(), ClusterTrainingRuntime) is None

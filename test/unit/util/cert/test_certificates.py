@@ -36,7 +36,7 @@ async def test_an_empty_or_absent_secret_is_filled_and_served_and_trusted_by_eve
     if not exists:
         await world.client.delete(SECRET)
     async with world.replicas() as (replica,):
-        with pytest.raises(NotHealthyError, match="not looked at yet"):
+        with pytest.raises(NotHealthyError, match="has not been read yet"):
             replica.check()
         with anyio.fail_after(1):
             await replica.served()
@@ -234,7 +234,7 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
         "another host": (pki.reissue(good, ["else.svc"], now), "tls.crt does not name manager.system.svc"),
         "a key that OpenSSL finds too small": (
             rsa_served(good, names, now, bits=1024),
-            "tls.crt cannot be served with: EE_KEY_TOO_SMALL",
+            "tls.crt cannot be used by a server: EE_KEY_TOO_SMALL",
         ),
         "an expired authority": (pki.issue(names, long_ago), "ca.crt expired on"),
         "an expired certificate": (
@@ -493,7 +493,7 @@ def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any)
     )
     now = world.began
     authority = b""
-    for minute in range(configurations.MOST + 5):
+    for minute in range(configurations.MAX_FORMER + 5):
         now = world.began + timedelta(minutes=minute)
         authority = Authority.create("kubeflow-trainer-ca", now=now).certificate
         assert configurations.trust(configuration, authority, b"", now)
@@ -501,7 +501,7 @@ def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any)
     assert configuration.webhooks is not None
     assert configuration.webhooks[0].client_config is not None
     found = base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "")
-    assert found.count(b"BEGIN CERTIFICATE") == configurations.MOST + 1
+    assert found.count(b"BEGIN CERTIFICATE") == configurations.MAX_FORMER + 1
     assert found.startswith(authority)
     assert configurations.trust(configuration, authority, b"", now + timedelta(hours=25))
     assert base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "") == authority

@@ -42,7 +42,7 @@ def test_one_component_is_printed_as_it_is_and_several_with_their_names(
 
 
 def test_an_unknown_component_or_cluster_is_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "nope") == (1, "", "trainerctl: there are logs of etcd, kwok, and none of nope\n")
+    assert run(capsys, "nope") == (1, "", "trainerctl: no log of nope; there are logs of etcd, kwok\n")
     assert run(capsys, "--name", "other") == (1, "", "trainerctl: cluster other has no logs\n")
 
 

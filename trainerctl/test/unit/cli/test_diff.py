@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from pkg import shipped
-from pkg.why import Thing
-from testkit.why.world import World, condition
+from pkg.why import LiveObject
+from testkit.why.world import TrainJobObjects, condition
 
 import trainerctl
 from trainerctl.cli import diff
@@ -30,15 +30,15 @@ def runtime(image: str = "new:1") -> InputObject:
     return InputObject(data, "runtime.yaml", 1)
 
 
-def job(name: str = "llama", *, image: str = "", **status: Any) -> Thing:
-    data = copy.deepcopy(World().train_job)
+def job(name: str = "llama", *, image: str = "", **status: Any) -> LiveObject:
+    data = copy.deepcopy(TrainJobObjects().train_job)
     data["metadata"].update(name=name, uid=f"uid-{name}")
     data["status"] = status
     if image:
         data["spec"]["trainer"] = {"image": image}
     if status.get("suspended"):
         data["spec"]["suspend"] = status.pop("suspended")
-    return Thing(data)
+    return LiveObject(data)
 
 
 BUILT: dict[str, Any] = {
@@ -57,7 +57,9 @@ BUILT: dict[str, Any] = {
         (job(conditions=[condition("Failed", reason="FailedJobs")]), Effect.NONE),
     ],
 )
-async def test_the_effect_depends_on_the_state_of_the_train_job(concerned: Thing, effect: Effect) -> None:
+async def test_the_effect_depends_on_the_state_of_the_train_job(
+    concerned: LiveObject, effect: Effect
+) -> None:
     change = await diff.change_of(concerned, InputObject(OLD, "cluster", 1), runtime(), "2.1")
 
     assert change.effect is effect

@@ -9,14 +9,14 @@ import anyio
 import pytest
 from controller_runtime.rest import ConfigError, FakeResponse, Request, Response, TransportTimeoutError
 from testkit.why.states import failed
-from testkit.why.world import World
+from testkit.why.world import TrainJobObjects
 
 from trainerctl.cli import cluster, describe, events, live, logs, parser, why
 from trainerctl.cli.terminal import Console
 
 
 def test_why_prints_the_sentence_the_evidence_and_the_remedy() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.waits("CreateContainerConfigError", 'secret "hf-token" not found')
     out = io.StringIO()
 
@@ -34,7 +34,7 @@ def test_why_prints_the_sentence_the_evidence_and_the_remedy() -> None:
 
 
 def test_why_lists_other_findings_and_unread_kinds() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")
     world.remove(world.service)
     world.unread["Node"] = "nodes is forbidden"
@@ -49,15 +49,17 @@ def test_why_lists_other_findings_and_unread_kinds() -> None:
 def test_a_running_train_job_is_one_line_with_colour_on_a_terminal_alone() -> None:
     piped, terminal = io.StringIO(), io.StringIO()
 
-    why.print_text(World().verdict(), Console(file=piped))
-    why.print_text(World().verdict(), Console(file=terminal, force_terminal=True, color_system="standard"))
+    why.print_text(TrainJobObjects().verdict(), Console(file=piped))
+    why.print_text(
+        TrainJobObjects().verdict(), Console(file=terminal, force_terminal=True, color_system="standard")
+    )
 
     assert piped.getvalue() == "TrainJob team-a/llama runs: 2 of 2 pods.\n"
     assert "\x1b[" in terminal.getvalue()
 
 
 def test_control_characters_of_the_cluster_do_not_reach_the_terminal() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.waits("ErrImagePull", "\x1b]0;title\x07")
     out = io.StringIO()
 
@@ -68,7 +70,7 @@ def test_control_characters_of_the_cluster_do_not_reach_the_terminal() -> None:
 
 
 def test_describe_shows_verdict_runtime_objects_and_events() -> None:
-    world = World()
+    world = TrainJobObjects()
     world.event(world.job, "SuccessfulCreate", "Created pod", kind="Normal", count=2)
     out = io.StringIO()
 
@@ -85,7 +87,7 @@ FORGED = "out of disk\nTo do:\r\n  Run\v\f\x85\u2028curl\u2029 evil\u200b\ufeff\
 
 @pytest.mark.parametrize("as_terminal", [False, True])
 def test_no_text_of_the_cluster_makes_a_line_of_its_own(as_terminal: bool) -> None:
-    world = World()
+    world = TrainJobObjects()
     world.ended(1, "Error", message=FORGED)
     world.event(world.job, f"Odd{FORGED}", FORGED)
     for each in (world.pods[0], world.job):
@@ -108,7 +110,7 @@ def test_no_text_of_the_cluster_makes_a_line_of_its_own(as_terminal: bool) -> No
 
 @pytest.mark.parametrize("reason", ["StartError", "Error"])
 def test_a_message_of_any_length_has_a_bound(reason: str) -> None:
-    world = World()
+    world = TrainJobObjects()
     world.ended(1, reason, message=f"{'x' * 100_000}\n{'y' * 100_000}")
     out = io.StringIO()
 
@@ -177,9 +179,9 @@ async def test_a_server_that_has_answered_may_take_longer() -> None:
 ENDED = "Container node of Pod llama-node-0-0-abcde (step node) ended with exit code 1 (Error): ValueError: bad rate"
 
 
-def removed(message: str = "") -> World:
+def removed(message: str = "") -> TrainJobObjects:
     """Return a TrainJob whose Job has failed and removed its pods."""
-    world = World()
+    world = TrainJobObjects()
     world.without_pods()
     failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if message:
@@ -187,7 +189,7 @@ def removed(message: str = "") -> World:
     return world
 
 
-def unreadable() -> World:
+def unreadable() -> TrainJobObjects:
     world = removed()
     world.unread["Pod"] = "pods is forbidden"
     return world
@@ -227,7 +229,7 @@ def unreadable() -> World:
             id="another step",
         ),
         pytest.param(
-            World(),
+            TrainJobObjects(),
             "node",
             ["no pod of step node matches; see trainerctl get llama -n team-a"],
             id="another rank",
@@ -237,7 +239,7 @@ def unreadable() -> World:
         ),
     ],
 )
-def test_logs_say_why_no_pod_can_be_read(world: World, step: str, lines: list[str]) -> None:
+def test_logs_say_why_no_pod_can_be_read(world: TrainJobObjects, step: str, lines: list[str]) -> None:
     assert logs.no_pod(world.snapshot(), step).splitlines() == lines
 
 

@@ -23,8 +23,8 @@ def job(name: str, value: Any, namespace: str = "ns") -> TrainJob:
 
 async def run(client: Any, namespace: str = "ns", **options: bool) -> tuple[int, list[str]]:
     out = io.StringIO()
-    cluster = live.Cluster(cast("LiveClient", client), namespace, cast("live.ServerClock", None))
-    code = await migrate.rewrite(cluster, namespace, Console(file=out, width=200), **options)
+    cluster = live.Connection(cast("LiveClient", client), namespace, cast("live.ServerClock", None))
+    code = await migrate.rewrite_all(cluster, namespace, Console(file=out, width=200), **options)
     return code, out.getvalue().splitlines()
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The milestones from TrainJob to Complete, seen object by object."""
+"""The demo's milestones, from the creation of the TrainJob until it is complete."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text of others on a terminal: printed, never obeyed."""
+"""Text from files and servers on a terminal: it is printed, and control characters in it have no effect."""
 
 import io
 import json

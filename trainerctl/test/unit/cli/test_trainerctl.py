@@ -147,7 +147,7 @@ def homeless() -> Path:
 
 @pytest.mark.parametrize(
     ("flags", "words"),
-    [(["--all-namespaces"], "use --namespace"), (["--watch", "-o", "json"], "the output format table alone")],
+    [(["--all-namespaces"], "use --namespace"), (["--watch", "-o", "json"], "only the output format table")],
 )
 def test_get_explains_which_flags_exclude_each_other(
     flags: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -12,7 +12,7 @@ from controller_runtime.client import ObjectList
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ExpiredError
 from controller_runtime.rest import Request, Response
-from testkit.why.world import World, condition
+from testkit.why.world import TrainJobObjects, condition
 
 from trainerctl.cli import live, wait
 from trainerctl.cli.get import KIND
@@ -28,7 +28,7 @@ class _Nothing:
 class _Expiring:
     """A client of a server that has restarted: it does not know the version of any watch."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: TrainJobObjects) -> None:
         self._world = world
         self.lists = 0
 
@@ -49,8 +49,8 @@ class _Expiring:
 
 
 async def test_a_wait_lists_again_when_its_watch_has_expired() -> None:
-    client, out = _Expiring(World()), io.StringIO()
-    cluster = live.Cluster(client, "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # list and watch are used
+    client, out = _Expiring(TrainJobObjects()), io.StringIO()
+    cluster = live.Connection(client, "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # list and watch are used
 
     code = await wait.wait_for(cluster, argparse.Namespace(name="llama", state="complete"), Console(file=out))
 

@@ -6,8 +6,8 @@ import io
 import re
 
 import pytest
-from pkg.why import Thing, kinds
-from testkit.why.world import World
+from pkg.why import LiveObject, kinds
+from testkit.why.world import TrainJobObjects
 
 from trainerctl.cli.terminal import Console
 from trainerctl.cli.watchtree import Objects, Screen, tree_rows
@@ -15,10 +15,10 @@ from trainerctl.cli.watchtree import Objects, Screen, tree_rows
 HEAD = ("NAME", "STATE", "AGE", "DETAIL")
 
 
-def objects_of(world: World) -> Objects:
+def objects_of(world: TrainJobObjects) -> Objects:
     found = Objects()
     for each in world.objects:
-        found.apply(Thing(each).group_kind, "ADDED", Thing(each))
+        found.apply(LiveObject(each).group_kind, "ADDED", LiveObject(each))
     return found
 
 
@@ -28,12 +28,12 @@ def without_times(text: str) -> list[str]:
 
 @pytest.mark.real_time
 async def test_a_pipe_gets_one_line_for_each_change() -> None:
-    world, out = World(nodes=1), io.StringIO()
+    world, out = TrainJobObjects(nodes=1), io.StringIO()
     found = objects_of(world)
     with Screen(Console(file=out), HEAD, tree_rows) as screen:
         screen.draw(found)
         screen.draw(found)
-        pod = Thing({**world.pods[0], "status": {"phase": "Succeeded"}})
+        pod = LiveObject({**world.pods[0], "status": {"phase": "Succeeded"}})
         found.apply(kinds.POD, "MODIFIED", pod)
         screen.draw(found)
         found.apply(kinds.POD, "DELETED", pod)
@@ -51,7 +51,7 @@ async def test_a_pipe_gets_one_line_for_each_change() -> None:
 
 @pytest.mark.real_time
 async def test_a_terminal_is_drawn_again_with_the_whole_tree() -> None:
-    world, out = World(nodes=1), io.StringIO()
+    world, out = TrainJobObjects(nodes=1), io.StringIO()
     console = Console(file=out, force_terminal=True, width=60, height=20, color_system="standard")
     with Screen(console, HEAD, tree_rows) as screen:
         screen.draw(objects_of(world))
@@ -63,9 +63,9 @@ async def test_a_terminal_is_drawn_again_with_the_whole_tree() -> None:
 
 
 def test_a_snapshot_needs_the_train_job() -> None:
-    world = World()
+    world = TrainJobObjects()
     found = objects_of(world)
     assert found.snapshot() is not None
-    found.apply(kinds.TRAIN_JOB, "DELETED", Thing(world.train_job))
+    found.apply(kinds.TRAIN_JOB, "DELETED", LiveObject(world.train_job))
     assert found.snapshot() is None
     assert list(tree_rows(found)) == []

@@ -116,7 +116,7 @@ def test_simulated_nodes_alone_need_kwok() -> None:
 
 def test_processes_need_linux() -> None:
     Options().check("darwin")
-    with pytest.raises(EnvtestError, match="on Linux only"):
+    with pytest.raises(EnvtestError, match="only on Linux"):
         Options(run_processes=True).check("darwin")
 
 

@@ -10,7 +10,7 @@ from controller_runtime.envtest import ETCD, Tool, ToolGroup, kube_tool
 from trainerctl.localcluster.tools import JOBSET, KWOK, programs
 
 NEWER = {"k8s.io/cri-api", "k8s.io/cri-client"}
-"""kwok does not compile with Kubernetes' release of these; they have four packages."""
+"""Modules that kwok needs in another version than Kubernetes; together they have only four packages."""
 
 
 def versions(group: ToolGroup) -> dict[str, str]:

@@ -48,7 +48,7 @@ def document(kind: str, spec: Document, **metadata: Any) -> InputObject:
 
 
 def converted(given: InputObject, release: str) -> tuple[Document, dict[str, str]]:
-    """Return the rewritten spec, and the lost fields' problems by path."""
+    """Return the rewritten spec, and the problem of each lost field by the field's path."""
     made = convert.convert(given, release)
     return made.data["spec"], {".".join(map(str, loss.path)): loss.problem for loss in made.losses}
 

@@ -12,7 +12,7 @@ from controller_runtime.envtest import HOST
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import RESTMapper, Transport, load_config
-from pkg.why import Thing, kinds
+from pkg.why import LiveObject, kinds
 
 from trainerctl.localcluster import recycling
 from trainerctl.localcluster.podlogs.server import LogServer, mutual_tls
@@ -34,9 +34,9 @@ async def _serve(parsed: argparse.Namespace) -> None:
         client = LiveClient(transport, RESTMapper(transport))
         pods = unstructured(kinds.VERSIONS[kinds.POD][0])
 
-        async def read_pod(namespace: str, name: str) -> Thing | None:
+        async def read_pod(namespace: str, name: str) -> LiveObject | None:
             try:
-                return Thing((await client.get(pods, (namespace, name))).to_dict())
+                return LiveObject((await client.get(pods, (namespace, name))).to_dict())
             except NotFoundError:
                 return None
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs over HTTP/1.1 as a kubelet serves them: ``/containerLogs/NAMESPACE/POD/CONTAINER``.
 
-A connection carries one request. The response has no Content-Length, because a log grows while its pod runs; its last
-chunk ends it.
+A connection carries one request. The response is chunked and has no Content-Length, because a log grows while its pod
+runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEAD_SECONDS: Final = 10.0
 _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
 Log = Callable[[str], AsyncIterator[bytes]]
-"""Yields the pieces of the log that a target names. At an empty piece the server notices that the client has gone."""
+"""Yields the pieces of the log that a target names. An empty piece lets the server see that the client has left."""
 
 
 class Line(NamedTuple):
@@ -126,7 +126,7 @@ class Target:
         except ValueError as error:
             raise LogError(HTTPStatus.BAD_REQUEST, str(error)) from error
 
-    # The refusals, in a kubelet's words.
+    # The refusals, with the messages of a kubelet.
 
     def no_pod(self) -> LogError:
         """Return the refusal for a pod that does not exist."""
@@ -195,7 +195,7 @@ class LogServer:
         begun = False
         try:
             async for data in self._log_of(target):
-                if reader.at_eof():  # a write would notice it, but a quiet container causes none
+                if reader.at_eof():  # a write would fail, but a quiet container causes none
                     return
                 if not begun:
                     writer.write(_start(HTTPStatus.OK) + b"Transfer-Encoding: chunked\r\n\r\n")

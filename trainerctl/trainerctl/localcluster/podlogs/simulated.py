@@ -13,9 +13,9 @@ import anyio
 from controller_runtime.machinery import JSON
 from pkg.constants import trainer as constants
 from pkg.podgrouper.plugins import parse_duration
-from pkg.why import Thing
+from pkg.why import LiveObject
+from pkg.why.liveobject import maps, moment, number, text, texts
 from pkg.why.snapshot import COMPLETION_INDEX
-from pkg.why.things import maps, moment, number, text, texts
 
 from trainerctl.localcluster.podlogs.server import Line, Query, Target
 
@@ -35,7 +35,7 @@ _SHOWN: Final = 120
 """Maximum characters of the command that are shown."""
 _INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
 _POLL: Final = 0.25
-ReadPod = Callable[[str, str], Awaitable[Thing | None]]
+ReadPod = Callable[[str, str], Awaitable[LiveObject | None]]
 """Returns the pod of a namespace and a name, or None if it does not exist."""
 
 
@@ -43,7 +43,7 @@ ReadPod = Callable[[str, str], Awaitable[Thing | None]]
 class Container:
     """A container of a pod, by name; the pod may not have it."""
 
-    pod: Thing
+    pod: LiveObject
     name: str
 
     @property
@@ -95,7 +95,7 @@ class Container:
 def lines(container: Container, now: datetime) -> list[Line]:
     """Return the lines that the container has written until ``now``, oldest first.
 
-    A pod that no Job owns runs until it is deleted, and writes only the first line.
+    Of a pod that no Job owns, only the first line is returned: it runs until it is deleted.
     """
     start = container.started
     if start is None:
@@ -145,7 +145,7 @@ def _place(container: Container) -> str:
     return f"rank={container.rank}" + (f" nodes={nodes}" if nodes.isdecimal() else "")
 
 
-def _duration(pod: Thing) -> timedelta:
+def _duration(pod: LiveObject) -> timedelta:
     try:
         return timedelta(microseconds=max(0, parse_duration(pod.annotation(RUN_FOR)) // 1000))
     except (ValueError, OverflowError):

@@ -26,7 +26,7 @@ from trainerctl.localcluster.processes.logserver import ProcessLogs
 from trainerctl.localcluster.processes.names import Hosts
 from trainerctl.localcluster.processes.nodes import Nodes
 from trainerctl.localcluster.processes.settings import Settings
-from trainerctl.localcluster.processes.volumes import forget
+from trainerctl.localcluster.processes.volumes import remove_data
 
 _WORKERS = 8
 _NORMAL = frozenset({"Killing", "PortReplaced"})
@@ -87,7 +87,7 @@ async def _run(parsed: argparse.Namespace) -> None:
     config = await ctrl.load_config(parsed.kubeconfig)
     mgr = ctrl.Manager(config, options)
     events = mgr.event_recorder_for("kubelet")
-    if problem := await process.can_mount():
+    if problem := await process.mount_problem():
         _log.info("Containers have no mounts and no host names of their own on this machine", reason=problem)
     directory = Path(parsed.directory)
     settings = Settings(
@@ -120,7 +120,7 @@ async def _start(mgr: ctrl.Manager, settings: Settings, parsed: argparse.Namespa
     )
     mgr.add(nodes)
     mgr.add(_Runnable(partial(LogServer(logs.log).serve, HOST, parsed.port, tls)))
-    mgr.add(_Runnable(partial(recycling.recycle, mgr.api_reader, partial(forget, settings.claims))))
+    mgr.add(_Runnable(partial(recycling.recycle, mgr.api_reader, partial(remove_data, settings.claims))))
     async with mgr, ctrl.setup_signal_handler() as stop, kubelet.running():
         await nodes.heartbeat()
         existing = await mgr.api_reader.list(Pod)

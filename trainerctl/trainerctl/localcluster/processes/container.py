@@ -95,7 +95,7 @@ class ContainerRunner:
     async def stop(self, grace: float) -> None:
         """Stop the container for good: SIGTERM, and SIGKILL after ``grace`` seconds.
 
-        A call while another one waits may shorten the time; the preStop hook runs only once.
+        A second call while the first one waits may shorten the time; the preStop hook runs only once.
         """
         first = not self._stopping.is_set()
         self._grace = grace
@@ -144,7 +144,7 @@ class ContainerRunner:
         return over or self.pod_ends()
 
     async def _wait_to_restart(self) -> None:
-        """Wait before the next start: longer after each end, but the first delay again after a long run."""
+        """Wait before the next run: longer after each end; after a long run, the delays begin again."""
         last = self.record.state
         if not isinstance(last, ContainerStateTerminated):
             return
@@ -172,28 +172,28 @@ class ContainerRunner:
         if plan is None:
             return
         began = format_time(self.settings.now())
-        self.record.starting = self.record.next_start
+        self.record.starting = self.record.next_run
         try:
             self._process = await process.start(plan)
         except OSError as error:  # the machine has too many processes or open files, for example
             await self._wait_to_create("CreateContainerError", error)
             return
         except process.StartError as error:
-            self._count_start()
+            self._count_run()
             self.settings.record(self.pod, "Failed", f"Error: {error}")
             self._ended(ended(_START_ERROR, began, self.settings.now(), str(error), "StartError"))
             return
         finally:
             self.record.starting = None
-        self._count_start()
+        self._count_run()
         try:
             await self._watch(self._process, plan, began)
         finally:
             running, self._process, self._target = self._process, None, None
             await running.close()
 
-    def _count_start(self) -> None:
-        self.record.restarts = self.record.next_start
+    def _count_run(self) -> None:
+        self.record.restarts = self.record.next_run
         self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
 
     async def _watch(self, running: process.Process, plan: process.Plan, began: str) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Images: each stands for a folder of programs on this machine, by default that of the Python that runs trainerctl."""
+"""Images: each stands for a folder with programs of this machine, by default the folder of trainerctl's Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse(text: str) -> tuple[str, Path]:
     path = Path(folder).expanduser().absolute()
     if not (name and equals and folder):
         raise ValueError(
-            f"{text!r} must be IMAGE=FOLDER, the folder with the programs of a virtual environment"
+            f"{text!r} must be IMAGE=FOLDER, where FOLDER has the programs of a virtual environment"
         )
     if not any(os.access(path / program, os.X_OK) for program in ("python", "python3")):
         raise ValueError(f"{path} has no executable python")

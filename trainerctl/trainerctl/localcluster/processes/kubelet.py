@@ -38,7 +38,7 @@ class _Entry:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     written: _Status | None = None
     version: str | None = None
-    """The version of the pod that was read before the last write."""
+    """The resourceVersion of the pod that was read before the last write of its status."""
     deleted: bool = False
 
 
@@ -54,7 +54,6 @@ class Kubelet:
         self._refused: dict[NamespacedName, str] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._queue: Queue | None = None
-        self._fed = anyio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -64,7 +63,7 @@ class Kubelet:
             self._tasks.cancel_scope.cancel()
 
     async def feed(self, queue: Queue) -> None:
-        """Use ``queue`` for requests for pods whose runners report changes; run until cancelled."""
+        """Add a request to ``queue`` whenever the runner of a pod reports a change; run until cancelled."""
         self._queue = queue
         await anyio.sleep_forever()
 
@@ -100,7 +99,9 @@ class Kubelet:
             entry.runner.stop(float(grace or 0))
         has_ended = entry.runner.finished.is_set()
         await self._report(pod, entry)
-        if pod.metadata.deletion_timestamp and has_ended and not entry.deleted:  # its last phase is written
+        if (
+            pod.metadata.deletion_timestamp and has_ended and not entry.deleted
+        ):  # the pod's last phase is written
             await self._delete(pod)
             entry.deleted = True
         return reconcile.Result()
@@ -166,7 +167,7 @@ class Kubelet:
             return
 
     async def _delete(self, pod: Pod) -> None:
-        """Let the API server remove a pod whose processes have ended."""
+        """Delete a pod whose processes have ended, without a grace period: the API server then removes it."""
         if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
             return
         gone = Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace))

@@ -23,8 +23,8 @@ def segments(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdecimal())
 
 
-def attempts(folder: Path) -> list[int]:
-    """Return the numbers of the starts of a container that have a log, oldest first."""
+def runs(folder: Path) -> list[int]:
+    """Return the numbers of the runs of a container that have a log, oldest first."""
     return (
         sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
         if folder.is_dir()

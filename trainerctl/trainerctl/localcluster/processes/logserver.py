@@ -40,12 +40,12 @@ class ProcessLogs:
         """
         wanted = Target.parse(target, self._settings.now())
         pod = await self._pod(wanted)
-        folder, runs = self._started(pod, wanted)
+        folder, is_running = self._started(pod, wanted)
         reader, left = logs.LogReader(folder, wanted.query), wanted.query.limit
         yield b""
         try:
             while True:
-                follows = wanted.query.follow and runs()
+                follows = wanted.query.follow and is_running()
                 for piece in reader.read():
                     data = piece[:left]
                     left = None if left is None else left - len(data)
@@ -76,23 +76,23 @@ class ProcessLogs:
         if not any(each.name == wanted.container for each in every):
             raise wanted.no_container()
         folder = self._settings.logs(pod.metadata.uid or "", wanted.container)
-        starts = logs.attempts(folder)
+        runs = logs.runs(folder)
         if wanted.query.previous:
-            if (previous := _previous(pod, wanted)) not in starts:
+            if (previous := _previous(pod, wanted)) not in runs:
                 raise wanted.no_previous()
             return folder / str(previous), lambda: False
-        if not starts:
+        if not runs:
             raise wanted.waits(_waiting(pod, wanted))
-        start, uid = starts[-1], pod.metadata.uid
+        run, uid = runs[-1], pod.metadata.uid
 
-        def runs() -> bool:
+        def is_running() -> bool:
             runner = self._runner(wanted.namespace, wanted.pod)
             record = _record(runner, wanted.container) if runner and runner.pod.metadata.uid == uid else None
-            if record is None or record.starting == start:
+            if record is None or record.starting == run:
                 return record is not None
-            return isinstance(record.state, ContainerStateRunning) and record.restarts == start
+            return isinstance(record.state, ContainerStateRunning) and record.restarts == run
 
-        return folder / str(start), runs
+        return folder / str(run), is_running
 
 
 def _status(pod: Pod, wanted: Target) -> ContainerStatus | None:
@@ -109,7 +109,7 @@ def _waiting(pod: Pod, wanted: Target) -> str:
 
 
 def _previous(pod: Pod, wanted: Target) -> int:
-    """Return the number of the last start that has ended, or -1; while a container waits, its last start has ended."""
+    """Return the number of the last run that has ended, or -1; while a container waits, its last run has ended."""
     found = _status(pod, wanted)
     if found is None:
         return -1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from controller_runtime.apis.core.v1 import Pod
 
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 
 _DOMAIN = "svc.cluster.local"
 
@@ -84,7 +84,7 @@ class Hosts:
         known.update(new)
         if namespace not in self._complete:
             # The file is overwritten and not replaced by another one: containers may have it mounted.
-            first = f"{self._of_machine()}\n127.0.0.1\t{contents.TRAINER_SERVER}\n"
+            first = f"{self._of_machine()}\n127.0.0.1\t{manifests.TRAINER_SERVER}\n"
             path.write_text(first + "".join(f"{line}\n" for line in known))
             self._complete.add(namespace)
         elif new:

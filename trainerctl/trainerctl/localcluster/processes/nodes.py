@@ -37,7 +37,7 @@ class Nodes:
         return name in self._names
 
     async def start(self) -> None:
-        """Renew the leases until cancelled; an API server that is unreachable is tried again."""
+        """Report the nodes as ready until cancelled; if a request fails, log the error and try again."""
         while True:
             try:
                 await self.heartbeat()
@@ -52,7 +52,7 @@ class Nodes:
         return False
 
     async def heartbeat(self) -> None:
-        """Report every node as ready."""
+        """Renew the lease of every node, and make nodes ready that are not."""
         now = datetime.now(UTC)
         for node in await self._client.list(Node, labels=PROCESS_NODES):
             self._names.add(node.name)

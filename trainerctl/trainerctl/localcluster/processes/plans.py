@@ -22,10 +22,10 @@ from trainerctl.localcluster.processes.status import ContainerRecord, identity
 from trainerctl.localcluster.processes.volumes import mounted
 
 MOUNTS: Final = "POD_MOUNTS"
-"""The variable with the folder of the mounts, on machines where containers cannot have mounts of their own."""
+"""The variable that has the folder with all mounts, on machines where containers cannot have mounts of their own."""
 _KEPT_LOGS: Final = 2
 _MESSAGE: Final = "/dev/termination-log"
-"""The path at which a container writes its message, unless it names another."""
+"""The path of the file for a container's termination message, unless the container sets another one."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Plans:
     """Substitutes for ports that other programs use."""
 
     async def make(self, container: Container, record: ContainerRecord) -> Plan:
-        """Return the plan for the next start of a container.
+        """Return the plan for the next run of a container.
 
         Raises:
             ConfigError: an object or volume that the container refers to does not exist.
             StatusError: an object cannot be read.
         """
-        start = record.next_start
+        run = record.next_run
         folder = self.settings.pod(self.pod.metadata.uid or "") / "containers" / container.name
         work, scratch = folder / "work", folder / "scratch"
         for path in (work, scratch):
@@ -57,7 +57,7 @@ class Plans:
         values = {
             **self._base(container, folder),
             **given,
-            IDENTITY: identity(self.pod, container.name, start),
+            IDENTITY: identity(self.pod, container.name, run),
         }
         if "PYTHONPATH" in given:
             values["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), given["PYTHONPATH"]])
@@ -75,7 +75,7 @@ class Plans:
             argv=argv,
             env=values,
             cwd=cwd,
-            log=str(self._log(container, start)),
+            log=str(self._log(container, run)),
             scratch=str(scratch),
             hostname=names.host_name(self.pod),
             mounts=mounts,
@@ -134,10 +134,10 @@ class Plans:
             Path(cwd).mkdir(parents=True, exist_ok=True)
         return {**replaced, MOUNTS: str(root)}, [names.replace_names(each, addresses) for each in argv], cwd
 
-    def _log(self, container: Container, start: int) -> Path:
-        """Return the folder of a start's log, after removing the oldest logs."""
+    def _log(self, container: Container, run: int) -> Path:
+        """Return the folder of a run's log, after removing the oldest logs."""
         folder = self.settings.logs(self.pod.metadata.uid or "", container.name)
-        for old in logs.attempts(folder):
-            if old <= start - _KEPT_LOGS:
+        for old in logs.runs(folder):
+            if old <= run - _KEPT_LOGS:
                 shutil.rmtree(folder / str(old), ignore_errors=True)
-        return folder / str(start)
+        return folder / str(run)

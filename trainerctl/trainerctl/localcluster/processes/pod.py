@@ -31,7 +31,7 @@ _LEAST_GRACE: Final = 2.0
 
 
 class PodRunner:
-    """Runs a pod; ``changed`` is called when its record has changed."""
+    """Runs a pod; ``changed`` is called whenever its record may have changed."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PodRunner:
         self._changed = changed
         self._stopping = anyio.Event()
         self._only_sidecars = False
-        """True once the other containers have ended for good."""
+        """True once all containers except the sidecars have ended for good."""
         self._grace: float = 30.0
         now = settings.now()
         started = parse_time(pod.status.start_time) if pod.status.start_time else now
@@ -62,9 +62,9 @@ class PodRunner:
             (self._containers, self.record.containers, False),
         ):
             containers = [each.container for each in runners]
-            starts = self._starts(containers)
-            ends = self._ends(starts)
-            into.extend(status.records(pod, containers, starts, ends, init=init, now=now))
+            runs = self._last_runs(containers)
+            ends = self._ends(runs)
+            into.extend(status.records(pod, containers, runs, ends, init=init, now=now))
             for runner, record in zip(runners, into, strict=True):
                 runner.record = record
                 runner.address = self.record.address
@@ -92,7 +92,7 @@ class PodRunner:
         return self._stopping.is_set()
 
     async def _end_earlier(self) -> None:
-        """End the processes of an earlier kubelet, which may have been killed with its shims, or before they ended."""
+        """End processes that an earlier kubelet has left: it may have been killed together with its shims."""
         for record in (*self.record.init, *self.record.containers):
             if record.identity:
                 await process.end_all(record.identity)
@@ -139,7 +139,7 @@ class PodRunner:
         return False
 
     def _environment(self) -> Environment:
-        """Return an environment that reads all references again: values may appear or change between two starts."""
+        """Return an environment that reads all references again: values may appear or change between two runs."""
         references = References(self._settings.reader, self.pod.namespace)
         return Environment(self.pod, self.record.address, references)
 
@@ -216,17 +216,17 @@ class PodRunner:
         grace = self.pod.spec.termination_grace_period_seconds
         return 30.0 if grace is None else float(grace)
 
-    def _starts(self, containers: Sequence[Container]) -> dict[str, int]:
-        """Return the number of the last start of each container that has a log on this machine."""
+    def _last_runs(self, containers: Sequence[Container]) -> dict[str, int]:
+        """Return the number of the last run of each container that has a log on this machine."""
         uid = self.pod.metadata.uid or ""
-        found = {each.name: logs.attempts(self._settings.logs(uid, each.name)) for each in containers}
-        return {name: starts[-1] for name, starts in found.items() if starts}
+        found = {each.name: logs.runs(self._settings.logs(uid, each.name)) for each in containers}
+        return {name: runs[-1] for name, runs in found.items() if runs}
 
-    def _ends(self, starts: Mapping[str, int]) -> dict[str, ContainerStateTerminated]:
-        """Return how the ``starts`` ended, by container, if their shims wrote it to disk."""
+    def _ends(self, runs: Mapping[str, int]) -> dict[str, ContainerStateTerminated]:
+        """Return how the ``runs`` ended, by container, if their shims wrote it to disk."""
         uid = self.pod.metadata.uid or ""
         found = {
-            name: process.end(self._settings.logs(uid, name) / str(start)) for name, start in starts.items()
+            name: process.read_end(self._settings.logs(uid, name) / str(run)) for name, run in runs.items()
         }
         return {name: end for name, end in found.items() if end is not None}
 

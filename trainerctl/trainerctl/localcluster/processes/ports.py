@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ports of jobs: all processes share those of the machine, so a job whose port is taken uses another one.
+"""Ports of jobs: all pods share the ports of the machine, so a job whose port is taken uses another one.
 
 Every TrainJob has the same rendezvous port. The pods of a job learn the port from their variables and commands, where
 the substitute replaces the declared port.
@@ -22,7 +22,7 @@ Group = tuple[str, str]
 
 
 def group_of(pod: Pod) -> Group:
-    """Return the group of a pod; its Service is empty for a pod that is alone."""
+    """Return the group of a pod; the Service is empty for a pod that no headless Service gives a name."""
     return pod.namespace, subdomain(pod)
 
 
@@ -61,7 +61,7 @@ class Ports:
         self._groups: dict[Group, dict[int, int]] = {}
 
     def of(self, pod: Pod, running: Collection[Group]) -> dict[int, int]:
-        """Return the substitutes of a pod's ports; groups that are not ``running`` lose theirs."""
+        """Return the substitutes by port of a pod's group; groups that are not ``running`` lose their ports."""
         group = group_of(pod)
         if not group[1]:
             return {}

@@ -99,7 +99,7 @@ class ProbeTarget:
 
 @dataclass(frozen=True)
 class Probes:
-    """The probes of one start of a container. They write their results into its record."""
+    """The probes of one run of a container. They write their results into its record."""
 
     pod: Pod
     container: Container

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a container, run by a shim that ends it when this program ends."""
+"""The process of a container. A shim runs it, and ends it when this program ends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StartError(Exception):
 
 
 class _End(msgspec.Struct):
-    """The end of a start, as the shim writes it."""
+    """How one run of a container ended, as the shim writes it."""
 
     code: int
     began: float
@@ -85,7 +85,7 @@ class Process:
         self._alone = False
 
     async def wait(self) -> int:
-        """Return the exit code once the process and all other processes of its container have ended."""
+        """Return the exit code once the process has ended and the other processes of its container are killed."""
         report = await _report(self._reports)
         await self._shim.wait()
         # A shim that was killed leaves its processes, and the container's hooks may have started daemons.
@@ -103,7 +103,7 @@ class Process:
                 return
 
     async def close(self) -> None:
-        """End the process at once, if it runs, and release the pipes. Such an end is not recorded beside the log."""
+        """Kill the process, if it still runs, and release the pipes; the shim then writes no end file."""
         with anyio.CancelScope(shield=True):
             await _release(self._shim)
             if not self._alone:
@@ -149,15 +149,15 @@ async def _release(shim: anyio.abc.Process) -> None:
 
 
 async def end_all(identity: str) -> None:
-    """End the processes of one start of a container; they are found by the identity in their environment."""
+    """Kill the processes of one run of a container; they are found by the identity in their environment."""
     await anyio.to_thread.run_sync(tree.kill_marked, identity)
 
 
-def end(folder: Path) -> ContainerStateTerminated | None:
-    """Return the end of the start whose log is in ``folder``.
+def read_end(folder: Path) -> ContainerStateTerminated | None:
+    """Return how the run whose log is in ``folder`` ended.
 
-    Return None if the container did not end by itself, or if the file is not valid: a container without mounts of its
-    own can overwrite it.
+    Return None if its shim wrote no end file, as when the kubelet ended first, or if the file is not valid: a container
+    without mounts of its own can overwrite it.
     """
     try:
         with (folder / END_FILE).open("rb") as file:
@@ -196,7 +196,7 @@ async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[in
     return code, output.decode(errors="replace").strip()
 
 
-async def can_mount() -> str:
+async def mount_problem() -> str:
     """Return why containers cannot have mounts of their own on this machine, or an empty text if they can."""
     done = await anyio.run_process([*_command(), "--check"], check=False, env=_environment())
     return done.stdout.decode(errors="replace").strip() if done.returncode else ""

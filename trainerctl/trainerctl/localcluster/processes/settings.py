@@ -22,14 +22,14 @@ Record = Callable[[Pod, str, str], None]
 
 @dataclass(frozen=True)
 class BackOff:
-    """The delays of restarts, in seconds; a container that ran for ``reset`` seconds begins again with the first."""
+    """The delays of restarts, in seconds; after a container has run for ``reset`` seconds, the first delay is next."""
 
     first: float = 1.0
     longest: float = 60.0
     reset: float = 600.0
 
     def delay(self, failures: int) -> float:
-        """Return the delay after so many restarts in a row."""
+        """Return the delay after ``failures`` restarts in a row."""
         return min(self.first * 2.0 ** min(failures, 32), self.longest)
 
 

@@ -53,11 +53,11 @@ class ContainerRecord:
     started: bool = False
     identity: str = ""
     starting: int | None = None
-    """The number of the start that is under way: its process does not run yet, and its log may exist."""
+    """The number of the run that is being started: its process does not run yet, and its log may exist."""
 
     @property
-    def next_start(self) -> int:
-        """The number of the next start; that of the first is 0."""
+    def next_run(self) -> int:
+        """The number of the next run; that of the first is 0."""
         return self.restarts + 1 if self.identity else self.restarts
 
     def to_dict(self) -> dict[str, JSON]:
@@ -155,7 +155,7 @@ def is_changed(written: Mapping[str, JSON], pod: Pod) -> bool:
 def records(
     pod: Pod,
     containers: Sequence[Container],
-    starts: Mapping[str, int],
+    runs: Mapping[str, int],
     ends: Mapping[str, ContainerStateTerminated],
     *,
     init: bool,
@@ -164,15 +164,15 @@ def records(
     """Return the containers as an earlier kubelet left them.
 
     A container that ran is terminated: the kubelet that ran it has ended, and its processes with it. Whether it ran is
-    known from its last written status, and from ``starts``, which has the number of the last start of each container
-    with a log: the kubelet may have ended before it could write the status. ``ends`` has the ends of these starts,
-    except of those that ended with their kubelet.
+    known from its last written status, and from ``runs``, which has the number of the last run of each container
+    with a log: the kubelet may have ended before it could write the status. ``ends`` has the ends of these runs,
+    except for runs that ended together with their kubelet.
     """
     statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
     written = {each.name: each for each in statuses or []}
     found = [_record(each, written.get(each.name), now) for each in containers]
     for record in found:
-        newest = starts.get(record.name, -1)
+        newest = runs.get(record.name, -1)
         if newest > (record.restarts if record.identity else -1):
             record.restarts, record.identity = newest, identity(pod, record.name, newest)
             record.state = _lost(format_time(now), now)
@@ -202,9 +202,9 @@ def ended(
     )
 
 
-def identity(pod: Pod, container: str, start: int) -> str:
-    """Return the identity of one start of a container; the first start is 0."""
-    return f"{pod.metadata.uid}-{container}-{start}"
+def identity(pod: Pod, container: str, run: int) -> str:
+    """Return the identity of one run of a container; the first run is 0."""
+    return f"{pod.metadata.uid}-{container}-{run}"
 
 
 def _record(container: Container, written: ContainerStatus | None, now: datetime) -> ContainerRecord:

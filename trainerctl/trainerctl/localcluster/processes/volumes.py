@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes as folders of this machine. Files of Secrets and ConfigMaps are not updated after the start of the pod."""
+"""Volumes as folders of this machine. Files of Secrets and ConfigMaps are not updated after the pod has started."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class Volumes:
 
     @property
     def token_seconds(self) -> int | None:
-        """The shortest life of a token in the volumes, or None without tokens."""
+        """The seconds for which the shortest-lived token in the volumes is valid, or None without tokens."""
         lives = [token.expiration_seconds or _TOKEN_SECONDS for _, token in self._token_files()]
         return min(lives, default=None)
 
     async def renew_tokens(self) -> None:
-        """Replace each token by a new one. A reader sees either the old or the new token.
+        """Replace each token by a new one. A reader of the file sees either the whole old or the whole new token.
 
         Raises:
             StatusError: a token is refused.
@@ -149,11 +149,11 @@ class Volumes:
 
 
 def folder_of(claims: Path, namespace: str, name: str, uid: str) -> Path:
-    """Return the folder of a claim; a later claim of the same name has another one."""
+    """Return the folder of a claim; a later claim of the same name has another folder."""
     return claims / namespace / f"{name}-{uid}"
 
 
-def forget(claims: Path, namespace: str, name: str, uid: str) -> None:
+def remove_data(claims: Path, namespace: str, name: str, uid: str) -> None:
     """Remove the data of a claim that was deleted."""
     shutil.rmtree(folder_of(claims, namespace, name, uid), ignore_errors=True)
 

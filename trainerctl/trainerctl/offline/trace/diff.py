@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The changes between two JSON values, with list items identified by their names as in Kubernetes.
 
-The changes are complete: applied to the earlier value, they give the later one.
+The changes are complete: applied to the earlier value, they give the later value.
 """
 
 from __future__ import annotations

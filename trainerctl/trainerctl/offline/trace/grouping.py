@@ -3,7 +3,8 @@
 """The group of a pod, and the causes of its values.
 
 The causes are found by trial: a field of an object that was read is changed, or an object is removed, and the pod is
-grouped again. The values that differ are due to that change. This works for every grouper, also for installed ones.
+grouped again. The values that differ then are due to that field or object. This works for every grouper, including
+those that other packages install.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from pkg.podgrouper import (
 )
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
-from pkg.why.things import at, maps
+from pkg.why.liveobject import at, maps
 
 from trainerctl.offline.snapshot import Key, Snapshot
 
@@ -63,7 +64,7 @@ class GroupTrace:
     """One pod's group, and the causes of its values."""
 
     pod: Key
-    left_alone: str = ""
+    ignored_because: str = ""
     """Why the pod grouper ignores the pod; empty if it does not."""
     owners: list[Key] = field(default_factory=list)
     """Nearest first, the top owner last; for a pod without owners the pod itself."""
@@ -79,8 +80,8 @@ class GroupTrace:
     def to_dict(self) -> Data:
         """Return the trace as JSON."""
         data: Data = {"pod": f"{self.pod.namespace}/{self.pod.name}"}
-        if self.left_alone:
-            return {**data, "leftAlone": self.left_alone}
+        if self.ignored_because:
+            return {**data, "leftAlone": self.ignored_because}
         if self.owners:
             data["owners"] = [
                 {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "name": key.name}
@@ -94,9 +95,9 @@ class GroupTrace:
         return {**data, "group": self.values, "dueTo": self.sources}
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Yield what is printed for people: names, values, and the causes of the values."""
-        if self.left_alone:
-            yield "left alone", self.left_alone, ""
+        """Yield the rows that are printed for people: a name, a value, and the causes of the value."""
+        if self.ignored_because:
+            yield "left alone", self.ignored_because, ""
         if self.owners:
             yield "owners", " → ".join(map(str, self.owners)), ""
             yield "grouper", self.grouper, ""
@@ -123,8 +124,8 @@ def _flow(sub_group: Data) -> str:
 async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
     """Group a pod of ``objects`` as the manager would, and search for the causes of the result."""
     found = GroupTrace(pod)
-    found.left_alone = _left_alone(objects[pod], settings)
-    if found.left_alone:
+    found.ignored_because = _why_ignored(objects[pod], settings)
+    if found.ignored_because:
         return found
     first = _Try(objects, pod, settings)
     try:
@@ -139,7 +140,7 @@ async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
     return found
 
 
-def _left_alone(pod: Data, settings: Settings) -> str:
+def _why_ignored(pod: Data, settings: Settings) -> str:
     decoded = Pod.from_dict(pod)
     scheduler = decoded.spec.scheduler_name or "default-scheduler"
     if scheduler != settings.controller.scheduler_name:
@@ -151,7 +152,7 @@ def _left_alone(pod: Data, settings: Settings) -> str:
 
 
 def with_rules_of(objects: Objects, settings: Settings) -> Settings:
-    """Return ``settings``; unless they name rules, with those of the PodGroup CRD in ``objects``, if there is one."""
+    """Return ``settings``; if they name no rules, those of the PodGroup CRD in ``objects`` are set, if it is there."""
     if settings.rules is not None:
         return settings
     for key, data in objects.items():

@@ -3,7 +3,7 @@
 """Observes how the manager's pipeline turns a TrainJob into objects, and records the author of each change.
 
 All stages are shown as changes of the resulting objects: a value that a plugin sets in the pipeline's ``Info`` appears
-at its path in the JobSet. Each change has one author, and all changes together lead from the template to the result.
+at its path in the JobSet. Each change has one author. All changes, applied in order to the template, give the result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LABELS: Final = "Labels and counts"
 
 _JOB_SET: Final = JobSet.gvk.kind
 State = dict[str, JSON]
-"""Objects by kind; further objects of a kind by kind and name."""
+"""Objects by kind; if there are several of a kind, all except the first by kind and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class PipelineObserver(Observer):
         """Record the changes of a plugin."""
         state = self._seen(info)
         add_objects(state, objects, self._shown)
-        aside = plugin.stands_aside(info, self._train_job)
+        aside = plugin.why_skipped(info, self._train_job)
         notes = _endpoints(info.template_spec.pod_sets) if issubclass(stage, PodNetworkPlugin) else ()
         self._advance(stage.__name__.removesuffix("Plugin"), plugin.name, state, aside, notes)
 

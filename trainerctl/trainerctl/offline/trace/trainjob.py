@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trace of one TrainJob through the manager's pipeline: the steps, and the fields that cause each change.
 
-The causes are found by trial: the pipeline runs again without one field, and that field causes the differences. This
-works for every plugin.
+The causes are found by trial: the pipeline runs again without one field, and the differences are due to that field.
+This works for every plugin.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TrainJobTrace:
 
 
 async def reviewed(given: Offline, subject: Subject) -> TrainJobTrace:
-    """Return the trace of a TrainJob; if the pipeline does not refuse it, its refusal is the webhook's, if any."""
+    """Return the trace of a TrainJob, with the refusal of the pipeline or, if it has none, that of the webhook."""
     found = await trace(given, subject)
     if found.refusal is None:
         found.refusal = await trainjobs.denial(given, subject.train_job)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flux: the workload manager runs the program on the brokers of all nodes.
 
-An init container installs Flux in a volume of the pods of the job ``node``. The trainer's container starts a broker,
-and on the first node the program. The certificate of the brokers is generated once: an existing Secret is never
-written again. Unlike upstream, a TrainJob without ``trainer`` or ``numNodes`` has the nodes of the runtime, the
-certificate is random, and the words of the command line stay as they are.
+In the pods of the job ``node``, an init container installs Flux in a volume. The trainer's container starts a broker,
+and on the first node also the program. The certificate of the brokers is generated once: an existing Secret is never
+written again. Differences from upstream: a TrainJob without ``trainer`` or ``numNodes`` has the runtime's number of
+nodes, the certificate is random, and the words of the command line are not split again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _SETTINGS: Final = {
     _DEVICE: "eth0",
     _QUEUE_POLICY: "fcfs",
 }
-"""Variables of the trainer's container that are settings, and their defaults."""
+"""Environment variables of the trainer's container that configure this plugin, and their defaults."""
 
 _B85: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _Z85: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -86,9 +86,9 @@ async def new(client: Reader, _indexer: FieldIndexer) -> Flux:
 
 
 def new_certificate(name: str) -> str:
-    """Return the certificate by which the brokers of a cluster know each other: a CURVE key pair of ZeroMQ.
+    """Return the certificate with which the brokers of a cluster authenticate each other: a CURVE key pair of ZeroMQ.
 
-    ``name`` is recorded in it.
+    The certificate contains ``name``.
     """
     from cryptography.hazmat.primitives.asymmetric import x25519  # slow to load, and only Flux needs it
 
@@ -102,7 +102,7 @@ def new_certificate(name: str) -> str:
 
 
 def z85(data: bytes) -> str:
-    """Return the Z85 text of data whose length is a multiple of four."""
+    """Return data in the encoding Z85. The length of the data must be a multiple of four."""
     return base64.b85encode(data).translate(_TO_Z85).decode("ascii")
 
 
@@ -115,7 +115,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         super().__init__(client)
         self._certificate = certificate
 
-    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the flux policy is missing."""
         del train_job
         return "the runtime has no mlPolicy.flux" if _policy(info) is None else None
@@ -216,7 +216,7 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
 
 
 def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
-    """Return the settings: from the TrainJob's variables, then from the runtime's, then the defaults."""
+    """Return the settings. The TrainJob's variables take precedence over the runtime's, and these over the defaults."""
     container = trainernodes.container(info)
     trainer = train_job.spec.trainer
     variables: list[EnvVar] = [
@@ -231,7 +231,7 @@ def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
 
 
 def _template_container(info: runtime.Info) -> CoreContainer | None:
-    """Return the trainer's container of the template."""
+    """Return the trainer's container in the template, or None."""
     spec = runtime.template_spec_apply(info, JobSetSpec)
     for job in (spec.replicated_jobs if spec is not None else None) or ():
         metadata = job.template.metadata
@@ -243,7 +243,7 @@ def _template_container(info: runtime.Info) -> CoreContainer | None:
 
 
 def _command_line(template: CoreContainer | None, train_job: TrainJob) -> list[str]:
-    """Return the words of command and arguments, each from the TrainJob, or from the template if it is unset there."""
+    """Return the words of the command and its arguments. What the TrainJob does not set comes from the template."""
     trainer = train_job.spec.trainer
     command = trainer.command if trainer is not None else None
     args = trainer.args if trainer is not None else None
@@ -254,7 +254,7 @@ def _command_line(template: CoreContainer | None, train_job: TrainJob) -> list[s
 
 
 def _install(node: runtime.PodSet, config_map: str, secret: str, image: str) -> None:
-    """Add the volumes, the installer and the mounts of the containers ``node``."""
+    """Add the volumes and the installer to the pods, and the volume mounts to the containers ``node``."""
     node.volumes = apply.upsert_volumes(node.volumes, _volumes(config_map, secret))
     flux = VolumeMount(name=_FLUX_VOLUME, mount_path=_FLUX_DIR)
     files = VolumeMount(name=config_map, mount_path=_SCRIPTS_DIR, read_only=True)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The two scripts of a Flux TrainJob: one installs Flux in a shared volume, the other starts it and the program.
+"""The two scripts of a Flux TrainJob: one installs Flux in a shared volume, the other starts Flux and the program.
 
-A script contains the whole command line of the program. The arguments of the container are not used, since a shell
-would split them again.
+The second script contains the whole command line of the program. It does not use the arguments of the container,
+because a shell would split them again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
-"""A reference to a variable as the kubelet resolves it in command and args, or an escaped dollar."""
+"""A reference to a variable that the kubelet would resolve in command and args, or an escaped dollar sign."""
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ def _range(size: int) -> str:
 
 
 def _word(word: str) -> str:
-    """Return a word for bash. References of Kubernetes to variables are resolved; unknown ones stay as they are."""
+    """Return a word for bash, which resolves ``$(NAME)`` as the kubelet does. Unknown variables stay as they are."""
     parts: list[str] = []
     end = 0
     for found in _REFERENCE.finditer(word):

@@ -20,7 +20,7 @@ from .constants import INITIALIZER_ENV_STORAGE_URI
 
 
 class Builder:
-    """Changes its JobSet, and the JobSet's spec, step by step."""
+    """Changes a JobSet step by step, in place."""
 
     def __init__(self, job_set: JobSet) -> None:
         self._job_set = job_set
@@ -45,8 +45,8 @@ class Builder:
     def trainer(self, info: Info, train_job: TrainJob) -> Self:
         """Set one replica for the trainer's job, and apply the TrainJob's trainer to its container ``node``.
 
-        If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The resources are applied
-        before the first plugin.
+        If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The TrainJob's
+        resources were applied before the first plugin ran.
         """
         wanted = train_job.spec.trainer
         launcher_trains = _runs_launcher_as_node(info)
@@ -78,7 +78,7 @@ class Builder:
         return self
 
     def suspend(self, suspend: bool | None) -> Self:
-        """Set the ``suspend`` of the JobSet."""
+        """Set ``suspend`` of the JobSet."""
         self._job_set.spec.suspend = suspend
         return self
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names of this plugin."""
+"""Names that this plugin uses."""
 
 from __future__ import annotations
 

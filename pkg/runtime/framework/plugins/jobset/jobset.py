@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSet: builds a TrainJob's JobSet, sets its pods' endpoints, reports its status, validates TrainJobs."""
+"""JobSet: builds a TrainJob's JobSet, sets its pods' host names, reports its status, and validates TrainJobs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class JobSetPlugin(
     TrainJobStatusPlugin,
     CustomValidationPlugin,
 ):
-    """Serves every runtime: its template is a JobSet's."""
+    """Serves every runtime, because every template is the template of a JobSet."""
 
     name = NAME
 
@@ -77,7 +77,7 @@ class JobSetPlugin(
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
-        """Set the generation: the second one lists all replicas' endpoints, and requires the initializers' volume."""
+        """Set the generation: the second one lists the hosts of all replicas, and requires the initializers' volume."""
         self._second_generation = cfg.second_generation
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
@@ -98,14 +98,14 @@ class JobSetPlugin(
         errors = ErrorList(
             validation.validate_initializers(containers, new, spec if self._second_generation else None)
         )
-        errors += await validation.validate_overrides_unchanged(self._client, old, new)
+        errors += await validation.validate_override_changes(self._client, old, new)
         errors += await offload.run(new, validation.validate_overrides, containers, new)
-        errors += await patchvalidation.validate_patches_unchanged(self._client, old, new)
+        errors += await patchvalidation.validate_patch_changes(self._client, old, new)
         errors += await offload.run(new, patchvalidation.validate_patches, new)
         return [], errors
 
     def identify_pod_network(self, info: Info, train_job: TrainJob) -> None:
-        """Set the pods' host names, as the JobSet controller creates them."""
+        """Set the host names that the JobSet controller gives to the pods."""
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return
@@ -149,8 +149,8 @@ class JobSetPlugin(
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
         """Return the status from the JobSet's conditions and job counts.
 
-        None is returned for a finished TrainJob whose JobSet is deleted: it keeps its status. A TrainJob that has
-        exceeded its deadline keeps its conditions.
+        None is returned for a finished TrainJob whose JobSet was deleted: the TrainJob keeps its status. A TrainJob
+        that has exceeded its deadline keeps its conditions.
 
         Raises:
             NotFoundError: a TrainJob that is not finished has no JobSet.
@@ -187,7 +187,7 @@ class JobSetPlugin(
 
 
 class _Hosts(msgspec.Struct, frozen=True):
-    """Yields the host names of a pod set's pods. The pod set refers to it, so it does not refer to the pod set."""
+    """Yields the host names of a pod set's pods. A pod set refers to it, so a reference back would make a cycle."""
 
     job: str
     subdomain: str
@@ -207,7 +207,7 @@ def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) 
 
 
 def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
-    """Return the JobSet with a spec. The spec is changed and becomes part of the JobSet."""
+    """Return the TrainJob's JobSet. ``spec`` is changed and becomes the JobSet's spec."""
     _sync_pod_sets(spec, info.template_spec.pod_sets)
     metadata = ObjectMeta(
         name=train_job.name,

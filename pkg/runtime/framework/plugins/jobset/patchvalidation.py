@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of a TrainJob's runtime patches and of their changes.
+"""Validation of a TrainJob's runtime patches and of changes to them.
 
-Jobs and containers that the template lacks are refused where patches are merged (:mod:`pkg.runtime.core`).
+Patches of jobs and containers that the template does not have are refused when patches are merged
+(:mod:`pkg.runtime.core`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _HTTP_PATH: Final = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+"
 
 
 def validate_patches(job: TrainJob) -> field.ErrorList:
-    """Check that managers are domain-prefixed paths, and that reserved environments are left alone."""
+    """Check that managers are domain-prefixed paths, and that no patch sets the environment of a reserved container."""
     errors = field.ErrorList()
     quoted = field.Quoted(job.spec.runtime_patches)
     reserved = field.invalid(_PATCHES, quoted, RESERVED_ENV)
@@ -39,11 +40,11 @@ def validate_patches(job: TrainJob) -> field.ErrorList:
     return errors
 
 
-async def validate_patches_unchanged(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
+async def validate_patch_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
     """Check that patches change only if the TrainJob is suspended before or after, and none of its jobs is active.
 
-    The patch that mirrors the first generation's fields is not checked while these fields are present: they have their
-    own rules. A patch without any value may be added or removed at any time.
+    The patch that mirrors the first generation's fields is not checked while these fields are present: changes of these
+    fields have their own rules. A patch without any value may be added or removed at any time.
     """
     errors = field.ErrorList()
     if old is None or equality.deep_equal(_effective(old), _effective(new)):

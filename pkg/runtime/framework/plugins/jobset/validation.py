@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of a TrainJob against its runtime's template, and of its changes."""
+"""Validation of a TrainJob against its runtime's template, and of changes to its overrides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESERVED: Final = (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER, c
 RESERVED_ENV: Final = f"must not have envs for the {', '.join(RESERVED)} containers"
 _INITIALIZER_VOLUME: Final = "initializer"
 _MAX_DETAILS: Final = 16
-"""Maximum number of different errors of overrides in one answer."""
+"""Maximum number of different errors about overrides in one response."""
 
 Containers = dict[str, set[str]]
 """The names of the containers of each job, including init containers."""
@@ -81,7 +81,7 @@ def _mounts_volume(spec: JobSetSpec, name: str) -> bool:
 
 
 def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList:
-    """Check that overrides name jobs and containers of the template, and leave reserved environments alone."""
+    """Check that overrides name jobs and containers of the template, and set no environment of a reserved container."""
     details: list[str] = []
     for override in job.spec.pod_template_overrides or ():
         for target in override.target_jobs or ():
@@ -114,9 +114,7 @@ def _container_override(container: ContainerOverride, known: set[str], job: str)
     return []
 
 
-async def validate_overrides_unchanged(
-    client: Reader, old: TrainJob | None, new: TrainJob
-) -> field.ErrorList:
+async def validate_override_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
     """Check that overrides change only while the TrainJob is suspended and none of its jobs is active."""
     errors = field.ErrorList()
     if old is None or equality.deep_equal(old.spec.pod_template_overrides, new.spec.pod_template_overrides):
@@ -131,9 +129,9 @@ async def validate_overrides_unchanged(
 async def forbid_active_jobs(
     client: Reader, train_job: TrainJob, path: field.Path, changes: str
 ) -> field.ErrorList:
-    """Return an error for each active job of the TrainJob's JobSet, because it would not follow the change.
+    """Return an error for each replicated job of the JobSet with an active Job, which would not follow the change.
 
-    ``changes`` names the changed field in the text.
+    ``changes`` is the name of the changed field, for the text of the errors.
     """
     errors = field.ErrorList()
     try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Torch: the number of processes that torchrun starts on every node, and their rendezvous.
+"""Torch: sets the number of processes that torchrun starts on each node, and the address at which they meet.
 
 A trainer with the command ``tune run`` uses TorchTune (``torchtune.py``) and gets the recipe, the configuration and
 ``--rdzv_endpoint`` as arguments. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment; only the
@@ -57,11 +57,11 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
-        """Set the generation: the second one checks a TrainJob without ``numProcPerNode`` too."""
+        """Set the generation: the second one also checks TrainJobs without ``numProcPerNode``, and merges resources."""
         self._second_generation = cfg.second_generation
 
-    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
-        """Return a reason if the torch policy or the TrainJob's trainer is missing."""
+    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+        """Return a reason without a torch policy, or with neither a trainer nor targets of ``envInjection``."""
         policy = _policy(info)
         if policy is None:
             return "the runtime has no mlPolicy.torch"
@@ -72,7 +72,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check the targets of ``envInjection``, the processes, reserved variables, and TorchTune's limits."""
+        """Check the targets of ``envInjection``, ``numProcPerNode``, reserved variables and TorchTune's limits."""
         errors = field.ErrorList()
         trainer, policy = new.spec.trainer, _policy(info)
         if policy is None:
@@ -93,7 +93,9 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         if torchtune.is_torchtune(trainer):
             resources = runtime.resources_per_node(info, new, merged=self._second_generation)
             gpus = runtime.get_num_gpu_per_node(resources)
-            errors += torchtune.validate(new, trainer, wanted, gpus, second=self._second_generation)
+            errors += torchtune.validate(
+                new, trainer, wanted, gpus, second_generation=self._second_generation
+            )
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
@@ -124,7 +126,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
                 nodes,
                 processes,
                 runtime.get_num_gpu_per_node(resources),
-                second=self._second_generation,
+                second_generation=self._second_generation,
             )
             info.trainer_command = torchtune.command(info, train_job, run)
         else:
@@ -174,7 +176,7 @@ def _num_proc_per_node(
 
 
 def _num_cpu_per_node(resources: ResourceRequirements | None) -> int:
-    """Return the requested CPUs, or the limit without a request, rounded up."""
+    """Return the number of requested CPUs, or the limit if none are requested, rounded up."""
     if resources is None:
         return 0
     requested = quantity.value((resources.requests or {}).get("cpu", "0"))
@@ -182,7 +184,7 @@ def _num_cpu_per_node(resources: ResourceRequirements | None) -> int:
 
 
 def _node_env(nodes: int, processes: IntOrString) -> list[EnvVar]:
-    """Return the environment with the number of nodes and processes and the node's rank."""
+    """Return the variables with the number of nodes, the number of processes and the node's rank."""
     rank = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
     return [
         EnvVar(name=constants.TORCH_ENV_NUM_NODES, value=str(nodes)),
@@ -192,7 +194,7 @@ def _node_env(nodes: int, processes: IntOrString) -> list[EnvVar]:
 
 
 def _master_env(job: str) -> list[EnvVar]:
-    """Return the environment with the rendezvous address and port."""
+    """Return the variables with the address and port of the rendezvous."""
     return [
         EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=f"{job}-{constants.NODE}-0-0.{job}"),
         EnvVar(name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),

@@ -37,7 +37,7 @@ _RUNTIME_KEYS: Final = (
     "checkpointer.checkpoint_dir",
     "tokenizer.merges_file",
 )
-"""Locations in the runtime's volumes, which a TrainJob cannot change."""
+"""Keys of a configuration whose values are paths in the runtime's volumes. A TrainJob cannot change them."""
 
 _NO_ADAPTERS: Final = "LoRA fine-tuning is not supported for multi-node training in TorchTune"
 _RUNTIME_NAME: Final = field.Path("spec").child("runtimeRef").child("name")
@@ -60,17 +60,17 @@ class Plan(msgspec.Struct, frozen=True):
     single_device: bool
     multi_node: bool
     rendezvous: bool
-    """True if several nodes or processes have to find each other."""
+    """True if there are several nodes or processes, which must find each other."""
 
     @property
     def recipe(self) -> str:
-        """The recipe. QLoRA uses LoRA's with another configuration."""
+        """The name of the recipe. QLoRA uses the recipe of LoRA with another configuration."""
         method = "full" if self.tuning is Tuning.FULL else "lora"
         return f"{method}_finetune_{'single_device' if self.single_device else 'distributed'}"
 
     @property
     def config(self) -> str:
-        """The configuration that comes with torchtune."""
+        """The name of the configuration, which is one of torchtune's own."""
         size = "_single_device" if self.single_device else "_multinode" if self.multi_node else ""
         return f"{self.model}_{self.tuning}{size}"
 
@@ -80,16 +80,19 @@ def is_torchtune(trainer: Trainer) -> bool:
     return trainer.command == ENTRYPOINT
 
 
-def plan(train_job: TrainJob, nodes: int, processes: IntOrString, gpus: int, *, second: bool = False) -> Plan:
-    """Return the run for the model, nodes and devices. On several nodes, the tuning is always full.
+def plan(
+    train_job: TrainJob, nodes: int, processes: IntOrString, gpus: int, *, second_generation: bool = False
+) -> Plan:
+    """Return the plan for the model, nodes and devices. On several nodes, the tuning is always full.
 
-    In the second generation, a switch in the arguments counts only if its value is ``true``.
+    In the second generation, ``model.quantize_base`` and ``model.use_dora`` in the arguments count only if they are
+    ``true``.
     """
     trainer = train_job.spec.trainer
     args = (trainer.args if trainer is not None else None) or ()
     return Plan(
         model=_model(train_job),
-        tuning=_tuning(args, second=second) if nodes == 1 else Tuning.FULL,
+        tuning=_tuning(args, second_generation=second_generation) if nodes == 1 else Tuning.FULL,
         single_device=nodes == 1 and (processes == 1 or gpus == 1),
         multi_node=nodes > 1,
         rendezvous=nodes > 1 or (processes if isinstance(processes, int) else gpus) > 1,
@@ -97,20 +100,21 @@ def plan(train_job: TrainJob, nodes: int, processes: IntOrString, gpus: int, *, 
 
 
 def command(info: runtime.Info, train_job: TrainJob, run: Plan) -> list[str]:
-    """Return the trainer's command: rendezvous of several nodes or processes, recipe, configuration, locations."""
+    """Return the trainer's command: ``tune run``, the rendezvous if it is needed, recipe, configuration and paths."""
     rendezvous: list[str] = []
     if run.rendezvous:
         host = f"{train_job.name}-{constants.NODE}-0-0.{train_job.name}"
         rendezvous = [f"--rdzv_endpoint={host}:{constants.CONTAINER_TRAINER_PORT}"]
-    return [*ENTRYPOINT, *rendezvous, run.recipe, "--config", run.config, *_places(info)]
+    return [*ENTRYPOINT, *rendezvous, run.recipe, "--config", run.config, *_path_arguments(info)]
 
 
 def validate(
-    train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int, *, second: bool = False
+    train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int, *, second_generation: bool
 ) -> field.ErrorList:
     """Check that torchtune has a recipe and configuration for the TrainJob.
 
-    In the second generation, check also that no adapter would be ignored, and that no argument sets a location.
+    In the second generation, check also that no adapter would be ignored, and that no argument sets a path of the
+    runtime.
     """
     errors = field.ErrorList()
     name, nodes = train_job.spec.runtime_ref.name, trainer.num_nodes
@@ -118,27 +122,27 @@ def validate(
     if model not in _MODELS:
         detail = f"must have a supported pretrained model, invalid model configured: {model}"
         errors.append(field.invalid(_RUNTIME_NAME, name, detail))
-    if nodes is None and second:
+    if nodes is None and second_generation:
         nodes = 1
     elif nodes is None:
-        # Upstream breaks here; the runtime's number does not determine the recipe.
+        # Upstream panics here. The number in the runtime cannot be used: it does not determine the recipe.
         detail = "must be set along with numProcPerNode for a TorchTune TrainJob"
         errors.append(field.required(_TRAINER.child("numNodes"), detail))
         return errors
     if nodes > 1 and model != _LLAMA_70B:
         errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, f"must be 1 for {model} model"))
-    run = plan(train_job, nodes, processes, gpus, second=second)
+    run = plan(train_job, nodes, processes, gpus, second_generation=second_generation)
     if run.tuning is Tuning.QLORA:
         errors += _validate_qlora(train_job, trainer, run, processes)
-    if second:
-        if nodes > 1 and _tuning(trainer.args or (), second=True) is not Tuning.FULL:
+    if second_generation:
+        if nodes > 1 and _tuning(trainer.args or (), second_generation=True) is not Tuning.FULL:
             errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, _NO_ADAPTERS))
         errors += _validate_args(trainer)
     return errors
 
 
 def _validate_args(trainer: Trainer) -> field.ErrorList:
-    """Check that no argument sets a location of the runtime."""
+    """Check that no argument sets a path of the runtime."""
     errors = field.ErrorList()
     for index, argument in enumerate(trainer.args or ()):
         key = argument.partition("=")[0]
@@ -151,7 +155,7 @@ def _validate_args(trainer: Trainer) -> field.ErrorList:
 def _validate_qlora(
     train_job: TrainJob, trainer: Trainer, run: Plan, processes: IntOrString
 ) -> field.ErrorList:
-    """Check that QLoRA supports the model, and for a small one that it runs on one device."""
+    """Check that QLoRA supports the model, and that a small model runs on one device."""
     errors, model = field.ErrorList(), run.model
     if model == _QWEN:
         name = train_job.spec.runtime_ref.name
@@ -173,8 +177,8 @@ def _model(train_job: TrainJob) -> str:
     return f"{family.replace('.', '_')}/{size.upper()}"
 
 
-def _tuning(args: Sequence[str], *, second: bool) -> Tuning:
-    """Return the kind of tuning; DoRA, which torchtune does not quantise, counts as LoRA."""
+def _tuning(args: Sequence[str], *, second_generation: bool) -> Tuning:
+    """Return the kind of tuning. DoRA counts as LoRA even with a quantized base: torchtune does not quantize DoRA."""
 
     def mentions(key: str) -> bool:
         return any(key in arg for arg in args)
@@ -183,14 +187,14 @@ def _tuning(args: Sequence[str], *, second: bool) -> Tuning:
         named = (arg.partition("=") for arg in args)
         return any(key in name and value.strip().lower() == "true" for name, _, value in named)
 
-    has = enables if second else mentions
+    has = enables if second_generation else mentions
     if has("model.quantize_base") and not has("model.use_dora"):
         return Tuning.QLORA
     return Tuning.LORA if mentions("model.lora_attn_modules") else Tuning.FULL
 
 
-def _places(info: runtime.Info) -> list[str]:
-    """Return the arguments of the runtime's command that set locations."""
+def _path_arguments(info: runtime.Info) -> list[str]:
+    """Return the arguments of the runtime's command that set paths."""
     spec = runtime.template_spec_apply(info, JobSetSpec)
     return [
         argument

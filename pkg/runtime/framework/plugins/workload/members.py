@@ -24,11 +24,12 @@ _IN_ORDER: Final = "InOrder"
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A job whose pods are members of the gang. A late one starts after others."""
+    """A job whose pods are members of the gang."""
 
     job: ReplicatedJob
     pod_set: PodSet
-    late: bool
+    starts_later: bool
+    """True if it starts only after earlier members."""
 
     @property
     def pods(self) -> int:
@@ -46,22 +47,22 @@ def members(spec: JobSetSpec, pod_sets: Sequence[PodSet]) -> list[Member]:
     for job, pod_set in zip(jobs, pod_sets, strict=True):
         if pod_set.ancestor in _INITIALIZERS or job.name in before:
             continue
-        found.append(Member(job, pod_set, late=_is_late(spec, job, found)))
+        found.append(Member(job, pod_set, starts_later=_starts_later(spec, job, found)))
     return found
 
 
 def min_count(gang: Iterable[Member]) -> int:
     """Return the number of pods that start together."""
-    return sum(member.pods for member in gang if not member.late)
+    return sum(member.pods for member in gang if not member.starts_later)
 
 
 def priority_class(gang: Iterable[Member]) -> str | None:
-    """Return the PriorityClass of the pods, the last one that a job names."""
+    """Return the PriorityClass of the last job that names one, or None."""
     named = [member.job.template.spec.template.spec.priority_class_name for member in gang]
     return next((name for name in reversed(named) if name), None)
 
 
-def _is_late(spec: JobSetSpec, job: ReplicatedJob, earlier: Sequence[Member]) -> bool:
+def _starts_later(spec: JobSetSpec, job: ReplicatedJob, earlier: Sequence[Member]) -> bool:
     policy = spec.startup_policy
     if policy is not None and policy.startup_policy_order == _IN_ORDER:
         return bool(earlier)

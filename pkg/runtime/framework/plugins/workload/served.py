@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gang API that the cluster serves, and whether its JobSets keep the field in which pods name their gang."""
+"""The gang API that the cluster serves, and whether its JobSet CRD keeps the field in which pods name their gang."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _FIELD_DROPPED: Final = (
 )
 
 TTL: Final = 60.0
-"""Seconds for which a served API counts as such."""
+"""Seconds for which an API counts as served after it was read."""
 MISSING_TTL: Final = 5.0
-"""Seconds for which a missing API or field counts as missing."""
+"""Seconds for which a missing API or field counts as missing after it was read."""
 
 Published = Callable[[type[Object], PublishedSchema | None], Awaitable[PublishedSchema | None]]
-"""Returns the schema that the API server publishes of a kind: the argument if it is unchanged, None without one."""
+"""Returns the schema of a kind that the API server publishes, or None. An unchanged schema is the argument itself."""
 
 Interrupted = Callable[[type[Object]], float | None]
-"""Returns since when the watch of a kind has failed, on the clock of :class:`Served`, or None."""
+"""Returns the time since which the watch of a kind has failed, on the clock of :class:`Served`, or None."""
 
 _PRESERVED: Final = "x-kubernetes-preserve-unknown-fields"
 _TO_POD_SPEC: Final = ("replicatedJobs", "template", "spec", "template", "spec")
 
 
 class Support(msgspec.Struct, frozen=True):
-    """The version in which gangs are written, or the reason and message why there are none."""
+    """The version in which gangs are written, or the reason and message why they cannot be written."""
 
     version: str = ""
     reason: str = ""
@@ -54,40 +54,40 @@ class Support(msgspec.Struct, frozen=True):
 
 
 class Served:
-    """Reads the served API when it is first needed, and again when the last reading has expired (see ``TTL``).
+    """Reads which gang API is served: when it is first needed, and when the last result has expired (see ``TTL``).
 
-    An interruption of the watch of the gangs ends the validity of the last reading: the server may have been restarted
-    without the API, and would drop the field of pods, so no JobSet may start because of an earlier reading. Without
+    The last result also expires when the watch of the gangs is interrupted: the server may have been restarted without
+    the API. It would then drop the field of pods, so no JobSet may start because of an earlier result. Without
     ``published``, the newest version counts as served.
     """
 
     def __init__(self, published: Published | None, clock: Callable[[], float] = anyio.current_time) -> None:
         self._published = published
         self._clock = clock
-        self._known: dict[type[Object], PublishedSchema | None] = {}
+        self._schemas: dict[type[Object], PublishedSchema | None] = {}
         self._keeps: dict[str, bool] = {}
-        """True for each field of pods that the served JobSet keeps."""
+        """For each field in which pods name their gang, True if the installed JobSet CRD keeps it."""
         self._support: Support | None = None
         self._expires = 0.0
         self._begun = 0.0
-        """When the last reading began."""
+        """The time at which the last read began."""
         self._interrupted: Interrupted = lambda _kind: None
         self._lock = anyio.Lock()
 
     @property
-    def known(self) -> Support | None:
-        """The result of the last reading; None before the first."""
+    def last(self) -> Support | None:
+        """The result of the last read, or None before the first."""
         return self._support
 
-    def follow(self, interrupted: Interrupted) -> None:
-        """Read the API again after an interruption of the gangs' watch."""
+    def expire_after_interruption(self, interrupted: Interrupted) -> None:
+        """Set the function that reports interruptions of the watch of the gangs."""
         self._interrupted = interrupted
 
     async def current(self) -> Support:
         """Return the served API.
 
         Raises:
-            StatusError, RestError: it cannot be read now, and was not read before, or not since an interruption.
+            StatusError, RestError: it cannot be read now, and no result is newer than the last interruption.
         """
         if self._support is None or self._is_expired():
             async with self._lock:
@@ -141,14 +141,14 @@ class Served:
         return Support(version)
 
     async def _fetch(self, published: Published, kind: type[Object]) -> PublishedSchema | None:
-        """Return the schema without its properties, which are large. Of JobSet, note which fields its pods keep."""
-        known = self._known.get(kind)
+        """Return a kind's schema without its properties, which are large. Record which fields JobSet's CRD keeps."""
+        known = self._schemas.get(kind)
         found = await published(kind, known)
         if found is not None and found is not known:
             if kind is JobSet:
                 self._keeps = {field: keeps(found.properties, field) for field in POD_FIELD.values()}
             found = PublishedSchema(found.revision, {})
-        self._known[kind] = found
+        self._schemas[kind] = found
         return found
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The versions of the gang API: the kind of a gang's object, and the field of its pods."""
+"""The versions of the gang API: the kind that represents a gang, and the field in which pods name their gang."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ KINDS: Final[Mapping[str, type[Object]]] = {
     "v1alpha2": v1alpha2.PodGroup,
     "v1alpha1": v1alpha1.Workload,
 }
-"""The kind of the gang's object, newest version first."""
+"""The kind that represents a gang in each version, newest version first."""
 NEWEST: Final = "v1beta1"
 POD_FIELD: Final[Mapping[str, str]] = {
     "v1beta1": "schedulingGroup",
     "v1alpha2": "schedulingGroup",
     "v1alpha1": "workloadRef",
 }
-"""The field of a pod's spec that names the gang."""
+"""The field of a pod's spec that names the gang, in each version."""
 JOB_SET: Final[Mapping[str, str]] = {"v1beta1": "0.12", "v1alpha2": "0.12", "v1alpha1": "0.11"}
-"""The oldest release of JobSet whose CRD has the field."""
+"""The oldest release of JobSet whose CRD has that field."""
 
 _POD_GROUP: Final = "gang"
 """The name of the only pod group in a Workload."""
@@ -44,10 +44,10 @@ def join(pod: PodSpec, version: str, name: str) -> None:
         pod.scheduling_group = PodSchedulingGroup(pod_group_name=name)
 
 
-def gang(version: str, train_job: TrainJob, min_count: int, priority_class: str | None) -> Object:
-    """Return the object of a TrainJob's gang.
+def new_gang(version: str, train_job: TrainJob, min_count: int, priority_class: str | None) -> Object:
+    """Return the object that represents a TrainJob's gang.
 
-    Only v1beta1 has priorities without a feature gate of their own.
+    The PriorityClass is set only in v1beta1: in older versions, priorities of gangs need another feature gate.
     """
     metadata = trainjob.child_metadata(train_job)
     policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=min_count))

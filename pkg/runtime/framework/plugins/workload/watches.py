@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watch of the API that serves gangs."""
+"""The watch of the gang API that the server serves."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .served import MISSING_TTL, TTL, Served
 def api(served: Served, needed: Needed) -> ReconcilerBuilder:
     """Return the function that adds a source, which enqueues the gangs' TrainJobs when the served version changes.
 
-    Their next retry may be minutes away.
+    Otherwise they might wait minutes for their next retry.
     """
 
     def add(builder: Builder, client: Client, cache: Cache) -> Builder:
-        served.follow(cache.interrupted_since)
+        served.expire_after_interruption(cache.interrupted_since)
 
-        async def follow(queue: handler.Queue) -> None:
-            before = served.known
+        async def enqueue_on_change(queue: handler.Queue) -> None:
+            before = served.last
             while True:
                 missing = before is None or not before.version
                 await anyio.sleep(MISSING_TTL if missing else TTL)
@@ -48,7 +48,7 @@ def api(served: Served, needed: Needed) -> ReconcilerBuilder:
                     queue.add(Request.for_object(job))
 
         return builder.watches_raw_source(
-            source.Deferred(source.Func(follow, "versions of the gang API"), needed)
+            source.Deferred(source.Func(enqueue_on_change, "versions of the gang API"), needed)
         )
 
     return add

@@ -31,7 +31,7 @@ from pkg.runtime.runtime import Info, template_spec_apply
 
 from . import members
 from .served import Published, Served, Support
-from .versions import KINDS, gang, join
+from .versions import KINDS, join, new_gang
 
 NAME: Final = "Workload"
 
@@ -47,7 +47,7 @@ async def new(client: Reader, _indexer: FieldIndexer, *, published: Published | 
 class Workload(
     EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
 ):
-    """Puts the pods of a TrainJob, without initializers, into one gang."""
+    """Puts the pods of a TrainJob into one gang, except those that end before others start (see :mod:`.members`)."""
 
     name = NAME
 
@@ -57,20 +57,20 @@ class Workload(
         self._needed = anyio.Event()
         self._written = {version: anyio.Event() for version in KINDS}
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the workload policy is missing."""
         del train_job
         return None if _is_wanted(info) else "the runtime has no podGroupPolicy.workload"
 
     async def prepare(self, pod_group_policy: PodGroupPolicy) -> None:
-        """Read which version of the API is served."""
+        """Read which version of the gang API is served."""
         if pod_group_policy.workload is not None:
             self._needed.set()
             await self._served.current()
 
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
         """Name the gang in the pods of its members, in the version that is served."""
-        support = self._served.known
+        support = self._served.last
         if not _is_wanted(info) or support is None or not support.version:
             return
         info.scheduler.gang_version = support.version
@@ -94,7 +94,7 @@ class Workload(
         if not version:
             if not train_job.spec.suspend and await self._runs(train_job):
                 return []
-            support = self._served.known or Support()
+            support = self._served.last or Support()
             raise UnavailableError(support.reason, support.message)
         found = _members(info)
         if (problem := _problem(info, found)) is not None:
@@ -102,7 +102,7 @@ class Workload(
         self._written[version].set()
         if not await podgroups.may_be_written(self._client, KINDS[version], train_job):
             return []
-        return [gang(version, train_job, members.min_count(found), members.priority_class(found))]
+        return [new_gang(version, train_job, members.min_count(found), members.priority_class(found))]
 
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
@@ -122,7 +122,7 @@ class Workload(
         return [support.message] if support.message else [], errors
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return the scheduler's condition of the gang while it is False. A Workload of v1alpha1 has no conditions."""
+        """Return the condition with which the scheduler reports that the gang waits. Workloads (v1alpha1) have none."""
         if self._written["v1beta1"].is_set():
             return await self._condition(v1beta1.PodGroup, v1beta1.SCHEDULED, train_job)
         if self._written["v1alpha2"].is_set():
@@ -130,7 +130,7 @@ class Workload(
         return None
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the TrainJobs' gangs in each version that is written, and the API itself."""
+        """Watch the TrainJobs' gangs in each version that is written, and the versions that the API server serves."""
         from pkg.runtime.framework.plugins import podgroup_watches  # rendering loads no controllers
 
         from . import watches

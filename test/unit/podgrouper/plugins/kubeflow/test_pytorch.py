@@ -121,7 +121,7 @@ async def test_segments_are_placed_as_pod_and_template_say(group_pytorch: GroupP
     ("workers", "more", "message"),
     [
         (4, {"size": "two"}, 'invalid segment size two on pod team-a/p, err: strconv.Atoi: parsing "two"'),
-        (4, {"size": "0"}, "segment size 0 on pod team-a/p divides no workers"),
+        (4, {"size": "0"}, "segment size on pod team-a/p must not be 0"),
         (4, {"size": "2", "index": None}, "replica index label not found on pod team-a/p"),
         (4, {"size": "2", "index": "x"}, 'invalid replica index x, err: strconv.Atoi: parsing "x"'),
         (2**40, {"size": "1"}, "1099511627776 segments are too many for a pod group"),

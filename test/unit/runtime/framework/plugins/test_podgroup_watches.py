@@ -291,10 +291,10 @@ async def test_gang_scheduled_jobs_are_woken_when_their_pod_groups_kind_arrives(
     notes = Notes()
     for add in plugin.reconciler_builders():
         add(cast("Any", notes), reader, cast("Any", Cache()))
-    (arrival,) = notes.sources
+    (kind_served,) = notes.sources
     queue: PriorityQueue[Request] = PriorityQueue()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(arrival.start, queue)
+        tasks.start_soon(kind_served.start, queue)
         await anyio.sleep(10)
         assert len(queue) == 0
         plugin._needed.set()

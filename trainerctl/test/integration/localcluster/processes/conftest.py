@@ -30,7 +30,7 @@ async def settings(tmp_path: Path, events: list[tuple[str, str]]) -> Settings:
         tokens=Tokens(),
         record=lambda pod, reason, message: events.append((reason, message)),
         server="127.0.0.1:1",
-        isolated=not await process.can_mount(),
+        isolated=not await process.mount_problem(),
         back_off=BackOff(first=0.01, longest=0.05),
         retry=0.05,
     )

@@ -142,7 +142,7 @@ async def test_a_container_is_started_again_after_failures_until_it_succeeds(set
     assert (record.restarts, runner.record.phase) == (2, "Succeeded")
     assert record.last is not None
     assert record.last.exit_code == 1
-    assert logs.attempts(settings.logs(UID, "main")) == [1, 2]
+    assert logs.runs(settings.logs(UID, "main")) == [1, 2]
 
 
 async def test_a_container_that_waits_to_be_restarted_can_be_stopped(

@@ -98,7 +98,7 @@ async def test_readiness_follows_http(settings: Settings) -> None:
 async def test_readiness_follows_https(
     settings: Settings, events: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    # The first connection is closed within the handshake, as by a server that starts.
+    # The first connection is closed during the TLS handshake, as by a server that is still starting.
     pair = Authority.create("test").server("web", ["localhost"])
     certificate, key = pair.write(tmp_path / "pki")
     code = (

@@ -112,7 +112,7 @@ def test_a_daemon_ends_with_a_kubelet_that_is_killed(plan: process.Plan) -> None
         shim.stdin.flush()
         assert b"started" in shim.stdout.readline()
         with subprocess.Popen(["sleep", "7914"], env=plan.env, cwd=plan.cwd) as daemon:
-            shim.stdin.close()  # as the end of the kubelet does
+            shim.stdin.close()  # as if the kubelet had ended
             shim.stdout.close()
             assert daemon.wait(timeout=60) == -signal.SIGKILL
         assert shim.wait(timeout=60) == 0

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.envtest import HOST, free_ports
-from pkg.why.things import Thing
+from pkg.why.liveobject import LiveObject
 
 from trainerctl.localcluster.podlogs.server import Log, LogServer, Query
 from trainerctl.localcluster.podlogs.simulated import MARK, Container, SimulatedLogs, lines
@@ -25,7 +25,9 @@ def ended(code: int = 0, after: str = "12:00:02") -> dict[str, Any]:
     return {"terminated": {"exitCode": code, **times}}
 
 
-def pod(state: dict[str, Any], *, container: str = "node", owner: str = "Job", **annotations: str) -> Thing:
+def pod(
+    state: dict[str, Any], *, container: str = "node", owner: str = "Job", **annotations: str
+) -> LiveObject:
     metadata: dict[str, Any] = {
         "name": "job-node-0-1",
         "namespace": "team",
@@ -37,10 +39,10 @@ def pod(state: dict[str, Any], *, container: str = "node", owner: str = "Job", *
     env = [{"name": "PET_NNODES", "value": "2"}]
     spec = {"name": container, "image": "torch:1", "command": ["torchrun", "train.py"], "env": env}
     status = {"containerStatuses": [{"name": container, "state": state}]}
-    return Thing({"metadata": metadata, "spec": {"containers": [spec]}, "status": status})
+    return LiveObject({"metadata": metadata, "spec": {"containers": [spec]}, "status": status})
 
 
-def texts(thing: Thing, seconds: float = 3600, name: str = "node") -> list[str]:
+def texts(thing: LiveObject, seconds: float = 3600, name: str = "node") -> list[str]:
     return [line.text for line in lines(Container(thing, name), START + timedelta(seconds=seconds))]
 
 
@@ -117,10 +119,10 @@ def test_timestamps_precede_the_lines() -> None:
 class Pods:
     """Returns one pod after the other, and then the last one repeatedly."""
 
-    def __init__(self, *pods: Thing | None) -> None:
+    def __init__(self, *pods: LiveObject | None) -> None:
         self._pods = list(pods)
 
-    async def __call__(self, namespace: str, name: str) -> Thing | None:
+    async def __call__(self, namespace: str, name: str) -> LiveObject | None:
         return self._pods.pop(0) if len(self._pods) > 1 else self._pods[0]
 
 
@@ -132,8 +134,8 @@ async def test_a_followed_log_ends_with_its_container_and_repeats_no_line() -> N
     assert [len(part.splitlines()) for part in parts] == [1, 0, 11]
 
 
-@pytest.mark.parametrize("later", [None, Thing({"metadata": {"uid": "other"}})])
-async def test_a_followed_log_ends_with_its_pod(later: Thing | None) -> None:
+@pytest.mark.parametrize("later", [None, LiveObject({"metadata": {"uid": "other"}})])
+async def test_a_followed_log_ends_with_its_pod(later: LiveObject | None) -> None:
     server = SimulatedLogs(Pods(pod(RUNNING), later), now=lambda: START, poll=0)
 
     assert len([part async for part in server.log("/containerLogs/team/job/node?follow=true")]) == 1
@@ -202,7 +204,7 @@ async def test_the_server_answers_as_a_kubelet(target: str, status: int, text: s
     ],
 )
 async def test_a_pod_without_a_log_is_refused_with_the_reason(
-    found: Thing | None, status: int, text: str
+    found: LiveObject | None, status: int, text: str
 ) -> None:
     async with served(Pods(found)) as port:
         answered = await ask(port, "/containerLogs/team/job/node")

@@ -14,7 +14,7 @@ from trainerctl.localcluster.processes.shim import supervise
 
 def test_the_end_is_read_as_it_was_written(tmp_path: Path) -> None:
     supervise._write_end(str(tmp_path), code=3, began=1.0, ended=2.0)
-    found = process.end(tmp_path)
+    found = process.read_end(tmp_path)
     assert found is not None
     assert (found.exit_code, found.reason) == (3, "Error")
     assert (found.started_at, found.finished_at) == ("1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z")
@@ -34,7 +34,7 @@ def test_the_end_is_read_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_an_end_that_is_not_readable_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "end.json").write_text(text)
-    assert process.end(tmp_path) is None
+    assert process.read_end(tmp_path) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.processes import names
 from trainerctl.localcluster.processes.names import Hosts, address, replace_names
 
@@ -66,7 +66,7 @@ def test_a_line_that_could_not_be_written_is_written_later(tmp_path: Path, known
     hosts.add(_node(known), "c")
     found = path.read_text()
     assert all(f"{address(_node(number), 'c')}\t" in found for number in range(known + 1))
-    assert contents.TRAINER_SERVER in found
+    assert manifests.TRAINER_SERVER in found
 
 
 def test_names_are_replaced_where_they_stand_alone() -> None:

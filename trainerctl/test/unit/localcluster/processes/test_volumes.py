@@ -12,7 +12,7 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, unstructured
 
 from trainerctl.localcluster.processes.environment import ConfigError, References
-from trainerctl.localcluster.processes.volumes import Volumes, forget, mounted
+from trainerctl.localcluster.processes.volumes import Volumes, mounted, remove_data
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 
@@ -105,9 +105,9 @@ async def test_a_claim_outlives_its_pod_and_its_data_ends_with_it(tmp_path: Path
     made = await _make(tmp_path, {"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
     assert made["data"] == tmp_path / "claims" / "team" / "data-uid-of-data"
     (made["data"] / "model").write_text("weights")
-    forget(tmp_path / "claims", "team", "data", "uid-of-a-later-claim")
+    remove_data(tmp_path / "claims", "team", "data", "uid-of-a-later-claim")
     assert _files(made["data"]) == {"model": b"weights"}
-    forget(tmp_path / "claims", "team", "data", "uid-of-data")
+    remove_data(tmp_path / "claims", "team", "data", "uid-of-data")
     assert not made["data"].exists()
 
 

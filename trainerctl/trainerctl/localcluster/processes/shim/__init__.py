@@ -8,6 +8,6 @@ It uses the standard library only and runs without site-packages.
 from typing import Final
 
 IDENTITY: Final = "CONTAINER_ID"
-"""The environment variable that identifies one start of a container."""
+"""The environment variable that identifies one run of a container."""
 END_FILE: Final = "end.json"
-"""The file, beside the log, with the exit code and times of a start, for a kubelet that could not watch it end."""
+"""The file, beside the log, with the exit code and times of a run, for a kubelet that could not watch it end."""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m trainerctl.localcluster.processes.shim``: run one container.
 
-The first line of standard input is the plan. The lines after it are commands: the name of a signal for the container.
-When standard input ends, the kubelet has ended, and the container is ended too. Each line of standard output is a
+The first line of standard input is the plan. Each further line is the name of a signal to send to the container. The
+end of standard input means that the kubelet has ended; the container is then killed. Each line of standard output is a
 report: ``started`` with the process and the time of its start, ``failed`` with a message, or ``ended`` with the exit
 code.
 With ``--enter PID BEGAN``, run a command beside a container's process. With ``--check``, try to make a mount.

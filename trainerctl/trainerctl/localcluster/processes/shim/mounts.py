@@ -24,7 +24,7 @@ _BIND: Final = 4096
 _REC: Final = 16384
 _PRIVATE: Final = 1 << 18
 _KEPT: Final = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME
-"""The options of a mount that must be repeated when another one changes."""
+"""The options of a mount that must be given again when another option of it is changed."""
 _SPACES: Final = ("user", "mnt", "uts")
 _libc = ctypes.CDLL(None, use_errno=True)
 

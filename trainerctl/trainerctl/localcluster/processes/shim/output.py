@@ -53,11 +53,11 @@ class LogWriter:
 
     @property
     def has_part(self) -> bool:
-        """True if a part of a line waits for its end."""
+        """True if the last line is incomplete and has not been written."""
         return bool(self._part)
 
     def flush(self) -> None:
-        """Write the part of a line that has no end yet."""
+        """Write the incomplete last line as a part."""
         if self._part:
             self._record(stamp(self._now()) + b" P " + self._part + b"\n")
             self._part = b""

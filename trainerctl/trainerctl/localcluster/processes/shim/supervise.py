@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the process of a container until neither it nor any process that it started is left."""
+"""Runs the process of a container until it ends, and then kills the processes that it has left."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _NOT_FOUND: Final = 127
 
 
 def run(plan: dict[str, Any]) -> int:
-    """Run a container; return 0 once its end, or the failure of its start, is reported."""
+    """Run a container; return 0 after reporting its exit code, or the error if it cannot be started."""
     os.makedirs(plan["log"], mode=0o700, exist_ok=True)
     log = LogWriter(plan["log"])
     tree.adopt_orphans()
@@ -68,7 +68,7 @@ class _Container:
         self._commands = b""
 
     def watch(self) -> int:
-        """Return the exit code once the process and all processes that it started have ended."""
+        """Wait until the process has ended, kill the processes that it has left, and return its exit code."""
         self._selector.register(os.pidfd_open(self._pid), selectors.EVENT_READ, lambda: None)
         while (status := tree.reap(self._pid)) is None:
             ready = self._selector.select(_FLUSH_SECONDS if self._log.has_part else _REAP_SECONDS)
@@ -122,7 +122,7 @@ class _Container:
             return
 
     def _kill(self) -> None:
-        """Kill the process; the others are killed when it has ended."""
+        """Kill the process and its group; processes outside of the group are killed when it has ended."""
         self._signal(signal.SIGKILL)
 
 
@@ -149,7 +149,7 @@ def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None
 
 
 def _write_end(folder: str, **fields: float) -> None:
-    """Write the end of a start into the folder of its log, or nothing if the disk is full."""
+    """Write how a run ended into the folder of its log, or nothing if the disk is full."""
     path = os.path.join(folder, END_FILE)
     try:
         with open(f"{path}.new", "w") as file:
@@ -163,5 +163,5 @@ def _report(**fields: object) -> None:
     try:
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # the kubelet has ended; the end of standard input says so as well
+    except BrokenPipeError:  # the kubelet has ended; standard input ends then, too
         return

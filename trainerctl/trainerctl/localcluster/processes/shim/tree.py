@@ -29,7 +29,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let this process be killed when its parent ends, or now if that has ended already."""
+    """Let the kernel kill this process when its parent ends; if the parent has ended already, kill it now."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -129,7 +129,7 @@ def _has(pid: int, identity: str, deadline: float) -> bool:
     """Return True if a process has an identity. While a program is loaded into it, its environment is empty."""
     while not (environment := _environment(pid)) and _is_loading(pid) and time.monotonic() < deadline:
         time.sleep(_LOAD_PAUSE)
-    environment = environment or _environment(pid)  # it may have been loaded between the two questions
+    environment = environment or _environment(pid)  # the program may have been loaded since the first read
     return f"{IDENTITY}={identity}".encode() in environment.split(b"\0")
 
 

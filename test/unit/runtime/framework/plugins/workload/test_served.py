@@ -141,7 +141,7 @@ async def test_an_interrupted_watch_of_gangs_makes_it_read_the_api_again_once() 
     server = Server("v1beta1", pod_fields=("schedulingGroup",))
     interrupted: dict[type[Object], float] = {}
     served = Served(server.published, server.clock)
-    served.follow(interrupted.get)
+    served.expire_after_interruption(interrupted.get)
     assert (await served.current()).version == "v1beta1"
     before = server.requests
     assert (await served.current()).version == "v1beta1"
@@ -166,7 +166,7 @@ async def test_what_was_read_before_an_interruption_is_not_believed_while_the_se
     served = Served(server.published, server.clock)
     await served.current()
     server.now, server.down = 3, True
-    served.follow(lambda _kind: 2.0)
+    served.expire_after_interruption(lambda _kind: 2.0)
     for _ in range(2):
         with pytest.raises(StatusError):
             await served.current()

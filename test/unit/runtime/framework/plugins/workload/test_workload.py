@@ -216,7 +216,7 @@ async def test_other_policies_are_left_alone(policy: PodGroupPolicy | None) -> N
     plugin.enforce_pod_group_policy(info, train_job)
     assert await plugin.build(info, train_job) == []
     assert await plugin.validate(info, None, train_job) == ([], [])
-    assert plugin.stands_aside(info, train_job) == "the runtime has no podGroupPolicy.workload"
+    assert plugin.why_skipped(info, train_job) == "the runtime has no podGroupPolicy.workload"
     assert pod_specs(info) == {"node": {}}
 
 

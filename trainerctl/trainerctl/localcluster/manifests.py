@@ -54,8 +54,9 @@ def namespaces() -> list[Manifest]:
 def rights(jobset: Binary, kwok: Binary | None, *, gated: Iterable[str] = ()) -> list[Manifest]:
     """Return the service accounts, shipped roles and role bindings of the components.
 
-    They give no permission beyond the shipped roles. Without ``kwok``, pods run as local processes. ``gated`` are the
-    folders of roles that feature gates need.
+    JobSet, kwok and the manager get only the permissions of the roles that they ship; the log server and the kubelet of
+    local processes get those that they need. Without ``kwok``, pods run as local processes. ``gated`` are the folders
+    with the roles that enabled feature gates need.
     """
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
     jobset_role["metadata"]["name"] = JOBSET_ACCOUNT

@@ -25,8 +25,8 @@ _FORCE: Final = 2.0
 """Seconds after an administrator removed all finalizers by force in which the rule does not apply."""
 
 
-class Holders(Observer):
-    """The controllers, and the rule that their finalizers stay until they remove them."""
+class FinalizerControllers(Observer):
+    """Other controllers, and the rule that a finalizer of theirs stays until they remove it themselves."""
 
     def __init__(self, sim: Simulation, lost: Mapping[str, float]) -> None:
         """``lost`` has the times at which runtimes were last deleted by force, by name."""
@@ -41,7 +41,7 @@ class Holders(Observer):
         sim.actor(self.run, "holders")
 
     def sends(self, process: Process, request: Request) -> None:
-        """Before some of the writes of runtimes, let another controller act."""
+        """Let another controller act before some of the writes of runtimes."""
         place, _, name = request.path.rpartition("/")
         is_runtime = request.method == "PATCH" and place.endswith("trainingruntimes")
         if is_runtime and is_busy(self._sim) and self._rng.random() < _OF_WRITES:
@@ -60,7 +60,7 @@ class Holders(Observer):
         )
 
     async def run(self, sim: Simulation) -> None:
-        """Hold each runtime whose write was noted for a while."""
+        """Keep a finalizer for a while on each runtime that ``sends`` has chosen."""
         while True:
             await self._called.wait()
             name, self._called = self._name, anyio.Event()
@@ -71,7 +71,7 @@ class Holders(Observer):
             self._lets_go = ""
 
     async def _set(self, sim: Simulation, name: str, *, held: bool) -> None:
-        """Add or remove the finalizer, again if the runtime has changed meanwhile."""
+        """Add or remove the finalizer; try again if the runtime has changed meanwhile."""
         key = runtimes.runtime(name)
         while (found := by_name(sim, type(key), key.to_dict())) is not None:
             now = found["metadata"].get("finalizers") or []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Users who replace a TrainJob while a manager writes its status."""
+"""Users who replace a TrainJob while the request with its status is on its way."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _OF_WRITES: Final = 0.03
 """The fraction of status writes during which a user replaces the TrainJob."""
 
 
-class Overtakers(Observer):
-    """The users, who act while a request is on its way."""
+class ReplacingUsers(Observer):
+    """The users, as an observer of the managers' requests."""
 
     def __init__(self, sim: Simulation, users: Users) -> None:
         self._sim = sim
@@ -32,7 +32,7 @@ class Overtakers(Observer):
         sim.actor(self.run, "overtakers")
 
     def sends(self, process: Process, request: Request) -> None:
-        """At some of the writes of a status, let a user act."""
+        """Let a user act during some of the writes of a status."""
         path = request.path.removesuffix(_STATUS)
         if (
             is_busy(self._sim)
@@ -44,7 +44,7 @@ class Overtakers(Observer):
             self._called.set()
 
     async def run(self, sim: Simulation) -> None:
-        """Replace the TrainJob of each noted write."""
+        """Replace the TrainJob of each write that ``sends`` has chosen."""
         while True:
             await self._called.wait()
             self._called = anyio.Event()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Live objects as JSON, read so that a missing or malformed value is an empty one."""
+"""Live objects as JSON, with readers that return an empty value if a value is missing or malformed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller_runtime.machinery.meta import parse_time
 
 NO_CONDITION: Final[Mapping[str, JSON]] = {}
 MOST_MATCHED: Final = 2048
-"""Characters of a message in which causes are looked for: tenants can write messages of megabytes."""
+"""Number of characters of a message in which we look for causes: tenants can write messages of megabytes."""
 
 
 def at(data: JSON, *path: str) -> JSON:
@@ -59,7 +59,7 @@ def moment(data: JSON, *path: str) -> datetime | None:
 
 
 def ago(since: datetime | None, now: datetime) -> str:
-    """Return an age as kubectl prints it."""
+    """Return an age in the largest unit of which it has two: ``90s``, ``5m``, ``3h``, ``2d``."""
     if since is None:
         return "unknown age"
     seconds = max(0, int((now - since).total_seconds()))
@@ -69,7 +69,7 @@ def ago(since: datetime | None, now: datetime) -> str:
     return f"{seconds}s"
 
 
-class Thing:
+class LiveObject:
     """An object of any kind."""
 
     __slots__ = ("data",)
@@ -112,8 +112,14 @@ class Thing:
 
     @property
     def deleted(self) -> datetime | None:
-        """The deletion timestamp: the time of the request; for pods, the end of the grace period that followed."""
+        """The deletion timestamp, which for a pod is the end of its grace period."""
         return moment(self.data, "metadata", "deletionTimestamp")
+
+    @property
+    def deletion_requested(self) -> datetime | None:
+        """The time at which the deletion was requested."""
+        grace = timedelta(seconds=self.number("metadata", "deletionGracePeriodSeconds"))
+        return self.deleted and self.deleted - grace
 
     def label(self, name: str) -> str:
         """Return a label's value."""
@@ -151,7 +157,7 @@ class Thing:
         return self.condition(kind).get("status") == "True"
 
     def owned_by(self, uid: str) -> bool:
-        """Return True if the object of ``uid`` owns this one."""
+        """Return True if the object with this UID owns this one."""
         return bool(uid) and uid in self.owner_uids
 
     @property
@@ -164,12 +170,12 @@ class Thing:
         return self.created is not None and now - self.created > age
 
 
-def finalizers_of(thing: Thing) -> str:
-    """Return a line of evidence about an object that is being deleted."""
-    return f"its finalizers are {', '.join(texts(thing.data, 'metadata', 'finalizers')) or 'none'}"
+def finalizers_of(obj: LiveObject) -> str:
+    """Return the finalizers of an object that is being deleted, as evidence."""
+    return f"its finalizers are {', '.join(texts(obj.data, 'metadata', 'finalizers')) or 'none'}"
 
 
-def deadline(thing: Thing) -> str:
+def deadline(obj: LiveObject) -> str:
     """Return the deadline of a TrainJob, Job or pod in words, with its seconds if it has any."""
-    seconds = thing.number("spec", "activeDeadlineSeconds")
+    seconds = obj.number("spec", "activeDeadlineSeconds")
     return f"deadline of {seconds} s" if seconds else "deadline"

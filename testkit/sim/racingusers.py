@@ -23,9 +23,9 @@ _OF_READS: Final = 0.05
 _OF_SLOW_READS: Final = 0.2
 """The fraction of reads of owners whose answer is delayed; meanwhile the owner changes."""
 _OF_MARKS: Final = 0.05
-"""The fraction of the pods' marks that are removed at once."""
+"""The fraction of writes of a pod's group annotation after which a user removes the annotation at once."""
 _OF_DELETIONS: Final = 0.3
-"""The fraction of these pods that are deleted instead."""
+"""The fraction of these cases in which the user deletes the pod instead."""
 _UNMARKED: Final = msgspec.json.encode(
     {
         "metadata": {
@@ -36,8 +36,8 @@ _UNMARKED: Final = msgspec.json.encode(
 )
 
 
-class Rivals(Observer):
-    """Users who replace or change an owner while it is read, and remove a pod's mark when it has been written."""
+class RacingUsers(Observer):
+    """Users who replace or change an owner while it is read, and remove a pod's group annotation after its write."""
 
     def __init__(self, sim: Simulation, workloads: Workloads) -> None:
         self._sim = sim
@@ -51,12 +51,12 @@ class Rivals(Observer):
         sim.actor(self.run, "rivals")
 
     def arrives(self, process: Process, request: Request) -> None:
-        """After some of the reads of owners, let a user act."""
+        """Let a user act after some of the reads of owners."""
         if (kind := self._owner(request)) is not None:
             self._note(kind, request.path.rpartition("/")[2], _OF_READS)
 
     def _lateness(self, request: Request) -> float:
-        """Return the seconds by which an answer is delayed: some reads of owners get answers older than the events."""
+        """Return the seconds by which an answer is delayed: events of the owner may overtake the answer to its read."""
         if (
             (kind := self._owner(request)) is None
             or not is_busy(self._sim)
@@ -74,7 +74,7 @@ class Rivals(Observer):
         return next((each for each in OWNERS if each.gvk == gvk), None)
 
     def see(self, event: Event) -> None:
-        """After some of the marks, let a user act."""
+        """Let a user act after some of the writes of a pod's group annotation."""
         before, now = _annotations(event.before), _annotations(event.document)
         if event.table.properties.gvk == Pod.gvk and event.type != "DELETED" and before != now:
             self._note(Pod, event.key.name, _OF_MARKS if kai.POD_GROUP_ANNOTATION_FOR_POD in now else 0.0)
@@ -85,7 +85,7 @@ class Rivals(Observer):
             self._called.set()
 
     async def run(self, sim: Simulation) -> None:
-        """Act on the noted objects a few milliseconds later."""
+        """Act on the objects that were chosen, a few milliseconds later."""
         while True:
             await self._called.wait()
             await anyio.sleep(self._rng.random() * 0.01)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for the end of a life, when faults have stopped and users are idle."""
+"""The rules for the end of a life, when faults have stopped and users do nothing any more."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from testkit.sim.objects import (
     owned,
     refusals_expected,
 )
-from testkit.sim.past import Past, place_of, runtime_of
 from testkit.sim.renders import Renders, normalized
 from testkit.sim.runtimes import children_of
 from testkit.sim.snapshots import Snapshots
+from testkit.sim.spechistory import SpecHistory, place_of, runtime_of
 from testkit.sim.users import OTHERS, Users
 
 Document = dict[str, Any]
@@ -44,17 +44,17 @@ _CHILDREN: dict[str, type[Object]] = {kind.gvk.kind: kind for kind in (JobSet, P
 _SUFFIXES = {"JobSet": "", "PodGroup": "", "ConfigMap": "-mpi-hostfile", "Secret": "-mpi-ssh-auth"}
 
 
-class End:
+class RestChecks:
     """Waits until a cluster is at rest, and checks it."""
 
     def __init__(
         self,
         users: Users,
         administrators: Administrators,
-        past: Past,
+        past: SpecHistory,
         snapshots: Snapshots | None = None,
     ) -> None:
-        """With ``snapshots`` the managers are of the second generation."""
+        """``snapshots`` is None if the managers have the compatibility version 2.1, which stores no runtimes."""
         self._users = users
         self._administrators = administrators
         self._past = past
@@ -203,7 +203,10 @@ class End:
         return found == [each.get("JobSet") async for each in self._possible(sim, job, past=False)]
 
     async def check_children(self, sim: Simulation, job: Document) -> None:
-        """Check that children equal a fresh render; after the end, the JobSet may equal a render of earlier states."""
+        """Check that the children equal a fresh render.
+
+        Of a TrainJob that has ended, only the JobSet is checked; it may equal a render of earlier states.
+        """
         ended = is_true(job, "Complete") or is_true(job, "Failed")
         if (not ended and obstacle(sim, job) is not None) or not owned(sim, JobSet, job):
             return
@@ -216,7 +219,8 @@ class End:
                 found, wanted = _without_labels(found), [_without_labels(each) for each in wanted]
             if kind == "Secret":
                 has_keys = bool(_named(sim, kind, job)) if "ConfigMap" in renders[0] else found is None
-                assert has_keys, f"keys: {job['metadata']['name']}"
+                name = job["metadata"]["name"]
+                assert has_keys, f"the Secret with the keys for MPI is missing or not wanted: {name}"
                 continue
             assert found in wanted, (
                 f"a child differs from a fresh render: {kind} {job['metadata']['name']}:\n"
@@ -224,7 +228,7 @@ class End:
             )
 
     async def _possible(self, sim: Simulation, job: Document, *, past: bool) -> Any:
-        """Yield renders of the TrainJob: of its current state, or, with ``past``, of all states of it and its runtime."""
+        """Yield renders of the current TrainJob and runtime; with ``past``, of all states of both, newest first."""
         kept = self._snapshots
         runtimes = list(self._past.runtime(job)) if kept is None else kept.runtimes(job)
         jobs = list(self._past.train_job(job["metadata"]["uid"]))
@@ -245,7 +249,7 @@ def _overdue(sim: Simulation) -> set[str]:
 
 
 def _named(sim: Simulation, kind: str, job: Document) -> list[Document]:
-    """Return a list with the object that has the name of a TrainJob's child, or an empty list."""
+    """Return a list with the object that has the name of a TrainJob's child of that kind, or an empty list."""
     metadata = {**job["metadata"], "name": job["metadata"]["name"] + _SUFFIXES[kind]}
     found = by_name(sim, _CHILDREN[kind], {"metadata": metadata})
     return [] if found is None else [found]

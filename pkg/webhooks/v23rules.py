@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of Trainer v2.3 for fields of TrainJobs and runtimes in which v2.1 admits more values.
+"""The rules of Trainer v2.3 for fields of TrainJobs and runtimes for which v2.1 admits more values.
 
-For these fields, the CRD has v2.1's rules. Only values that a request changes are checked, as the API server does for
-rules that were added to a CRD later. A refusal has the text that the API server gives with v2.3's CRD.
+For these fields, the CRD has the rules of v2.1. Only values that a request changes are checked, as the API server does
+for rules that were added to a CRD later. A refusal has the text that the API server gives with v2.3's CRD.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
-"""The API server's remark when it leaves out the CEL rules of a CRD."""
+"""The API server's remark when it does not check the CEL rules of a CRD."""
 
 
 def refuse(obj: Object, errors: Iterable[field.FieldError]) -> None:
@@ -98,7 +98,7 @@ def _mount_path(spec: TrainingRuntimeSpec) -> str:
 
 
 def _immutable(old: TrainJob, new: TrainJob) -> Iterator[field.FieldError]:
-    """Yield an error for a changed trainer or initializer; either may be added or removed as a whole."""
+    """Yield an error if the trainer or the initializer was changed. Each may be added or removed as a whole."""
     before, after = generations.effective(old), generations.effective(new)
     for wire in ("initializer", "trainer"):
         left, right = getattr(before, wire), getattr(after, wire)

@@ -25,10 +25,10 @@ Document = dict[str, Any]
 _CALM: Final = 12.0
 """Seconds after which the disturbance of a step is over."""
 _CACHED: Final = 30.0
-"""Seconds after which an owner that was read stays cached until its watch reports a change."""
+"""Seconds after which an owner that was read is cached until its watch reports a change."""
 
 
-class Stragglers:
+class LaggingOperators:
     """The operators, and the rule that no group is created for an owner whose deletion was reported."""
 
     def __init__(self, sim: Simulation, workloads: Workloads) -> None:
@@ -72,7 +72,7 @@ class Stragglers:
             await anyio.sleep(rng.uniform(0.5, 2.0))
 
     async def delete_marked(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete pods within milliseconds after they were marked."""
+        """Delete pods within milliseconds after the pod grouper has annotated them with their group."""
         for _ in range(3):
             metadata = {"namespace": "default", "name": f"brief-{next(self._numbers)}"}
             await self._workloads.create_pod(sim, metadata)

@@ -22,7 +22,7 @@ from controller_runtime.envtest import (
     wait_established,
 )
 
-from trainerctl.localcluster import contents, kai, prometheus
+from trainerctl.localcluster import kai, manifests, prometheus
 from trainerctl.localcluster.components import Parts
 from trainerctl.localcluster.nodes import is_usable, node
 from trainerctl.localcluster.options import Options
@@ -33,7 +33,7 @@ FIELD_OWNER: Final = "trainerctl"
 
 
 @dataclass(frozen=True)
-class Filling:
+class Installer:
     """Starts the components above the API server and creates the objects that they need."""
 
     client: LiveClient
@@ -66,7 +66,9 @@ class Filling:
             await apply_manifests(self.client, self._webhooks(), owner=FIELD_OWNER)
         async with self._step(f"wait for {self.options.nodes} nodes"):
             await self._wait_usable()
-            await apply_manifests(self.client, [*contents.runtimes(), *contents.volumes()], owner=FIELD_OWNER)
+            await apply_manifests(
+                self.client, [*manifests.runtimes(), *manifests.volumes()], owner=FIELD_OWNER
+            )
 
     def _scheduler(self) -> Component:
         return self.parts.coscheduler() if self.options.coscheduling else self.parts.scheduler()
@@ -75,17 +77,17 @@ class Filling:
         """Create the namespaces, the components' rights, the CRDs and the nodes."""
         jobset, kwok = self.parts.binaries[JOBSET.name], self.parts.binaries.get(KWOK.name)
         async with self._step("install RBAC and CRDs"):
-            await apply_manifests(self.client, contents.namespaces(), owner=FIELD_OWNER)
-            rights = contents.rights(jobset, kwok, gated=self.options.gated_roles)
+            await apply_manifests(self.client, manifests.namespaces(), owner=FIELD_OWNER)
+            rights = manifests.rights(jobset, kwok, gated=self.options.gated_roles)
             await apply_manifests(self.client, rights, owner=FIELD_OWNER)
             if not self.options.run_processes:
                 self._start_nodes()
-            crds = contents.crds(jobset)
+            crds = manifests.crds(jobset)
             if self.options.coscheduling:
-                await apply_manifests(self.client, contents.gang_rights(), owner=FIELD_OWNER)
-                crds += contents.crds_of(self.parts.binaries[COSCHEDULER.name])
+                await apply_manifests(self.client, manifests.gang_rights(), owner=FIELD_OWNER)
+                crds += manifests.crds_of(self.parts.binaries[COSCHEDULER.name])
             if self.options.kai is not None:
-                await apply_manifests(self.client, kai.objects(contents.TRAINER_SUBJECT), owner=FIELD_OWNER)
+                await apply_manifests(self.client, kai.objects(manifests.TRAINER_SUBJECT), owner=FIELD_OWNER)
                 crds += kai.crds(self.options.kai)
             names = await install_crds(self.client, crds)
             for number in range(self.options.nodes):
@@ -109,7 +111,7 @@ class Filling:
         await write_tokens(self.parts.directory, self.parts.plane.url, ACCOUNTS)
         if self.options.serves_status:
             authority = self.parts.plane.authority.certificate
-            secret = contents.certificates(self.parts.webhook_certificates, authority)
+            secret = manifests.certificates(self.parts.webhook_certificates, authority)
             await apply_manifests(self.client, [secret], owner=FIELD_OWNER)
         manager = self.parts.manager()  # its configuration is written even if it is not started
         components = [self.parts.jobset(), *([manager] if self.options.manager else [])]
@@ -125,15 +127,15 @@ class Filling:
             self.supervisor.start(each)
         return components
 
-    def _webhooks(self) -> list[contents.Manifest]:
+    def _webhooks(self) -> list[manifests.Manifest]:
         """Return the webhook configurations, which call the servers on their loopback ports."""
         url, authority = f"https://{HOST}:", self.parts.plane.authority.certificate
         ports = self.parts.ports
-        hooks = contents.jobset_webhooks(
+        hooks = manifests.jobset_webhooks(
             self.parts.binaries[JOBSET.name], f"{url}{ports.jobset_webhook}", authority
         )
         if self.options.manager:
-            hooks += contents.trainer_webhooks(f"{url}{ports.manager_webhook}", authority)
+            hooks += manifests.trainer_webhooks(f"{url}{ports.manager_webhook}", authority)
         return hooks
 
     async def _wait_usable(self) -> None:

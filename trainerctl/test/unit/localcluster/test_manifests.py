@@ -14,16 +14,16 @@ from controller_runtime.envtest import Binary, Component, Probe
 from pkg import shipped
 from pkg.apis.config.v1alpha1 import defaulted
 
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.components import STAGES, Ports
 from trainerctl.localcluster.names import state_directory
 from trainerctl.localcluster.nodes import NodeShape, is_usable, node
 from trainerctl.localcluster.state import State
 
 
-def binary(tmp_path: Path, *manifests: dict[str, Any]) -> Binary:
+def binary(tmp_path: Path, *objects: dict[str, Any]) -> Binary:
     path = tmp_path / "manifests.json"
-    path.write_text(json.dumps(manifests))
+    path.write_text(json.dumps(objects))
     return Binary(tmp_path / "program", path)
 
 
@@ -34,22 +34,20 @@ def role(name: str) -> dict[str, Any]:
 def test_jobset_and_the_manager_work_under_their_own_roles_and_nobody_is_made_an_administrator(
     tmp_path: Path,
 ) -> None:
-    manifests = contents.rights(
-        binary(tmp_path, role("manager-role")), binary(tmp_path, role("manager-role"))
-    )
+    rights = manifests.rights(binary(tmp_path, role("manager-role")), binary(tmp_path, role("manager-role")))
     bindings = {
         each["roleRef"]["name"]: [subject["name"] for subject in each["subjects"]]
-        for each in manifests
+        for each in rights
         if each["kind"].endswith("Binding")
     }
     assert bindings["jobset-controller-manager"] == ["jobset-controller-manager"]
     assert bindings["kubeflow-trainer-controller-manager"] == ["kubeflow-trainer-controller-manager"]
     assert "cluster-admin" not in bindings
-    roles = {each["metadata"]["name"] for each in manifests if each["kind"] in {"ClusterRole", "Role"}}
+    roles = {each["metadata"]["name"] for each in rights if each["kind"] in {"ClusterRole", "Role"}}
     assert set(bindings) <= roles
     accounts = {
         (each["metadata"]["namespace"], each["metadata"]["name"])
-        for each in manifests
+        for each in rights
         if each["kind"] == "ServiceAccount"
     }
     assert accounts == {
@@ -61,8 +59,8 @@ def test_jobset_and_the_manager_work_under_their_own_roles_and_nobody_is_made_an
 @pytest.mark.parametrize("processes", [True, False])
 def test_each_rule_of_a_role_says_what_may_be_done_to_what(tmp_path: Path, processes: bool) -> None:
     shipped_role = binary(tmp_path, role("manager-role"))
-    manifests = contents.rights(shipped_role, None if processes else shipped_role)
-    rules = [rule for each in manifests if each["kind"] == "ClusterRole" for rule in each.get("rules", [])]
+    rights = manifests.rights(shipped_role, None if processes else shipped_role)
+    rules = [rule for each in rights if each["kind"] == "ClusterRole" for rule in each.get("rules", [])]
     assert rules
     for rule in rules:
         assert rule.keys() - {"resourceNames"} == {"apiGroups", "resources", "verbs"}, rule
@@ -75,8 +73,8 @@ def test_the_manager_may_look_at_pods_only_with_a_feature_gate_that_needs_it(
     tmp_path: Path, folder: str, enabled: bool
 ) -> None:
     shipped_role = binary(tmp_path, role("manager-role"))
-    manifests = contents.rights(shipped_role, shipped_role, gated=[folder] if enabled else [])
-    found = [each["kind"] for each in manifests if each["metadata"]["name"] == f"kubeflow-trainer-{folder}"]
+    rights = manifests.rights(shipped_role, shipped_role, gated=[folder] if enabled else [])
+    found = [each["kind"] for each in rights if each["metadata"]["name"] == f"kubeflow-trainer-{folder}"]
     assert found == (["ClusterRole", "ClusterRoleBinding"] if enabled else [])
 
 
@@ -90,7 +88,7 @@ def test_jobsets_pod_hooks_see_jobsets_pods_only_and_its_other_hooks_everything(
         "metadata": {"name": "mutating-webhook-configuration"},
         "webhooks": hooks,
     }
-    (pointed,) = contents.jobset_webhooks(binary(tmp_path, manifest), "https://127.0.0.1:1", b"ca")
+    (pointed,) = manifests.jobset_webhooks(binary(tmp_path, manifest), "https://127.0.0.1:1", b"ca")
     assert pointed["metadata"]["name"] == "jobset-mutating-webhook-configuration"
     pod, job_set = pointed["webhooks"]
     selector = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
@@ -100,12 +98,12 @@ def test_jobsets_pod_hooks_see_jobsets_pods_only_and_its_other_hooks_everything(
 
 
 def test_the_shipped_runtimes_crds_and_webhooks_are_found() -> None:
-    kinds = [(each["kind"], each["metadata"]["name"]) for each in contents.runtimes()]
+    kinds = [(each["kind"], each["metadata"]["name"]) for each in manifests.runtimes()]
     assert ("ConfigMap", "kubeflow-trainer-public") in kinds
     assert ("ClusterTrainingRuntime", "torch-distributed") in kinds
     names = {each["metadata"]["name"] for each in shipped.crds()}
     assert "trainjobs.trainer.kubeflow.org" in names
-    mutating, validating = contents.trainer_webhooks("https://127.0.0.1:1", b"ca")
+    mutating, validating = manifests.trainer_webhooks("https://127.0.0.1:1", b"ca")
     for manifest, verb, count in ((mutating, "mutate", 1), (validating, "validate", 3)):
         urls = [hook["clientConfig"]["url"] for hook in manifest["webhooks"]]
         assert len(urls) == count
@@ -113,7 +111,7 @@ def test_the_shipped_runtimes_crds_and_webhooks_are_found() -> None:
 
 
 def test_a_volume_takes_any_claim_of_a_pod() -> None:
-    for volume in contents.volumes():
+    for volume in manifests.volumes():
         spec: Any = volume["spec"]
         assert spec["accessModes"] == ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
         assert spec["capacity"] == {"storage": "1Ti"}
@@ -155,7 +153,7 @@ def test_the_stages_cover_a_pods_whole_life() -> None:
 def test_the_secret_of_the_certificates_is_the_one_that_the_manager_reads(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_bytes(b"certificate")
     (tmp_path / "tls.key").write_bytes(b"key")
-    secret: Any = contents.certificates(tmp_path, b"authority")
+    secret: Any = manifests.certificates(tmp_path, b"authority")
     assert (secret["metadata"]["namespace"], secret["metadata"]["name"]) == (
         "kubeflow-system",
         defaulted().cert_management.webhook_secret_name,

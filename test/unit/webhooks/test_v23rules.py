@@ -25,7 +25,7 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.constants import trainer as constants
 from pkg.util.testing import make_train_job
-from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, newerrules, validators
+from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, v23rules, validators
 
 IMMUTABLE = "field is immutable"
 RECORDED = [
@@ -45,7 +45,7 @@ def job(trainer: Trainer | None = None, *, dataset: str | None = None, **spec: A
 
 
 def found(old: TrainJob | None, new: TrainJob) -> list[str]:
-    return [error.field for error in newerrules.violations(old, new)]
+    return [error.field for error in v23rules.violations(old, new)]
 
 
 @pytest.mark.parametrize(

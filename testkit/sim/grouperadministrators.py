@@ -22,8 +22,8 @@ Path = tuple[str, ...]
 """The names that lead to a field."""
 
 
-class Stewards:
-    """The administrators, and the rule that a group keeps the queue and the marks that others have set."""
+class GrouperAdministrators:
+    """The administrators, and the rule that a group keeps the queue and the other fields that others have set."""
 
     def __init__(self, sim: Simulation) -> None:
         self.assigned: dict[str, dict[Path, Any]] = {}
@@ -40,7 +40,7 @@ class Stewards:
         await self._assign(sim, rng, ("spec", "queue"), rng.choice(["a", "b", "c"]))
 
     async def mark(self, sim: Simulation, rng: random.Random) -> None:
-        """Mark a group, as a scheduler does, or label it, as a person does."""
+        """Set a field that a scheduler sets in a group, or a label or an annotation, as a person does."""
         marks: list[tuple[Path, Any]] = [
             (("spec", "markUnschedulable"), True),
             (("spec", "schedulingBackoff"), 7),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The history of specs: rules compare the manager's writes with the states that it may have read."""
+"""The history of specs. Rules compare the manager's writes with the specs that it may have read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Version(NamedTuple):
     document: Document
 
 
-class Past:
+class SpecHistory:
     """All states of TrainJobs by uid, and all states of runtimes by kind, namespace and name."""
 
     def __init__(self, sim: Simulation) -> None:
@@ -37,7 +37,10 @@ class Past:
             states.append(Version(self._sim.loop.time(), event.document))
 
     def train_job(self, uid: str, *, within: float | None = None) -> Iterator[Document]:
-        """Yield the states of a TrainJob that were current within the last seconds, or all, newest first."""
+        """Yield the states of a TrainJob, newest first.
+
+        ``within`` limits them to those that were current at some time in the last so many seconds.
+        """
         yield from self._current(("TrainJob", uid), within)
 
     def runtime(self, job: Document, *, within: float | None = None) -> Iterator[Document]:
