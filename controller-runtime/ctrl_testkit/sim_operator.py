@@ -469,7 +469,7 @@ async def act_calmly(sim: Simulation) -> None:
     await sim.client().create(expiring)
     await anyio.sleep(60.0)
     names = [each["metadata"]["name"] for each in sim.server.objects(ConfigMap)]
-    assert expiring.name not in names, "a ConfigMap is overdue"
+    assert expiring.name not in names, "a ConfigMap was not handled in time"
     sim.network.faults.unavailable = 1.0
     await sim.client().patch(broken, raw_patch(MERGE, b'{"data":{"class":"low"}}'))
     await anyio.sleep(2.0)
@@ -640,11 +640,11 @@ async def all_is_kept(sim: Simulation) -> None:
         assert FINALIZER in source["metadata"].get("finalizers", ()), f"a ConfigMap has no finalizer: {name}"
         due = expires(source)
         assert due is None or due > datetime.now(UTC) - timedelta(seconds=5), (
-            f"a ConfigMap is overdue: {name}"
+            f"a ConfigMap was not handled in time: {name}"
         )
         assert name in secrets, f"a ConfigMap has no Secret: {name}"
         found = secrets[name]["data"].get("content")
-        assert found == content(source, classes), f"a Secret has another content: {name}"
+        assert found == content(source, classes), f"a Secret does not have the expected content: {name}"
     for name in secrets:
         assert name in sources, f"a Secret outlived its ConfigMap: {name}"
 

@@ -121,7 +121,7 @@ class Groups:
                 self._learn(pod, self._group_of(pod))
         elif kind == "PodGroup":
             name, kinds = metadata["name"], (*_OWNERS.values(), Pod)
-            assert event.before or name in self._names, f"a group that no pod may have: {name}"
+            assert event.before or name in self._names, f"a group exists that no pod may belong to: {name}"
             if owners and not any(by_uid(self._sim, kind, uid) for kind in kinds for uid in owners):
                 self._groups_of_deleted_owners.add(name)
 

@@ -76,7 +76,9 @@ class Rules:
         before, now = event.before, event.document
         if before is not None and PURPOSE in (before["metadata"].get("labels") or {}):
             for part in ("spec", "data"):
-                assert before.get(part) == now.get(part), f"an object of others was changed: {_name(now)}"
+                assert before.get(part) == now.get(part), (
+                    f"the manager changed an object that it does not own: {_name(now)}"
+                )
             assert not _owner_uids(now), f"an object of others was given an owner: {_name(now)}"
 
     def _runtime_is_unused(self, kind: str, runtime: Document) -> None:
