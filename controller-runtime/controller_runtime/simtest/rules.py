@@ -288,10 +288,14 @@ class Rules(Observer):
         if expected is not None and uid == expected.uid and version < expected.version:
             self.fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
         if expected is not None and uid == expected.uid and expected.ended:
-            self.fail(f"a read returns an object whose deletion our own write completed: {kind.gvk.kind} {key[1]}")
+            self.fail(
+                f"a read returns an object whose deletion our own write completed: {kind.gvk.kind} {key[1]}"
+            )
         informer = _informer(replica, kind)
         if informer is not None and cacherules.is_ghost(informer, ref[1]):
-            self.fail(f"a read returns our own write although the watch has reported newer states: {kind.gvk.kind} {key[1]}")
+            self.fail(
+                f"a read returns our own write although the watch has reported newer states: {kind.gvk.kind} {key[1]}"
+            )
         reported = informer.store.observed(ref[1]) if informer is not None else None
         if reported is not None and uid == reported.uid and version < int(reported.resource_version):
             self.fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")

@@ -82,7 +82,7 @@ async def test_the_second_waits_for_the_lease_to_lapse_from_when_it_saw_it_whate
 
 @pytest.mark.parametrize(("chance", "period"), [(0.0, 2.0), (0.5, 2.2), (1.0, 2.4)])
 async def test_a_candidate_looks_after_a_period_and_up_to_a_fifth_more(
-    server: Server, chance: float, period: float
+    server: LeaseStore, chance: float, period: float
 ) -> None:
     server.fails = True
     looks: list[float] = []

@@ -46,8 +46,13 @@ class WidgetSpec(Struct):
     refs: Annotated[list[LocalObjectReference] | None, ATOMIC] = None
     ratio: float | None = None
     anything: JSON | None = None
-    owner: str
     on: Annotated[bool | None, CRD(default=False)] = None
+
+
+class Parcel(Object, group="example.com", version="v1", kind="Parcel", plural="parcels"):
+    """A parcel has a receiver."""
+
+    receiver: str
 
 
 class Widget(Object, group="example.com", version="v1", kind="Widget", plural="widgets", namespaced=False):
@@ -143,10 +148,15 @@ def test_kubernetes_own_structs_come_from_the_record(spec: dict[str, Any]) -> No
 
 
 def test_a_struct_s_own_constraints(spec: dict[str, Any]) -> None:
-    assert spec["required"] == ["name", "owner", "size"]
+    assert spec["required"] == ["name", "size"]
     assert spec["minProperties"] == 1
     assert spec["x-kubernetes-validations"] == [{"message": "never", "rule": "true"}]
     assert spec["description"] == "The desired state of a widget."
+
+
+def test_a_field_without_a_default_is_required() -> None:
+    (version,) = custom_resource_definition(Parcel)["spec"]["versions"]
+    assert version["schema"]["openAPIV3Schema"]["required"] == ["receiver"]
 
 
 def test_a_kind_without_a_plural_has_no_definition() -> None:
