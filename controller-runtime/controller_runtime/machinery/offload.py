@@ -54,7 +54,7 @@ def is_large(size: int = 0) -> bool:
 
 
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return the result of ``work``; in a block of :class:`object_size` with a large object, it runs in a thread.
+    """Return the result of ``work``, which runs in a thread inside an :class:`object_size` block with a large object.
 
     ``work`` must not use shared mutable state. If the caller is cancelled while the thread runs, the cancellation is
     raised after ``work`` has ended.

@@ -8,7 +8,7 @@ line_of     the line of a value, for an error about it
 dump        the text of a value
 
 The rules are those of ``go.yaml.in/yaml/v2`` (``resolve.go``, ``decode.go``): ``0o17``, ``1e3`` and ``yes`` are not
-strings, but ``12:30`` and ``2026-01-01`` are strings; keys become strings; ``<<`` merges only as a key.
+strings, but ``12:30`` and ``2026-01-01`` are strings; keys become strings; ``<<`` merges only if it is a key.
 
 The text may come from a tenant, so the work on it is bounded. libyaml splits it into events without recursion, and the
 values are built in a loop that stops at the first event beyond a limit. There are limits on the nesting depth, on the
@@ -40,7 +40,7 @@ MOST_LEVELS: Final = 200
 MOST_VALUES: Final = 100_000
 """Maximum number of values of a document by default. They take 0.3 seconds of CPU."""
 MOST_VALUES_OF_FILES: Final = 10_000_000
-"""The same for files that the user names: one may hold thousands of objects."""
+"""Maximum number of values of a document in files that the user names: a document may hold thousands of objects."""
 _MOST_ALIASED_TEXT: Final = 4 << 20
 """Maximum number of characters that aliases may add: in memory they share a text, in JSON each alias repeats it."""
 _MOST_DIRECTIVES: Final = 20
@@ -83,7 +83,7 @@ _TIMESTAMPS: Final = tuple(
 )
 _MOST_DIGITS: Final = 64
 _JSON_INTEGERS: Final = 1e21
-"""Go writes integral floats below it without an exponent, so that they are integers to any reader of JSON."""
+"""Go writes integral floats below this number without an exponent, so that every reader of JSON sees integers."""
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _HALF_ESCAPE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"\[\]{},:]+', re.DOTALL)
@@ -182,8 +182,8 @@ def load_all(
 def line_of(text: str | bytes, number: int, path: Iterable[str | int]) -> int | None:
     """Return the line of a value in document ``number``, or None if the document does not exist.
 
-    If the text does not contain the value, the line is that of its nearest ancestor in the text. Documents and lines
-    are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
+    If the text does not contain the value, return the line of the value's nearest ancestor in the text. Documents and
+    lines are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
     """
     nodes = _nodes(text)
     if number > len(nodes):
@@ -285,7 +285,7 @@ def _documents(text: str | bytes, *, strict: bool, most_values: int) -> Iterator
 
 
 def _check_directives(text: bytes) -> None:
-    """Refuse many or long directives: libyaml compares each with all before it, and copies its text to each tag."""
+    """Refuse many or long directives: libyaml compares each one with all before, and copies its text into each tag."""
     directives = _DIRECTIVE.findall(text)
     if len(directives) > _MOST_DIRECTIVES and b"%TAG" in text:
         raise YAMLError(f"more than {_MOST_DIRECTIVES} directives")
@@ -303,9 +303,9 @@ class _Anchored:
         self.is_complete = is_complete
         self.height = 0
         self.values = 1
-        """How many values it consists of."""
+        """The number of values in it, including itself."""
         self.characters = characters
-        """The length of its texts."""
+        """The total length of the texts in it."""
 
 
 class _Frame:
@@ -318,15 +318,15 @@ class _Frame:
     ) -> None:
         self.value = value
         self.before = before
-        """How many values and characters were read before it."""
+        """How many values and characters were read before this list or map."""
         self.anchored = anchored
         self.height = 0
         self.key: str | None = None
         """The key whose value comes next; None before a key."""
         self.is_merge = False
-        """Whether that value is merged into this map."""
+        """Whether the next value is merged into this map."""
         self.lines: dict[str, int] = {}
-        """The lines of its keys, if duplicates are refused."""
+        """The lines of the map's keys, if duplicate keys are refused."""
 
 
 class _Composer:
@@ -339,11 +339,11 @@ class _Composer:
         self._frames: list[_Frame] = []
         self._anchors: dict[str, _Anchored] = {}
         self._values = 0
-        """How many values were read; those of aliases count each time."""
+        """How many values were read; the values of an alias count each time it is used."""
         self._aliased = 0
         """How many of these values aliases added."""
         self._characters = 0
-        """The length of all texts; those of aliases count each time."""
+        """The length of all texts; the texts of an alias count each time it is used."""
         self._aliased_characters = 0
         self._found: JSON = None
 
@@ -432,7 +432,7 @@ class _Composer:
             raise YAMLError("document contains excessive aliasing")
 
     def _put(self, value: Any, height: int, event: Any) -> None:
-        """Put a complete value into the innermost list or map, where it may be a key."""
+        """Put a complete value into the innermost list or map; in a map, the value may be the next key."""
         if not self._frames:
             self._found = _as_json(value)
             return
@@ -462,7 +462,7 @@ class _Composer:
     def _merge(self, into: dict[str, JSON], value: Any, *, is_alias: bool) -> None:
         """Merge a map, or a list of maps of which the first takes precedence, into the map as read so far.
 
-        The values of ``value`` were counted when they were read, so merges are bounded like them.
+        The values in ``value`` were counted when they were read, so the limits on values also bound merges.
         """
         sources = value[::-1] if isinstance(value, list) and not is_alias else [value]
         for source in sources:
@@ -485,7 +485,7 @@ def _allowed_ratio(values: int) -> float:
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy, so that two readers of an alias share nothing."""
+    """Return a copy, so that two uses of an alias share nothing."""
     if isinstance(value, dict):
         return {key: _copied(held) for key, held in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
@@ -606,7 +606,7 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
     """Return the values of JSON text. A half of a surrogate pair becomes U+FFFD, as in Go.
 
     Raises:
-        json.JSONDecodeError: it is not JSON.
+        json.JSONDecodeError: the text is not JSON.
         YAMLError: JSON cannot represent a number, a key is given twice, or the text is nested too deeply.
     """
     try:
@@ -657,14 +657,14 @@ def _json_number(text: str) -> JSON:
 
 
 class _NumberError(YAMLError):
-    """JSON text has a number that cannot be represented; the decoder does not report its position."""
+    """JSON text has a number that cannot be represented; the decoder does not report the position of the number."""
 
     def __init__(self, token: str) -> None:
         super().__init__(f"{_shown(token)} is not a number in JSON")
         self._token = token
 
     def line_in(self, text: str) -> int | None:
-        """Return the line of the first such token that is not in a string."""
+        """Return the line where the number first occurs outside strings."""
         found = (match for match in _JSON_TOKEN.finditer(text) if match[0] == self._token)
         return next((text.count("\n", 0, match.start()) + 1 for match in found), None)
 
