@@ -406,7 +406,10 @@ class Scheme:
     def __init__(
         self, *kinds: type[Object], later: Callable[[], Iterable[type[Object]]] | None = None
     ) -> None:
-        """Register ``kinds`` now and, because imports are expensive, the kinds that ``later`` returns on first use."""
+        """Register ``kinds``.
+
+        ``later`` returns further kinds. It is called on first use, because importing kinds is expensive.
+        """
         self._known: dict[GVK, type[Object]] = {}
         self._later = later
         if kinds:

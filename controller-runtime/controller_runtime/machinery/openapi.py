@@ -214,8 +214,7 @@ class MergeSchema:
         return bool(self._schema.get(LIST_TYPE) == "set")
 
     def keys(self, items: list[JSON]) -> tuple[str, ...]:
-        """Return the fields by which server-side apply identifies ``items``; empty if the list is replaced as a
-        whole."""
+        """Return the fields by which server-side apply identifies ``items``; empty if it replaces the whole list."""
         if self._schema.get(LIST_TYPE) != "map" or not items:
             return ()
         keys = tuple(self._schema.get(MAP_KEYS) or ())
@@ -281,8 +280,7 @@ def merge_schema(name: str) -> MergeSchema:
 
 
 def merge_schema_of_kind(gvk: GVK) -> MergeSchema | None:
-    """Return the merge rules of one of Kubernetes' own kinds; None for all other kinds and kinds that are not
-    recorded."""
+    """Return the merge rules of a recorded kind; None for custom resources and kinds that are not recorded."""
     kind = kinds().get(gvk)
     return None if kind is None else merge_schema(kind.definition)
 

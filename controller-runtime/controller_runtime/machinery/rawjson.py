@@ -120,8 +120,7 @@ class Counter:
         return self._count_structure(text)
 
     def _longest_string(self, piece: bytes, *, ends_inside: bool) -> int:
-        """Return the size of the string that began before ``piece``, or -1; other strings are shorter than the
-        piece."""
+        """Return the size of the string that began before ``piece``, or -1; no other string can be too long yet."""
         size = -1
         if self._string >= 0:
             end = piece.find(b'"')

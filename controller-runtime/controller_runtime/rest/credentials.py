@@ -233,7 +233,7 @@ def _issued_certificate(loader: Loader) -> tuple[bytes, bytes] | None:
 
 @contextlib.contextmanager
 def _without_its_memory(loader: Loader) -> Iterator[None]:
-    """Make the library run a plugin now and discard the previous result, which it would keep otherwise."""
+    """Make the library run a plugin now and discard the previous result, which the library would otherwise reuse."""
     loader.exec_plugin_expiry, loader.token = _PAST, ""
     try:
         yield
@@ -258,7 +258,7 @@ def _without_its_log() -> Iterator[None]:
 
 
 def redacted(error: BaseException) -> str:
-    """Return an error's text on one line, without the entry of a kubeconfig that it quotes.
+    """Return an error's text on one line, without any kubeconfig entry that the error quotes.
 
     kubernetes-asyncio quotes the whole entry in which a key is missing, tokens included.
     """

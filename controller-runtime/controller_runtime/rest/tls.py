@@ -26,7 +26,7 @@ class IssuedPair:
         self.cert, self.key = cert, key
 
     def expiry(self) -> datetime:
-        """Return when the certificate expires; ValueError if it is not a valid certificate."""
+        """Return when the certificate expires; ValueError if the certificate is not valid."""
         # Imported here: the import takes 60 ms and only clients with issued certificates need it.
         from cryptography import x509
 

@@ -132,7 +132,7 @@ class _Wire:
         except TimeoutError as error:
             if pool is not None:
                 self._retire(pool)
-            # A request without a timeout still has one for connecting.
+            # A request without a timeout still has a timeout for connecting.
             timeout = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
             raise errors.TransportTimeoutError(
                 f"no response to {request.method} {request.path} within {timeout:g} s", host=self._base
@@ -147,7 +147,7 @@ class _Wire:
             raise errors.ConnectError(str(error), host=self._base) from error
 
     def _retire(self, pool: http1.Pool) -> None:
-        """Stop using the connections of ``pool``: one hangs, others may hang too, and each would fail a request."""
+        """Stop using the connections of ``pool``: one hangs, and each other one that hangs would fail a request."""
         pool.retire()
         if self._pool is pool:
             self._pool = None
@@ -155,7 +155,7 @@ class _Wire:
         self._retired = [each for each in self._retired if each.busy]
 
     async def _exchange(self, pool: http1.Pool, request: Request) -> Response:
-        """Send the request; retry once if the connection was closed and the request is a GET, but not a stream.
+        """Send the request. If the connection was closed, retry once, but only a GET that is not a stream.
 
         Other requests may have taken effect, and the caller of a stream decides when to reconnect.
         """
