@@ -101,7 +101,7 @@ class Cache:
             left = None if deadline is None else max(0.0, deadline - anyio.current_time())
             try:
                 await informer.wait_for_sync(left, or_problem=True)
-            except errors.CacheNotStartedError:  # removed meanwhile, so no longer in use
+            except errors.CacheNotStartedError:  # the kind was removed meanwhile, so it is no longer in use
                 continue
 
     def degraded(self) -> dict[GVK, str]:
@@ -115,8 +115,8 @@ class Cache:
     def interrupted_since(self, kind: type[Object]) -> float | None:
         """Return the time, on the loop's clock, since which the list or watch of ``kind`` has failed.
 
-        Return None while it succeeds, and for a kind that is not cached. A failure is reported here at once, but in
-        :meth:`degraded` only if the kind is refused or the failure lasts.
+        Return None while lists and watches succeed, and for a kind that is not cached. A failure is reported here at
+        once, but in :meth:`degraded` only if the kind is refused or the failure lasts.
         """
         informer = self._informers.get(_identity(kind))
         return None if informer is None else informer.interrupted_since
@@ -136,7 +136,7 @@ class Cache:
         return Informer(kind, self._informer(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
-        """Return where ``kind`` is served, from its class or discovery.
+        """Return the resource of ``kind``, as its class declares it or as discovery finds it.
 
         Raises:
             NoKindMatchError: the server does not serve the kind.
@@ -209,12 +209,12 @@ class Cache:
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
         """Return the objects that meet every condition.
 
-        Without ``fields``, objects of a namespace follow each other in the order in which they were first reported.
+        Without ``fields``, the objects of each namespace are together, in the order in which they were first reported.
         An object that this process wrote comes last until the watch has reported the write.
 
-        ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
-        list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is left out, and
-        ``skipped`` says why.
+        The keys of ``fields`` are names of registered indices, ``metadata.name`` or ``metadata.namespace``. With
+        ``limit`` the list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is
+        left out, and ``skipped`` has the reason.
 
         Raises:
             IndexMissingError: a field has no index.
@@ -267,7 +267,7 @@ class Cache:
     def _kept(self, kind: type[Object]) -> SharedInformer:
         """Return the informer of a kind that was synced before the cache stopped.
 
-        Webhook requests that are still being answered read it.
+        Webhook requests that are still in progress may read from it.
         """
         informer = self._informers.get(_identity(kind))
         if informer is None or not informer.has_synced:

@@ -47,7 +47,7 @@ class CacheDegradedError(CacheError):
 
 
 class NamespaceNotCachedError(CacheError):
-    """The cache is limited to other namespaces: whether the object exists is not known."""
+    """The cache is limited to other namespaces, so it is not known whether the object exists."""
 
     def __init__(self, gvk: GVK, namespace: str) -> None:
         super().__init__(f"{gvk.group_kind}: namespace {namespace!r} is not cached")
@@ -70,11 +70,11 @@ class UndecodableObjectError(CacheError):
         self.gvk = gvk
         self.key = key
         self.uid = uid
-        """Needed besides kind and key to refer to the object in an event."""
+        """An event that refers to the object needs its uid besides its kind and key."""
 
 
 class BadObjectError(CacheError):
-    """A part of a list or watch cannot be stored; ``key`` is set if at least the object's name could be read."""
+    """A part of a list or watch cannot be stored. If at least the object's name could be read, ``key`` is set."""
 
     needs_no_stack = True
 

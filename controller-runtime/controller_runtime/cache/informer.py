@@ -36,9 +36,9 @@ T = TypeVar("T", bound=Object)
 MISSING_GRACE: Final = 60.0
 """Seconds for which a kind stays readable after the server stopped serving it."""
 FAILING_GRACE: Final = 30.0
-"""Seconds for which the lists or watches of a kind fail, while others succeed, before the kind is reported."""
+"""A kind is reported after its lists or watches have failed for this many seconds while those of others succeeded."""
 OUTAGE_GRACE: Final = 3.0
-"""Seconds after a failed list or watch, without one that succeeds, until the server counts as unavailable."""
+"""If no list or watch succeeds within this many seconds after a failed one, the server may count as unavailable."""
 
 _log = log.logger_from("cache")
 
@@ -57,12 +57,15 @@ class Informer(Generic[T]):
 
     @property
     def problem(self) -> str | None:
-        """Why the server refuses this kind or its list or watch keeps failing, or None. The cache keeps retrying."""
+        """Why the server refuses this kind, or why its list or watch keeps failing; otherwise None.
+
+        The cache keeps retrying.
+        """
         return self.shared.problem
 
     @property
     def skipped(self) -> int:
-        """How many times an object could not be read; each failed read of the same object counts."""
+        """How often reading an object failed; several failures for the same object count several times."""
         return self.shared.unreadable.skipped
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
@@ -78,7 +81,7 @@ class Informer(Generic[T]):
         return self.shared.processor.register(self.kind, handler)
 
     async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
-        """Return when every existing object has been listed, or with ``or_problem`` when there is a :attr:`problem`.
+        """Return when every existing object has been listed; with ``or_problem``, also when there is a :attr:`problem`.
 
         Raises:
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
@@ -147,7 +150,7 @@ class SharedInformer:
             self.outage.leave(informer)
 
     def end(self) -> None:
-        """Stop for good: report nothing any more, and raise an error in tasks that wait for the first list."""
+        """Stop for good: report no more events, and raise an error in tasks that wait for the first list."""
         self.removed = True
         self.leave()
         self.scope.cancel()
@@ -159,7 +162,7 @@ class SharedInformer:
     ) -> Resource:
         """Return where to list the objects of ``informer``.
 
-        A cluster-scoped kind needs only one informer: for the others, this never returns.
+        A cluster-scoped kind needs only one informer: for the other informers, this call never returns.
         """
         found = await resource()
         if not found.namespaced and "" not in self._informers:
@@ -179,7 +182,7 @@ class SharedInformer:
 
     @property
     def problem(self) -> str | None:
-        """Why the server refuses this kind or its list or watch keeps failing, or None."""
+        """Why the server refuses this kind, or why its list or watch keeps failing; otherwise None."""
         return next(
             (informer.problem for informer in self._informers.values() if informer.problem is not None), None
         )
@@ -224,7 +227,8 @@ class SharedInformer:
         """Return when the stored objects of a namespace, or of all, may be read.
 
         Raises:
-            CacheDegradedError: the kind is missing, or it was denied or kept failing before it was listed once.
+            CacheDegradedError: the server does not serve the kind or, before the first complete list, denied access or
+                kept failing.
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
             CacheNotStartedError: the informer was removed.
             NamespaceNotCachedError: the namespace is not cached.
@@ -239,7 +243,7 @@ class SharedInformer:
     async def wait_for_sync(
         self, timeout: float | None = None, *, or_problem: bool = False, namespace: str = ""
     ) -> None:
-        """Return when every existing object was reported once, or with ``or_problem`` when there is a problem.
+        """Return when every existing object was reported once; with ``or_problem``, also when there is a problem.
 
         Raises:
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
@@ -301,7 +305,7 @@ class SharedInformer:
     def settle(self, version: str, namespace: str) -> None:
         """Forget our writes up to ``version``, which the watch has reached.
 
-        An object that we wrote and the watch never delivered was deleted meanwhile: report that.
+        If the watch never delivered an object that we wrote, the object was deleted meanwhile: report that.
         """
         for entry in self.store.settle(version, namespace):
             if self.store.observed(entry.key) is None:
@@ -331,16 +335,16 @@ class SharedInformer:
     # Own writes.
 
     def remember_write(self, text: bytes, obj: Object | None, now: float) -> None:
-        """Make reads return the object in ``text``, the server's answer to a write, until the watch has caught up.
+        """Make reads return the object in ``text`` until the watch reports it or a newer state.
 
-        ``obj`` is the same object decoded, if the caller has it.
+        ``text`` is from the response to our write. ``obj`` is the same object decoded, if the caller has it.
         """
         transform = self.selection.transform
         try:
             text = codec.outline(text) if self.metadata_only else text
             entry = codec.entry_of(text, transform, self.selection.limits or self._options.limits)
         except errors.BadObjectError:
-            return  # undecodable; a reader of the response gets the error
+            return  # undecodable; the caller gets the error when it reads the response
         if not entry.resource_version:
             return
         self.processor.answered(entry)
@@ -371,7 +375,7 @@ class NamespaceInformer:
         self.problem: str | None = None
         self.last_error: Exception | None = None
         self.interrupted_since: float | None = None
-        """When, on the loop's clock, a list or watch first failed after the last success; None after a success."""
+        """The loop's time of the first failed list or watch since the last success; None if the last one succeeded."""
         self._shared = shared
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
@@ -384,8 +388,8 @@ class NamespaceInformer:
     def readable(self) -> bool:
         """True if stored objects may be read: all were delivered once, and the kind still exists.
 
-        They stay readable, though they may be stale, while the server is unreachable or denies the kind, and for
-        :data:`MISSING_GRACE` seconds after the kind disappeared.
+        While the server is unreachable or denies the kind, and for :data:`MISSING_GRACE` seconds after the kind
+        disappeared, the objects stay readable, though they may be stale.
         """
         if not self.synced or self._missing_since is None:
             return self.synced
@@ -488,7 +492,7 @@ class NamespaceInformer:
         self._degrade("Kind is missing or denied", error)
 
     def _fail(self, error: Exception) -> None:
-        """Report an error that lasts. It degrades this kind, unless all kinds fail: an outage is reported only once."""
+        """Report a lasting error as a problem of this kind, unless all kinds fail: an outage is reported only once."""
         now = anyio.current_time()
         self._shared.outage.failed(self, error)
         if self._failing_since is None or self._shared.outage.problem is not None:
@@ -507,8 +511,8 @@ class NamespaceInformer:
 class Outage:
     """Decides from all attempts to list or watch whether the API server is unavailable.
 
-    It is unavailable if it cannot be reached at all, or if it answers every watch with an error. Errors of only some
-    watches are a problem of their kinds.
+    The server is unavailable if it cannot be reached at all, or if every watch gets an error. Errors of only some
+    watches are problems of their kinds.
     """
 
     def __init__(self) -> None:
@@ -519,7 +523,7 @@ class Outage:
 
     @property
     def problem(self) -> str | None:
-        """A text with the error and its duration while the server is unavailable, otherwise None."""
+        """While the server is unavailable, the duration of the outage and the error; otherwise None."""
         if self._error is None:
             return None
         return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
@@ -544,7 +548,7 @@ class Outage:
             self._judge()
 
     def succeeded(self, follower: object) -> None:
-        """Record that the server has accepted a list or watch of ``follower``, or refused it: it is available."""
+        """Record that the server is available: it accepted or refused a list or watch of ``follower``."""
         if follower in self._followers:
             self._followers[follower] = None
         if self._timer is not None:
