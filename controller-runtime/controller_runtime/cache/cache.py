@@ -44,8 +44,8 @@ MATCH_STEP: Final = 1024
 class Cache:
     """A Reader and FieldIndexer over informers, and the runnable that runs them.
 
-    Reads return new objects that belong to the caller. They include the writes of this process that were passed to
-    ``remember_write``. If the server does not serve a kind or denies access to it, only reads of that kind fail.
+    Reads return new objects that belong to the caller. The objects include the writes of this process that were passed
+    to ``remember_write``. If the server does not serve a kind or denies access to it, only reads of that kind fail.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Cache:
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the informers until cancelled; reads work once ``task_status.started()`` was called.
 
-        A stopped cache still answers reads of the kinds that were synced, from their last observed state.
+        A stopped cache still answers reads of kinds that were synced, from the last state that it received.
         """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -132,7 +132,7 @@ class Cache:
     # Informers.
 
     async def get_informer(self, kind: type[T]) -> Informer[T]:
-        """Return the informer of ``kind``. It starts at once if the cache runs, otherwise when the cache starts."""
+        """Return the informer of ``kind``. The informer starts at once if the cache runs, otherwise with the cache."""
         return Informer(kind, self._informer(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
@@ -277,7 +277,7 @@ class Cache:
     # Own writes.
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
-        """Delay watch events of ``obj`` while a write of it is in progress: see ``event.own_write``."""
+        """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
         found = (self._informers.get((type(obj).gvk, metadata)) for metadata in (False, True))
         return writing([informer.processor for informer in found if informer is not None], obj.key)
 

@@ -40,7 +40,8 @@ class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
 
 
 class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Functions like those of :class:`EventHandlerFuncs` that receive lazy objects: only what they read is decoded."""
+    """Functions like those of :class:`EventHandlerFuncs`, but with lazy objects: only parts that are read are
+    decoded."""
 
     on_add: Callable[[LazyObject[T], bool], None]
     on_update: Callable[[LazyObject[T], LazyObject[T]], None]
@@ -70,7 +71,7 @@ class Registration:
 
     @property
     def has_synced(self) -> bool:
-        """True if the handler has received every object that existed when it was registered."""
+        """True if the handler has received every object that existed when the handler was registered."""
         return self._informer_synced() and not any(self.backlog.values())
 
     def remove(self) -> None:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Informers: for each kind, a store that reflectors keep current, and handlers that receive each change.
 
-All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes another. A shared informer has
-a :class:`NamespaceInformer` for each namespace that it follows, or one for all namespaces. Callers get an
+All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes use another one. A shared
+informer has a :class:`NamespaceInformer` for each namespace that it follows, or one for all namespaces. Callers get an
 :class:`Informer`, which gives access to a shared informer with objects of one class.
 """
 
@@ -204,7 +204,7 @@ class SharedInformer:
         self._changed = anyio.Event()
 
     def informers_of(self, namespace: str) -> Collection[NamespaceInformer]:
-        """Return the informers that follow a namespace, or all of them if ``namespace`` is empty.
+        """Return the informers that follow a namespace, or all informers if ``namespace`` is empty.
 
         Raises:
             NamespaceNotCachedError: no informer covers the namespace.
@@ -217,7 +217,7 @@ class SharedInformer:
         return (informer,)
 
     def is_readable(self, namespace: str) -> bool:
-        """Return True if :meth:`readable` would return at once; raise NamespaceNotCachedError as it does."""
+        """Return True if :meth:`readable` would return at once. Raises NamespaceNotCachedError, too."""
         for informer in self.informers_of(namespace):  # noqa: SIM110  # without a generator: each read asks
             if not informer.readable:
                 return False
@@ -269,7 +269,7 @@ class SharedInformer:
     # Changes.
 
     def put(self, entry: codec.Entry, *, initial: bool, listed: bool = False) -> None:
-        """Store an object and notify the handlers, unless it is unchanged."""
+        """Store an object and notify the handlers, unless the object is unchanged."""
         key = entry.key
         observed = self.store.observed(key)
         if (
@@ -282,7 +282,7 @@ class SharedInformer:
             # Deleted and created again between two observations: report the deletion of the old object.
             self.remove(key, entry.resource_version)
         ours, written = self.store.remembered(key), self.store.remembered_values(entry)
-        # A list shows the result of several changes: besides ours it may contain another writer's change, for which
+        # A list shows the result of several changes: besides our change it may contain one of another writer, for which
         # no event follows.
         new = CachedObject(self.kind, entry)
         new.own_write = written is not None and not listed
@@ -474,7 +474,7 @@ class NamespaceInformer:
         self._shared.skip(error)
 
     def failed(self, error: Exception, *, denied: bool) -> None:
-        """Report a failure; a denial degrades the kind until it is served again."""
+        """Report a failure; a denial degrades the kind until the server accepts requests for the kind again."""
         self.last_error = error
         if self.interrupted_since is None:
             self.interrupted_since = anyio.current_time()
@@ -529,11 +529,11 @@ class Outage:
         return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
 
     def join(self, follower: object) -> None:
-        """Count ``follower`` among those that watch."""
+        """Take the lists and watches of ``follower`` into account."""
         self._followers[follower] = None
 
     def leave(self, follower: object) -> None:
-        """Stop counting ``follower``."""
+        """Stop taking ``follower`` into account."""
         self._followers.pop(follower, None)
 
     def failed(self, follower: object, error: Exception) -> None:

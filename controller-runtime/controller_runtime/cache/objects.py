@@ -126,7 +126,7 @@ class SharedObjects:
         self._objects: dict[tuple[type[Object], NamespacedName], CachedObject[Any]] = {}
 
     def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
-        """Return ``entry`` as an object of ``kind``; ``failed`` is called when it cannot be decoded."""
+        """Return ``entry`` as an object of ``kind``; ``failed`` is called when the entry cannot be decoded."""
         key = (kind, entry.key)
         shared: CachedObject[T] | None = self._objects.pop(key, None)
         if shared is None or shared.entry is not entry:
@@ -140,7 +140,7 @@ class SharedObjects:
 
 
 class UnreadableLog:
-    """Counts and logs objects of a kind that cannot be read; an object counts each time it is read."""
+    """Counts and logs objects of a kind that cannot be read; each failed read counts."""
 
     def __init__(self, gvk: GVK) -> None:
         self.skipped = 0

@@ -14,8 +14,8 @@
 ```
 
 Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
-failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives
-every existing object: objects not reported by then are deleted. At other times it receives changes.
+failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives every existing
+object; objects that are not reported by then have been deleted. At other times the sink receives changes.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class EventDecoder:
         """Report a watch line to the sink; return True if it ends the initial events.
 
         Raises:
-            StatusError: it is an ERROR line.
+            StatusError: the line is an ERROR line.
         """
         try:
             event = codec.split_line(line)
@@ -389,7 +389,7 @@ class Reflector:
         return Waiting(delay, then)
 
     def _pause(self, error: Exception, *, denied: bool) -> float:
-        """Return the delay after ``error``: the one that the server sent, or the back-off."""
+        """Return the delay after ``error``: the delay that the server requested, or the back-off."""
         if isinstance(error, api.StatusError) and error.retry_after:
             return error.retry_after * (1 + _SPREAD * self._random())
         backoff = self._denied_backoff if denied else self._backoff

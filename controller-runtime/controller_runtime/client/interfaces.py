@@ -61,7 +61,8 @@ class Reader(Protocol):
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> ObjectList[T]:
         """Return the objects of ``kind``, in all namespaces unless one is named.
 
-        For a cache, ``fields`` maps names of registered indices to values; for the server, it is a field selector.
+        For a cache, ``fields`` maps names of registered indices to values; for the server, ``fields`` is a field
+        selector.
         """
         ...
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server in memory: like a real one, it gets requests and returns responses as bytes.
+"""An API server in memory: like a real server, it gets requests and returns responses as bytes.
 
 Objects are stored by the rules of :mod:`.storage`. This module adds the other parts of a server: paths, discovery,
 lists with pages, watches with bookmarks and streaming lists, compaction, and kinds that are added or changed later.

@@ -78,7 +78,7 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
 MakeWrite = Callable[[ParsedRequest, str, bool], Document]
-"""Makes the write of a user, or only computes it in a dry run; returns the object."""
+"""Makes the write of a user, or only computes the result in a dry run; returns the object."""
 Admit = Callable[["Review"], Awaitable[None]]
 
 

@@ -4,7 +4,7 @@
 
 Markers are the properties of a field or a kind beyond its Python type: a field carries them as
 ``Annotated[int | None, CRD(minimum=0)]``, a struct as ``crd: ClassVar = CRD(...)``, a kind as
-``crd_kind: ClassVar = KindMarkers(...)``. They do not change how objects are decoded. A field's description is the
+``crd_kind: ClassVar = KindMarkers(...)``. Markers do not change how objects are decoded. A field's description is the
 string below it.
 """
 

@@ -123,7 +123,7 @@ class _Field(NamedTuple):
     label: str
     """The wire name as a JSON string, followed by a colon."""
     zero: str | None
-    """The JSON that Go writes if the field is unset, or None if it omits the field."""
+    """The JSON that Go writes if the field is unset, or None if Go then omits the field."""
     pointer: bool
     by_value: bool
 

@@ -292,7 +292,7 @@ class LazyObject(Generic[T_co]):
 
     @staticmethod
     def of(obj: T | LazyObject[T]) -> LazyObject[T]:
-        """Return a decoded object as a lazy one."""
+        """Return ``obj`` as a LazyObject; a LazyObject is returned unchanged."""
         return obj if isinstance(obj, LazyObject) else LazyObject(type(obj), known=obj)
 
     @property

@@ -121,7 +121,7 @@ def definition(name: str) -> Schema:
 
 @cache
 def published(name: str) -> Schema:
-    """Return the schema of a struct as the API server publishes it; it is shared and must not be changed.
+    """Return the schema of a struct as the API server publishes it. The schema is shared and must not be changed.
 
     Each ``$ref`` in the schema is the name of another struct.
 

@@ -154,7 +154,7 @@ class StrayCancellationError(Exception):
 def as_error(error: Failure) -> Exception:
     """Return ``error``, or an ordinary exception in place of a ``CancelledError`` or ``SystemExit``.
 
-    Call it in a task of an anyio task group, in the handler that caught ``error``.
+    Call this function in a task of an anyio task group, in the handler that caught ``error``.
 
     Raises:
         CancelledError: a cancel scope around the caller is cancelled, so the error is genuine.

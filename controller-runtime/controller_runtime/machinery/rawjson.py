@@ -29,7 +29,7 @@ PIECE: Final = 16 << 10
 parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Returns the fields of a JSON object as undecoded texts.
 
-Raises msgspec.DecodeError if the text is not an object, and RecursionError if it is nested too deeply.
+Raises msgspec.DecodeError if the text is not an object, and RecursionError if the text is nested too deeply.
 """
 
 
@@ -188,7 +188,7 @@ def fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 
 def items(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
-    """Return the items of a list, undecoded; they are not validated.
+    """Return the items of a list, undecoded; the items are not validated.
 
     Raises:
         DecodeError: the text is not a list.

@@ -10,9 +10,9 @@ dump        the text of a value
 The rules are those of ``go.yaml.in/yaml/v2`` (``resolve.go``, ``decode.go``): ``0o17``, ``1e3`` and ``yes`` are not
 strings, but ``12:30`` and ``2026-01-01`` are strings; keys become strings; ``<<`` merges only if it is a key.
 
-The text may come from a tenant, so the work on it is bounded. libyaml splits it into events without recursion, and the
-values are built in a loop that stops at the first event beyond a limit. There are limits on the nesting depth, on the
-number of values, and on the values and text that aliases and merges add.
+The text may come from a tenant, so the work on it is bounded. libyaml splits the text into events without recursion,
+and the values are built in a loop that stops at the first event beyond a limit. There are limits on the nesting depth,
+on the number of values, and on the values and text that aliases and merges add.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ MOST_VALUES: Final = 100_000
 MOST_VALUES_OF_FILES: Final = 10_000_000
 """Maximum number of values of a document in files that the user names: a document may hold thousands of objects."""
 _MOST_ALIASED_TEXT: Final = 4 << 20
-"""Maximum number of characters that aliases may add: in memory they share a text, in JSON each alias repeats it."""
+"""Maximum number of characters that aliases may add: in memory all aliases share a text, in JSON each alias repeats the
+text."""
 _MOST_DIRECTIVES: Final = 20
 _LONGEST_DIRECTIVE: Final = 200
 _LONGEST_PATH: Final = 80
@@ -130,8 +131,8 @@ def render_path(path: Iterable[str | int]) -> str:
 def load(text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALUES) -> JSON:
     """Return the value of the first document, or None for an empty text.
 
-    ``strict`` refuses a key that is given twice in one map, and a second document. Otherwise the last value of a key
-    counts, and later documents are ignored, as Go's ``yaml.Unmarshal`` does.
+    With ``strict``, a key that is given twice in one map is an error, and so is a second document. Otherwise the last
+    value of a key counts and later documents are ignored, as in Go's ``yaml.Unmarshal``.
 
     Raises:
         YAMLError: the text is not YAML, has a value that JSON lacks (NaN, a map as a key), or exceeds a limit.
@@ -285,7 +286,7 @@ def _documents(text: str | bytes, *, strict: bool, most_values: int) -> Iterator
 
 
 def _check_directives(text: bytes) -> None:
-    """Refuse many or long directives: libyaml compares each one with all before, and copies its text into each tag."""
+    """Refuse many or long directives: libyaml compares each with all earlier ones, and copies their text into tags."""
     directives = _DIRECTIVE.findall(text)
     if len(directives) > _MOST_DIRECTIVES and b"%TAG" in text:
         raise YAMLError(f"more than {_MOST_DIRECTIVES} directives")
@@ -557,7 +558,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _as_json(value: Any) -> JSON:
-    """Return a value as it is read from the JSON that Go writes for it."""
+    """Return the value that a reader gets from the JSON that Go writes for ``value``."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise YAMLError(f"{value} is not a number in JSON")
@@ -631,7 +632,7 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
         error.line = error.line_in(decoded)
         raise
     except YAMLError:
-        with _located(decoded):  # read it again as YAML, because YAML's errors have a line
+        with _located(decoded):  # read the text again as YAML, because YAML's errors have a line
             for _ in _documents(decoded, strict=strict, most_values=MOST_VALUES_OF_FILES):
                 pass
         raise
@@ -700,7 +701,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
     def text(self, data: str) -> yaml.ScalarNode:
-        """Represent a string: several lines as a block, others quoted if Go would not read them as a string."""
+        """Represent a string: several lines as a block; a single line is quoted if Go would not read it as a string."""
         style = "|" if "\n" in data else None if isinstance(_plain(data), str) else '"'
         node: yaml.ScalarNode = self.represent_scalar(f"{_TAG}str", data, style=style)
         return node

@@ -137,7 +137,8 @@ class TokenFile(Credentials):
 class PluginCredentials(Credentials):
     """A token that kubernetes-asyncio obtains from an exec plugin, an OIDC issuer or gcloud.
 
-    It is renewed when it expires and when the server refuses it. Concurrent requests share one renewal and its failure.
+    The token is renewed when it expires and when the server refuses it. Concurrent requests share one renewal, and its
+    error if it fails.
     """
 
     def __init__(self, label: str, loader: Loader, command: JSON = None) -> None:
@@ -182,7 +183,7 @@ class PluginCredentials(Credentials):
             self._failure, self._headers = error, None
             self._loads += 1
             raise
-        # A cancelled load is not counted: the next waiting task runs it again.
+        # A cancelled load is not counted: the next waiting task loads again.
         self._failure = None
         self._loads += 1
 

@@ -9,7 +9,7 @@ RestError
 └── TransportError          the server was not reached, or the response was cut off
     ├── ConnectError        nothing was sent: no connection was made, or this replica may not write
     ├── TransportTimeoutError
-    └── AnswerError         the response is not one of the Kubernetes API: a redirect, a proxy's page
+    └── AnswerError         the response is not valid for an API server, e.g. a redirect or the page of a proxy
 
 A response that reports a failure is a ``controller_runtime.machinery.errors.StatusError``, made by
 :func:`status_error`.
@@ -56,7 +56,7 @@ class NoKindMatchError(RestError):
 
 
 class TransportError(RestError):
-    """No response, or only a part of one, was received; the request may have taken effect."""
+    """No response, or only a part of a response, was received; the request may have taken effect."""
 
     def __init__(self, message: str, *, host: str = "") -> None:
         super().__init__(f"{host}: {message}" if host else message)

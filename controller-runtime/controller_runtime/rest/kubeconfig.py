@@ -201,7 +201,7 @@ class Entry:
         return self._folder / value if value else None
 
     def pem(self, key: str) -> bytes | Path | None:
-        """Return the inline bytes or, without them, the path of the file; kubectl prefers the inline bytes, too."""
+        """Return the inline bytes, as kubectl does, or the path of the file if there are no inline bytes."""
         if data := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(data, validate=True)
@@ -255,7 +255,7 @@ def from_files(paths: str, *, context: str | None = None) -> Access:
     """Read one kubeconfig, or several whose paths are separated as in ``KUBECONFIG``.
 
     Raises:
-        ConfigError: no file exists, or one cannot be read or is incomplete.
+        ConfigError: no file exists, or a file cannot be read or is incomplete.
     """
     try:
         names = [str(Path(name).expanduser()) for name in paths.split(os.pathsep) if name]

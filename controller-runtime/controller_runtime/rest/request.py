@@ -44,7 +44,7 @@ _SHORT: Final = 512
 
 
 class WriteOptions(TypedDict, total=False):
-    """Query parameters of writes; those that are false or empty are left out."""
+    """Query parameters of writes; parameters that are false or empty are left out."""
 
     field_owner: str
     dry_run: bool
@@ -290,7 +290,7 @@ def _roots(resource: Resource) -> tuple[str, str]:
 
 
 def collection_path(resource: Resource, namespace: str = "") -> str:
-    """Return the path of a kind's objects in ``namespace`` or, if it is empty, in all namespaces.
+    """Return the path of a kind's objects in ``namespace``; an empty ``namespace`` means all namespaces.
 
     Raises:
         InvalidRequestError: the namespace or the resource is not valid in a path.

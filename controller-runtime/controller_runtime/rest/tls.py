@@ -38,7 +38,7 @@ class TLSConfig:
     """Trusted authorities and client certificate, each as PEM bytes or as a file that may be rewritten."""
 
     ca: bytes | Path | None = None
-    """The trusted authorities; None means those of the system."""
+    """The trusted authorities; None means the authorities of the system."""
     cert: bytes | Path | None = None
     key: bytes | Path | None = None
     server_name: str = ""

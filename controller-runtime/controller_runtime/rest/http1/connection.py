@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection: one request after another over one socket.
 
-It handles one request at a time. It notifies its owner when a response is complete and the connection can be
+A connection handles one request at a time. It notifies its owner when a response is complete and the connection can be
 reused (``free``), and when the connection can no longer be used (``lost``). A request that is cancelled, times out or
 gets an unexpected response closes only its own connection.
 """
@@ -111,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
         The request is aborted if the head of the response has not arrived at ``deadline``. A response with ``bounds``
-        is also aborted if no part of its body arrives for ``timeout`` seconds, or if it takes longer than
+        is also aborted if no part of its body arrives for ``timeout`` seconds, or if the response takes longer than
         ``bounds.seconds``. Without a ``deadline``, nothing is aborted. A ``bodiless`` response ends with its head,
         regardless of its headers, and the caller then owns the connection.
 

@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
     size: int
     seconds: float
     unread: int = 0
-    """If a response is not an error and is larger than ``size``, it is read and discarded, up to this many bytes."""
+    """A response that is larger than ``size`` and is not an error is read and discarded, up to this many bytes."""
 
 
 ORDINARY: Final = Bounds(1 << 24, 120.0)
@@ -160,7 +160,7 @@ class Incoming:
         return self._bounds.seconds
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the response; ``error`` is the reason if it is incomplete."""
+        """End the response; if the response is incomplete, ``error`` is the reason."""
         if self.ended:
             return
         if error is None and self._decoder is not None and not self._decoder.complete:

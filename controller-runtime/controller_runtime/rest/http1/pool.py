@@ -4,7 +4,7 @@
 
 A request gets the idle connection that was used most recently, so that connections beyond the current need stay idle
 and are closed. When the limit is reached, callers wait in order until a connection becomes free or is closed. A stream
-keeps its connection for minutes: it does not wait, and it does not count towards the limit.
+keeps its connection for minutes. Therefore a stream does not wait, and does not count towards the limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLOSE_TIMEOUT: Final = 1.0
 
 
 class Pool:
-    """Connections opened by ``dialer``; each belongs to the TLS context it was opened with."""
+    """Connections opened by ``dialer``; each connection belongs to the TLS context with which it was opened."""
 
     def __init__(
         self, dialer: Dialer, heads: Heads, *, limit: int = MAX_CONNECTIONS, idle: float = IDLE
@@ -123,7 +123,7 @@ class Pool:
         self._room()
 
     def retire(self) -> None:
-        """Reuse no connection; those in use are closed when their responses end."""
+        """Stop reusing connections; connections in use are closed when their responses end."""
         self._retired = True
         self._drop_idle()
 
