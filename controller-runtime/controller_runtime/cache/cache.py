@@ -260,7 +260,7 @@ class Cache:
             try:
                 await informer.readable(namespace, self.options.read_timeout)
                 break
-            except errors.CacheNotStartedError:  # removed meanwhile
+            except errors.CacheNotStartedError:  # the informer was removed meanwhile
                 informer = self._informer(kind)
         return informer
 
@@ -274,7 +274,7 @@ class Cache:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
         return informer
 
-    # Own writes.
+    # Our own writes.
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""

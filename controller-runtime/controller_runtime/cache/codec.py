@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Return a fresh object.
 
         Raises:
-            UndecodableObjectError: the object does not fit ``kind``, or is too large.
+            UndecodableObjectError: the object does not match ``kind``, or is too large.
         """
         if self.too_large_reason:
             raise errors.UndecodableObjectError(kind.gvk, self.key, self.too_large_reason, uid=self.uid)
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
 
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
-        """Return only the metadata; raise as :meth:`decode` does if the metadata does not fit ``kind``."""
+        """Return only the metadata; raise as :meth:`decode` does if the metadata cannot be decoded."""
         try:
             return ObjectMeta.from_json(metadata_text(self.data))
         except pydantic_core.ValidationError:

@@ -8,7 +8,7 @@ CacheError
 ├── CacheDegradedError      the kind cannot be listed or watched; others are served
 ├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
-├── UndecodableObjectError  a stored object does not fit the class it is read as
+├── UndecodableObjectError  a stored object cannot be decoded as the requested class
 └── BadObjectError          the server sent something that cannot be stored as an object
 
 For an object that does not exist, reads raise the API server's own ``NotFoundError``.
@@ -61,7 +61,7 @@ class IndexMissingError(CacheError):
 
 
 class UndecodableObjectError(CacheError):
-    """A stored object does not fit the class that it is read as, or is too large to be decoded."""
+    """A stored object cannot be decoded as the requested class, or is too large to be decoded."""
 
     needs_no_stack = True
 

@@ -40,8 +40,7 @@ class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
 
 
 class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Functions like those of :class:`EventHandlerFuncs`, but with lazy objects: only parts that are read are
-    decoded."""
+    """Functions like those of :class:`EventHandlerFuncs`, but with lazy objects: only what is read is decoded."""
 
     on_add: Callable[[LazyObject[T], bool], None]
     on_update: Callable[[LazyObject[T], LazyObject[T]], None]
@@ -219,7 +218,7 @@ class Processor:
         self._backlog = anyio.Event()
         self._held = HeldEvents(self._notify)
 
-    # Own writes.
+    # Our own writes.
 
     def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
         """Delay changes of ``key`` until the body is done, because our own writes are known by then."""

@@ -332,7 +332,7 @@ class SharedInformer:
         self._indexers.add(kind, field, extract, view)
         self.store.add_index(field)
 
-    # Own writes.
+    # Our own writes.
 
     def remember_write(self, text: bytes, obj: Object | None, now: float) -> None:
         """Make reads return the object in ``text`` until the watch reports it or a newer state.

@@ -67,7 +67,7 @@ class CachedObject(LazyObject[T]):
     def as_kind(self, kind: type[K]) -> CachedObject[K]:
         """Return the same entry as an object of another class; the entry is decoded once per class."""
         if kind is self.kind:
-            return self  # type: ignore[return-value]  # of that very class
+            return self  # type: ignore[return-value]  # its class is ``kind``
         if self._siblings is None:
             self._siblings = [self]
         for sibling in self._siblings:

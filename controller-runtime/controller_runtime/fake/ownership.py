@@ -97,7 +97,7 @@ def value_at(obj: JSON, path: Path) -> JSON:
             obj = obj[index]
         else:
             return _MISSING
-    # The path of an item stands for its presence; the paths below it own its content.
+    # The path of an item stands for the presence of the item; paths below it own the item's content.
     return True if path and isinstance(path[-1], Item) else obj
 
 

@@ -50,7 +50,7 @@ _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 @dataclass(slots=True)
 class ParsedRequest:
-    """A parsed request: its verb, and the objects that it is about."""
+    """A parsed request: its verb, and the objects to which it refers."""
 
     verb: str
     table: Table

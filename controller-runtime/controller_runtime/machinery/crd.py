@@ -159,7 +159,7 @@ _KIND_TEXT: Final = "The kind of this object."
 
 
 class _NoSchemaError(TypeError):
-    """A type has no structural schema; the message says why."""
+    """A type has no structural schema; the message has the reason."""
 
 
 def custom_resource_definition(kind: type[Object]) -> Schema:
@@ -503,7 +503,7 @@ def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
 
 
 def _class_text(model: type[object]) -> str | None:
-    text = vars(model).get("__doc__")  # not an inherited one
+    text = vars(model).get("__doc__")  # not an inherited docstring
     return None if text is None else _paragraphs(inspect.cleandoc(text))
 
 

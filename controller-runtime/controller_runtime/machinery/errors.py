@@ -85,7 +85,7 @@ class NotFoundError(StatusError):
 
     @property
     def names_object(self) -> bool:
-        """True if the server knows the kind and has no such object.
+        """True if the server knows the kind but has no object of this name.
 
         False while a server does not serve the kind, for instance because the CRD is being replaced: the object may
         still exist.

@@ -110,7 +110,8 @@ def requirement(key: str, operator: Operator, values: Iterable[str] = ()) -> Req
     """Return a requirement that the API server accepts.
 
     Raises:
-        SelectorError: the key or a value is not valid for a label, or the values do not fit the operator.
+        SelectorError: the key or a value is not valid for a label, or the number of values is not valid for the
+            operator.
     """
     held = tuple(values)
     path = field.Path("values")

@@ -331,7 +331,7 @@ class LazyObject(Generic[T_co]):
         """Return the fields that ``shape`` declares; consecutive readers of one shape share the result.
 
         None means that the caller must read :attr:`object` instead, because the object is decoded already or its text
-        does not fit ``shape``.
+        does not match ``shape``.
         """
         if self._object is not None:
             return None

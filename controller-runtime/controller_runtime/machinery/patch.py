@@ -32,7 +32,7 @@ _ORDER_PREFIX: Final = "$setElementOrder"
 
 
 class PatchError(ValueError):
-    """A patch is malformed, or does not fit the document."""
+    """A patch is malformed, or cannot be applied to the document."""
 
 
 def merge_patch_diff(old: Document, new: Document) -> Document:
@@ -192,7 +192,7 @@ def _remove(document: JSON, path: list[str]) -> tuple[JSON, JSON]:
 
 
 class StrategicMergeError(ValueError):
-    """The patch does not fit the object; the message is the API server's.
+    """The patch cannot be applied to the object; the message is the API server's.
 
     ``path`` is the path to the problem as a list of field names, without the indexes of list items.
     """

@@ -45,7 +45,7 @@ class TLSConfig:
     """The name to request (SNI) and to verify, if it differs from the host."""
     verify: bool = True
     issued: IssuedPair | None = None
-    """Presented instead of ``cert`` and ``key``."""
+    """The certificate and key to present instead of ``cert`` and ``key``."""
 
     def __repr__(self) -> str:
         """Return the settings that are set: file names, but no contents."""
