@@ -86,7 +86,7 @@ class CollectionDeleteOptions(TypedDict, total=False):
     """Options of both kinds of deletions: of one object and of many."""
 
     propagation: Propagation | None
-    """How the server treats dependents; its default depends on the kind."""
+    """How the server treats dependents; the default depends on the kind."""
     grace_period_seconds: int | None
     dry_run: bool
 

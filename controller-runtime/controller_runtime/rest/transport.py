@@ -176,7 +176,7 @@ class _Wire:
                 except http1.Error as error:
                     raise errors.ConnectError(str(error), host=self._base) from error
                 if self._may_write is not None and request.method != "GET" and not self._may_write():
-                    # The request passed the fence before it waited for a connection, up to half a minute ago.
+                    # The request passed the fence before it waited for a connection, which may take half a minute.
                     pool.free(connection)
                     raise layers.not_sent(request, self._base)
             try:
