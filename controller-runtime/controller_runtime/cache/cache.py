@@ -44,8 +44,8 @@ MATCH_STEP: Final = 1024
 class Cache:
     """A Reader and FieldIndexer over informers, and the runnable that runs them.
 
-    Reads return new objects that belong to the caller. They include the writes of this process that were passed to
-    ``remember_write``. If the server does not serve a kind or denies access to it, only reads of that kind fail.
+    Reads return new objects that belong to the caller. The objects include the writes of this process that were passed
+    to ``remember_write``. If the server does not serve a kind or denies access to it, only reads of that kind fail.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Cache:
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the informers until cancelled; reads work once ``task_status.started()`` was called.
 
-        A stopped cache still answers reads of the kinds that were synced, from their last observed state.
+        A stopped cache still answers reads of kinds that were synced, from the last state that it received.
         """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -101,7 +101,7 @@ class Cache:
             left = None if deadline is None else max(0.0, deadline - anyio.current_time())
             try:
                 await informer.wait_for_sync(left, or_problem=True)
-            except errors.CacheNotStartedError:  # removed meanwhile, so no longer in use
+            except errors.CacheNotStartedError:  # the kind was removed meanwhile, so it is no longer in use
                 continue
 
     def degraded(self) -> dict[GVK, str]:
@@ -115,8 +115,8 @@ class Cache:
     def interrupted_since(self, kind: type[Object]) -> float | None:
         """Return the time, on the loop's clock, since which the list or watch of ``kind`` has failed.
 
-        Return None while it succeeds, and for a kind that is not cached. A failure is reported here at once, but in
-        :meth:`degraded` only if the kind is refused or the failure lasts.
+        Return None while lists and watches succeed, and for a kind that is not cached. A failure is reported here at
+        once, but in :meth:`degraded` only if the kind is refused or the failure lasts.
         """
         informer = self._informers.get(_identity(kind))
         return None if informer is None else informer.interrupted_since
@@ -132,11 +132,11 @@ class Cache:
     # Informers.
 
     async def get_informer(self, kind: type[T]) -> Informer[T]:
-        """Return the informer of ``kind``. It starts at once if the cache runs, otherwise when the cache starts."""
+        """Return the informer of ``kind``. The informer starts at once if the cache runs, otherwise with the cache."""
         return Informer(kind, self._informer(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
-        """Return where ``kind`` is served, from its class or discovery.
+        """Return the resource of ``kind``, as its class declares it or as discovery finds it.
 
         Raises:
             NoKindMatchError: the server does not serve the kind.
@@ -209,12 +209,12 @@ class Cache:
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
         """Return the objects that meet every condition.
 
-        Without ``fields``, objects of a namespace follow each other in the order in which they were first reported.
+        Without ``fields``, the objects of each namespace are together, in the order in which they were first reported.
         An object that this process wrote comes last until the watch has reported the write.
 
-        ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
-        list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is left out, and
-        ``skipped`` says why.
+        The keys of ``fields`` are names of registered indices, ``metadata.name`` or ``metadata.namespace``. With
+        ``limit`` the list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is
+        left out, and ``skipped`` has the reason.
 
         Raises:
             IndexMissingError: a field has no index.
@@ -260,24 +260,24 @@ class Cache:
             try:
                 await informer.readable(namespace, self.options.read_timeout)
                 break
-            except errors.CacheNotStartedError:  # removed meanwhile
+            except errors.CacheNotStartedError:  # the informer was removed meanwhile
                 informer = self._informer(kind)
         return informer
 
     def _kept(self, kind: type[Object]) -> SharedInformer:
         """Return the informer of a kind that was synced before the cache stopped.
 
-        Webhook requests that are still being answered read it.
+        Webhook requests that are still in progress may read from it.
         """
         informer = self._informers.get(_identity(kind))
         if informer is None or not informer.has_synced:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
         return informer
 
-    # Own writes.
+    # Our own writes.
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
-        """Delay watch events of ``obj`` while a write of it is in progress: see ``event.own_write``."""
+        """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
         found = (self._informers.get((type(obj).gvk, metadata)) for metadata in (False, True))
         return writing([informer.processor for informer in found if informer is not None], obj.key)
 

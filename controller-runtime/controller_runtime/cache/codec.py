@@ -32,7 +32,7 @@ Transform = Callable[[dict[str, JSON]], dict[str, JSON]]
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 LARGE: Final = 4 << 20
-"""The most bytes of a page that are decoded in one call."""
+"""Maximum number of bytes of a page that are decoded in one call."""
 _ITEMS: Final = b'"items":['
 _BEGIN: Final = re.compile(rb'\{(?:"apiVersion":"[^"\\]{1,512}","kind":"[^"\\]{1,256}",)?"metadata":\{')
 _HEAD: Final = 4096
@@ -48,9 +48,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     labels: dict[str, str]
     deleting: bool
-    """True if the object is marked for deletion."""
+    """True if the object has a deletionTimestamp."""
     held: bool
-    """True if a finalizer or a grace period keeps the object after it was marked for deletion."""
+    """True if the object has finalizers or a grace period, which keep it after its deletionTimestamp is set."""
     data: bytes
     too_large_reason: str = ""
     """The reason why only metadata is kept: decoding the whole object would block the process."""
@@ -62,14 +62,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ended(self) -> bool:
-        """True if the server has removed the object: it is marked for deletion, and nothing keeps it."""
+        """True if the server has removed the object: its deletionTimestamp is set, and nothing keeps it."""
         return self.deleting and not self.held
 
     def decode(self, kind: type[T]) -> T:
         """Return a fresh object.
 
         Raises:
-            UndecodableObjectError: the object does not fit ``kind``, or is too large.
+            UndecodableObjectError: the object does not match ``kind``, or is too large.
         """
         if self.too_large_reason:
             raise errors.UndecodableObjectError(kind.gvk, self.key, self.too_large_reason, uid=self.uid)
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
 
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
-        """Return only the metadata; raise as :meth:`decode` does if it does not fit."""
+        """Return only the metadata; raise as :meth:`decode` does if the metadata cannot be decoded."""
         try:
             return ObjectMeta.from_json(metadata_text(self.data))
         except pydantic_core.ValidationError:
@@ -90,7 +90,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Line(msgspec.Struct):
-    """A line of a watch; its object is still text."""
+    """A line of a watch, whose object is not decoded yet."""
 
     type: str
     object: msgspec.Raw
@@ -116,7 +116,7 @@ class PageMeta(msgspec.Struct, rename="camel"):
 
 
 class Page(msgspec.Struct):
-    """One page of a list; its items are still text."""
+    """One page of a list, whose items are not decoded yet."""
 
     items: list[msgspec.Raw] | None
     """Required: JSON without items was not sent by an API server, and must not empty the cache."""
@@ -156,13 +156,13 @@ _decode_marked = msgspec.json.Decoder(_Marked).decode
 _encode = msgspec.json.Encoder().encode
 _no_labels: Final[dict[str, str]] = {}
 MAX_SHARED: Final = 4096
-"""The most strings (namespaces, label keys and label values) that entries share."""
+"""Maximum number of strings (namespaces, label keys and label values) that entries share."""
 _LONG: Final = 256
 _shared: Final[dict[str, str]] = {}
 
 
 def split_line(line: bytes) -> Line:
-    """Return a watch line in its two parts; raises BadObjectError if it is malformed."""
+    """Split a watch line into its two parts. Raises BadObjectError if the line is malformed."""
     try:
         try:
             return _decode_line(line)
@@ -174,7 +174,7 @@ def split_line(line: bytes) -> Line:
 
 
 def split_page(body: bytes) -> Page:
-    """Return a list in its parts; raises BadObjectError if it is malformed."""
+    """Split a list into its parts. Raises BadObjectError if the list is malformed."""
     try:
         try:
             return _decode_page(body)
@@ -186,7 +186,7 @@ def split_page(body: bytes) -> Page:
 
 
 def bookmark_of(raw: msgspec.Raw) -> Bookmark:
-    """Return the metadata of a BOOKMARK's object; raises BadObjectError if it is malformed."""
+    """Return the metadata of a BOOKMARK's object. Raises BadObjectError if the metadata is malformed."""
     try:
         return _decode_marked(raw).metadata
     except (msgspec.DecodeError, RecursionError) as error:
@@ -246,7 +246,7 @@ def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> byt
         text = _compact(transform(msgspec.json.decode(untransformed)))
         _decode_meta(parts_of(text)["metadata"])
     except raised.FAILURES as error:
-        # The caller's code: its failure on one object must not end the watch of its kind.
+        # This is the caller's code: if it fails on one object, the watch of the kind must not end.
         reason = f"transform: {raised.name(error)}: {raised.text(error)}"
         raise errors.BadObjectError(reason, NamespacedName(meta.namespace, meta.name)) from error
     return text
@@ -276,7 +276,7 @@ _compact: Final = _Compact()
 
 
 def outline(text: bytes) -> bytes:
-    """Return the text of an object with only its metadata; raises BadObjectError if the metadata is missing."""
+    """Return the text of an object with only its metadata. Raises BadObjectError if the metadata is missing."""
     try:
         return b'{"metadata":' + metadata_text(text) + b"}"
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
@@ -306,9 +306,9 @@ def _entry(meta: _Meta, data: bytes, *, too_large_reason: str = "") -> Entry:
 
 
 def _share(text: str) -> str:
-    """Return ``text``, or a string of the same value that other entries hold.
+    """Return ``text``, or an equal string that other entries already use.
 
-    ``sys.intern`` would keep each for the life of the process from Python 3.12 on.
+    ``sys.intern`` would keep each string for the life of the process, from Python 3.12 on.
     """
     shared = _shared.get(text)
     if shared is not None or len(text) > _LONG:
@@ -335,10 +335,11 @@ _check: Final = msgspec.json.Decoder(_Object).decode
 
 
 async def split_large_page(body: bytes) -> Page:
-    """Return a list in its parts, as :func:`split_page` does, without blocking the event loop.
+    """Split a list into its parts, as :func:`split_page` does, without blocking the event loop.
 
-    The decoder goes through a page in one call: 170 ms for 20 objects of 1.3 MB with 430,000 empty objects each. The
-    text of a large page is cut where an item begins like the first one, and each item is then checked in its own call.
+    The decoder goes through a page in one call, which takes 170 ms for 20 objects of 1.3 MB with 430,000 empty objects
+    each. Therefore the text of a large page is cut where an item begins like the first one, and each item is then
+    checked in its own call.
     """
     page = await _cut(body) if len(body) > LARGE else None
     return page or split_page(body)

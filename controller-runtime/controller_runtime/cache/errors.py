@@ -8,7 +8,7 @@ CacheError
 ├── CacheDegradedError      the kind cannot be listed or watched; others are served
 ├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
-├── UndecodableObjectError  a stored object does not fit the class it is read as
+├── UndecodableObjectError  a stored object cannot be decoded as the requested class
 └── BadObjectError          the server sent something that cannot be stored as an object
 
 For an object that does not exist, reads raise the API server's own ``NotFoundError``.
@@ -47,7 +47,7 @@ class CacheDegradedError(CacheError):
 
 
 class NamespaceNotCachedError(CacheError):
-    """The cache is limited to other namespaces: whether the object exists is not known."""
+    """The cache is limited to other namespaces, so it is not known whether the object exists."""
 
     def __init__(self, gvk: GVK, namespace: str) -> None:
         super().__init__(f"{gvk.group_kind}: namespace {namespace!r} is not cached")
@@ -61,7 +61,7 @@ class IndexMissingError(CacheError):
 
 
 class UndecodableObjectError(CacheError):
-    """A stored object does not fit the class that it is read as, or is too large to be decoded."""
+    """A stored object cannot be decoded as the requested class, or is too large to be decoded."""
 
     needs_no_stack = True
 
@@ -70,11 +70,11 @@ class UndecodableObjectError(CacheError):
         self.gvk = gvk
         self.key = key
         self.uid = uid
-        """Needed besides kind and key to refer to the object in an event."""
+        """An event that refers to the object needs its uid besides its kind and key."""
 
 
 class BadObjectError(CacheError):
-    """A part of a list or watch cannot be stored; ``key`` is set if at least the object's name could be read."""
+    """A part of a list or watch cannot be stored. If at least the object's name could be read, ``key`` is set."""
 
     needs_no_stack = True
 

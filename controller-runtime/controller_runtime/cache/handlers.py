@@ -25,22 +25,22 @@ from .store import Store
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("cache")
 HOLD: Final = 0.25
-"""Seconds an event waits for the response to a write of its object: far longer than the usual delay."""
+"""Maximum seconds that an event waits for the response to a write of its object; the usual delay is far shorter."""
 
 
 class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
     """Functions that receive changes. They must return quickly, and must not change the objects, which are shared."""
 
     on_add: Callable[[T, bool], None] | None = None
-    """Receives an object, and True if it is in the initial list, or unchanged since the handler was registered."""
+    """Receives an object, and True if the object was in the initial list or has not changed since the registration."""
     on_update: Callable[[T, T], None] | None = None
     """Receives an object before and after a change; equal resourceVersions mean a resync."""
     on_delete: Callable[[T, bool], None] | None = None
-    """Receives the last known state of an object, and True if the watch missed its final state."""
+    """Receives the last known state of an object, and True if the watch missed the final state."""
 
 
 class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Functions like those of :class:`EventHandlerFuncs` that receive lazy objects: only what they read is decoded."""
+    """Functions like those of :class:`EventHandlerFuncs`, but with lazy objects: only what is read is decoded."""
 
     on_add: Callable[[LazyObject[T], bool], None]
     on_update: Callable[[LazyObject[T], LazyObject[T]], None]
@@ -59,7 +59,7 @@ class Registration:
         self.kind = kind
         self.handler = handler
         self.backlog: dict[NamespacedName, bool] = {}
-        """Keys still to be reported: True as an addition, False as a resync."""
+        """Keys of objects still to be reported: with True as additions, with False as resyncs."""
         self._lazy = isinstance(handler, LazyHandlerFuncs)
         self._remove = remove
         self._informer_synced: Callable[[], bool] = lambda: False
@@ -70,7 +70,7 @@ class Registration:
 
     @property
     def has_synced(self) -> bool:
-        """True if the handler has received every object that existed when it was registered."""
+        """True if the handler has received every object that existed when the handler was registered."""
         return self._informer_synced() and not any(self.backlog.values())
 
     def remove(self) -> None:
@@ -88,13 +88,14 @@ class Registration:
             except UndecodableObjectError:
                 if before.as_kind(self.kind).is_decodable:
                     raise
-                # The state before was never reported: once it can be decoded, the object is new.
+                # ``before`` cannot be decoded, so it was never reported: the handler sees the object for the first
+                # time.
                 self.add(new, initial=initial)
 
     def on_delete(self, last: CachedObject[Object], unknown: bool) -> None:
         """Report a deletion, unless the object was never reported.
 
-        Of an object that cannot be decoded, only the metadata is reported.
+        If the object cannot be decoded, only its metadata is reported.
         """
         if self.backlog and self.backlog.pop(last.key, False):
             return
@@ -144,7 +145,7 @@ class _Writing:
 
 
 class HeldEvents:
-    """Holds changes back while a write of their object is under way, for :data:`HOLD` seconds at most."""
+    """Holds changes back while a write of the same object is under way, for at most :data:`HOLD` seconds."""
 
     def __init__(self, notify: Callable[[Put | Deletion], None]) -> None:
         self._notify = notify
@@ -176,7 +177,7 @@ class HeldEvents:
     ) -> None:
         """Report a change now or, while ``key`` is being written, once the author of the change is known.
 
-        ``echo`` is the object, if our write may have produced it.
+        ``echo`` is the object if our write may have produced this change, otherwise None.
         """
         if not self._writing or (writing := self._writing.get(key)) is None:
             self._notify(change)
@@ -204,7 +205,7 @@ class HeldEvents:
 
 
 class Processor:
-    """The handlers of a kind. A handler that fails is reported, and stops neither the others nor the watch."""
+    """The handlers of a kind. If a handler fails, the error is logged; the other handlers and the watch continue."""
 
     def __init__(
         self, kind: type[Object], store: Store, unreadable: UnreadableLog, synced: Callable[[], bool]
@@ -217,14 +218,14 @@ class Processor:
         self._backlog = anyio.Event()
         self._held = HeldEvents(self._notify)
 
-    # Own writes.
+    # Our own writes.
 
     def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
         """Delay changes of ``key`` until the body is done, because our own writes are known by then."""
         return self._held.writing(key)
 
     def answered(self, entry: Entry) -> None:
-        """Record ``entry``, which the server returned for a write, to recognize the change that reports it."""
+        """Record ``entry``, which the server returned for a write, to recognize the change that contains this state."""
         self._held.answered(entry.key, entry.uid, entry.resource_version)
 
     # Changes.
@@ -248,7 +249,7 @@ class Processor:
         self._held.deliver(key, Deletion(CachedObject(self._kind, last), unknown))
 
     def created_and_deleted(self, entry: Entry) -> None:
-        """Report the creation and the deletion of an object that we wrote and the watch never delivered."""
+        """Report the creation and the deletion of an object that we wrote and that the watch never delivered."""
         made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
         made.own_write = True
         self._held.deliver(entry.key, Put(made, None, initial=False))
@@ -272,7 +273,7 @@ class Processor:
     # Handlers.
 
     def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
-        """Report every existing object, in the background, and every change to ``handler``."""
+        """Report to ``handler`` every change and, in the background, every existing object."""
         self._held.release_all()  # the new handler must not receive stored objects twice
         registration = Registration(kind, handler, self._unregister)
         registration.bind(self._synced)
@@ -297,7 +298,7 @@ class Processor:
     async def _report_backlog(self, registration: Registration) -> None:
         number = 0
         while registration.backlog:
-            # Iterate over a copy: taking the first key each time would walk past all deleted slots of the dict.
+            # Iterate over a copy: taking the first key of the dict each time would walk past all its deleted slots.
             for key in tuple(registration.backlog):
                 self._held.release(key)
                 if (adding := registration.backlog.get(key)) is None:
@@ -311,7 +312,7 @@ class Processor:
                     await anyio.lowlevel.checkpoint()
 
     async def resync(self, period: float, random: RandomFunc) -> None:
-        """Report every object to every handler once per ``period``, varied by up to a tenth, until cancelled."""
+        """Until cancelled, report every object to every handler once per ``period``, which varies by up to a tenth."""
         while True:
             await anyio.sleep(period * (0.9 + 0.2 * random()))
             for registration in self._registrations:

@@ -57,7 +57,7 @@ class Indexers:
             except errors.UndecodableObjectError as error:
                 self._unreadable.skip(error)
             except raised.FAILURES as error:
-                # The caller's code: its failure on one object must not end the watch.
+                # This is the caller's code: if it fails on one object, the watch must not end.
                 reason = f"index {field!r}: {raised.name(error)}: {raised.text(error)}"
                 self._unreadable.skip(errors.UndecodableObjectError(self._gvk, obj.key, reason))
         return values

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Informers: for each kind, a store that reflectors keep current, and handlers that receive each change.
 
-All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes another. A shared informer has
-a :class:`NamespaceInformer` for each namespace that it follows, or one for all namespaces. Callers get an
+All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes use another one. A shared
+informer has a :class:`NamespaceInformer` for each namespace that it follows, or one for all namespaces. Callers get an
 :class:`Informer`, which gives access to a shared informer with objects of one class.
 """
 
@@ -36,9 +36,9 @@ T = TypeVar("T", bound=Object)
 MISSING_GRACE: Final = 60.0
 """Seconds for which a kind stays readable after the server stopped serving it."""
 FAILING_GRACE: Final = 30.0
-"""Seconds for which the lists or watches of a kind fail, while others succeed, before the kind is reported."""
+"""A kind is reported after its lists or watches have failed for this many seconds while those of others succeeded."""
 OUTAGE_GRACE: Final = 3.0
-"""Seconds after a failed list or watch, without one that succeeds, until the server counts as unavailable."""
+"""If no list or watch succeeds within this many seconds after a failed one, the server may count as unavailable."""
 
 _log = log.logger_from("cache")
 
@@ -57,12 +57,15 @@ class Informer(Generic[T]):
 
     @property
     def problem(self) -> str | None:
-        """Why the server refuses this kind or its list or watch keeps failing, or None. The cache keeps retrying."""
+        """Why the server refuses this kind, or why its list or watch keeps failing; otherwise None.
+
+        The cache keeps retrying.
+        """
         return self.shared.problem
 
     @property
     def skipped(self) -> int:
-        """How many times an object could not be read; each failed read of the same object counts."""
+        """How often reading an object failed; several failures for the same object count several times."""
         return self.shared.unreadable.skipped
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
@@ -78,7 +81,7 @@ class Informer(Generic[T]):
         return self.shared.processor.register(self.kind, handler)
 
     async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
-        """Return when every existing object has been listed, or with ``or_problem`` when there is a :attr:`problem`.
+        """Return when every existing object has been listed; with ``or_problem``, also when there is a :attr:`problem`.
 
         Raises:
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
@@ -147,7 +150,7 @@ class SharedInformer:
             self.outage.leave(informer)
 
     def end(self) -> None:
-        """Stop for good: report nothing any more, and raise an error in tasks that wait for the first list."""
+        """Stop for good: report no more events, and raise an error in tasks that wait for the first list."""
         self.removed = True
         self.leave()
         self.scope.cancel()
@@ -159,7 +162,7 @@ class SharedInformer:
     ) -> Resource:
         """Return where to list the objects of ``informer``.
 
-        A cluster-scoped kind needs only one informer: for the others, this never returns.
+        A cluster-scoped kind needs only one informer: for the other informers, this call never returns.
         """
         found = await resource()
         if not found.namespaced and "" not in self._informers:
@@ -179,7 +182,7 @@ class SharedInformer:
 
     @property
     def problem(self) -> str | None:
-        """Why the server refuses this kind or its list or watch keeps failing, or None."""
+        """Why the server refuses this kind, or why its list or watch keeps failing; otherwise None."""
         return next(
             (informer.problem for informer in self._informers.values() if informer.problem is not None), None
         )
@@ -201,7 +204,7 @@ class SharedInformer:
         self._changed = anyio.Event()
 
     def informers_of(self, namespace: str) -> Collection[NamespaceInformer]:
-        """Return the informers that follow a namespace, or all of them if ``namespace`` is empty.
+        """Return the informers that follow a namespace, or all informers if ``namespace`` is empty.
 
         Raises:
             NamespaceNotCachedError: no informer covers the namespace.
@@ -214,7 +217,7 @@ class SharedInformer:
         return (informer,)
 
     def is_readable(self, namespace: str) -> bool:
-        """Return True if :meth:`readable` would return at once; raise NamespaceNotCachedError as it does."""
+        """Return True if :meth:`readable` would return at once. Raises NamespaceNotCachedError, too."""
         for informer in self.informers_of(namespace):  # noqa: SIM110  # without a generator: each read asks
             if not informer.readable:
                 return False
@@ -224,7 +227,8 @@ class SharedInformer:
         """Return when the stored objects of a namespace, or of all, may be read.
 
         Raises:
-            CacheDegradedError: the kind is missing, or it was denied or kept failing before it was listed once.
+            CacheDegradedError: the server does not serve the kind or, before the first complete list, denied access or
+                kept failing.
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
             CacheNotStartedError: the informer was removed.
             NamespaceNotCachedError: the namespace is not cached.
@@ -239,7 +243,7 @@ class SharedInformer:
     async def wait_for_sync(
         self, timeout: float | None = None, *, or_problem: bool = False, namespace: str = ""
     ) -> None:
-        """Return when every existing object was reported once, or with ``or_problem`` when there is a problem.
+        """Return when every existing object was reported once; with ``or_problem``, also when there is a problem.
 
         Raises:
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
@@ -265,7 +269,7 @@ class SharedInformer:
     # Changes.
 
     def put(self, entry: codec.Entry, *, initial: bool, listed: bool = False) -> None:
-        """Store an object and notify the handlers, unless it is unchanged."""
+        """Store an object and notify the handlers, unless the object is unchanged."""
         key = entry.key
         observed = self.store.observed(key)
         if (
@@ -278,7 +282,7 @@ class SharedInformer:
             # Deleted and created again between two observations: report the deletion of the old object.
             self.remove(key, entry.resource_version)
         ours, written = self.store.remembered(key), self.store.remembered_values(entry)
-        # A list shows the result of several changes: besides ours it may contain another writer's change, for which
+        # A list shows the result of several changes: besides our change it may contain one of another writer, for which
         # no event follows.
         new = CachedObject(self.kind, entry)
         new.own_write = written is not None and not listed
@@ -301,7 +305,7 @@ class SharedInformer:
     def settle(self, version: str, namespace: str) -> None:
         """Forget our writes up to ``version``, which the watch has reached.
 
-        An object that we wrote and the watch never delivered was deleted meanwhile: report that.
+        If the watch never delivered an object that we wrote, the object was deleted meanwhile: report that.
         """
         for entry in self.store.settle(version, namespace):
             if self.store.observed(entry.key) is None:
@@ -328,19 +332,19 @@ class SharedInformer:
         self._indexers.add(kind, field, extract, view)
         self.store.add_index(field)
 
-    # Own writes.
+    # Our own writes.
 
     def remember_write(self, text: bytes, obj: Object | None, now: float) -> None:
-        """Make reads return the object in ``text``, the server's answer to a write, until the watch has caught up.
+        """Make reads return the object in ``text`` until the watch reports it or a newer state.
 
-        ``obj`` is the same object decoded, if the caller has it.
+        ``text`` is from the response to our write. ``obj`` is the same object decoded, if the caller has it.
         """
         transform = self.selection.transform
         try:
             text = codec.outline(text) if self.metadata_only else text
             entry = codec.entry_of(text, transform, self.selection.limits or self._options.limits)
         except errors.BadObjectError:
-            return  # undecodable; a reader of the response gets the error
+            return  # undecodable; the caller gets the error when it reads the response
         if not entry.resource_version:
             return
         self.processor.answered(entry)
@@ -371,7 +375,7 @@ class NamespaceInformer:
         self.problem: str | None = None
         self.last_error: Exception | None = None
         self.interrupted_since: float | None = None
-        """When, on the loop's clock, a list or watch first failed after the last success; None after a success."""
+        """The loop's time of the first failed list or watch since the last success; None if the last one succeeded."""
         self._shared = shared
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
@@ -384,8 +388,8 @@ class NamespaceInformer:
     def readable(self) -> bool:
         """True if stored objects may be read: all were delivered once, and the kind still exists.
 
-        They stay readable, though they may be stale, while the server is unreachable or denies the kind, and for
-        :data:`MISSING_GRACE` seconds after the kind disappeared.
+        While the server is unreachable or denies the kind, and for :data:`MISSING_GRACE` seconds after the kind
+        disappeared, the objects stay readable, though they may be stale.
         """
         if not self.synced or self._missing_since is None:
             return self.synced
@@ -470,7 +474,7 @@ class NamespaceInformer:
         self._shared.skip(error)
 
     def failed(self, error: Exception, *, denied: bool) -> None:
-        """Report a failure; a denial degrades the kind until it is served again."""
+        """Report a failure; a denial degrades the kind until the server accepts requests for the kind again."""
         self.last_error = error
         if self.interrupted_since is None:
             self.interrupted_since = anyio.current_time()
@@ -488,7 +492,7 @@ class NamespaceInformer:
         self._degrade("Kind is missing or denied", error)
 
     def _fail(self, error: Exception) -> None:
-        """Report an error that lasts. It degrades this kind, unless all kinds fail: an outage is reported only once."""
+        """Report a lasting error as a problem of this kind, unless all kinds fail: an outage is reported only once."""
         now = anyio.current_time()
         self._shared.outage.failed(self, error)
         if self._failing_since is None or self._shared.outage.problem is not None:
@@ -507,8 +511,8 @@ class NamespaceInformer:
 class Outage:
     """Decides from all attempts to list or watch whether the API server is unavailable.
 
-    It is unavailable if it cannot be reached at all, or if it answers every watch with an error. Errors of only some
-    watches are a problem of their kinds.
+    The server is unavailable if it cannot be reached at all, or if every watch gets an error. Errors of only some
+    watches are problems of their kinds.
     """
 
     def __init__(self) -> None:
@@ -519,17 +523,17 @@ class Outage:
 
     @property
     def problem(self) -> str | None:
-        """A text with the error and its duration while the server is unavailable, otherwise None."""
+        """While the server is unavailable, the duration of the outage and the error; otherwise None."""
         if self._error is None:
             return None
         return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
 
     def join(self, follower: object) -> None:
-        """Count ``follower`` among those that watch."""
+        """Take the lists and watches of ``follower`` into account."""
         self._followers[follower] = None
 
     def leave(self, follower: object) -> None:
-        """Stop counting ``follower``."""
+        """Stop taking ``follower`` into account."""
         self._followers.pop(follower, None)
 
     def failed(self, follower: object, error: Exception) -> None:
@@ -544,7 +548,7 @@ class Outage:
             self._judge()
 
     def succeeded(self, follower: object) -> None:
-        """Record that the server has accepted a list or watch of ``follower``, or refused it: it is available."""
+        """Record that the server is available: it accepted or refused a list or watch of ``follower``."""
         if follower in self._followers:
             self._followers[follower] = None
         if self._timer is not None:

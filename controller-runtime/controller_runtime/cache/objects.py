@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of a store as readers and handlers share them: decoded once, when one of them needs it."""
+"""The objects of a store, shared by readers and handlers: each object is decoded once, when it is first needed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 V = TypeVar("V", bound=msgspec.Struct)
 SHARED: Final = 32
-"""The most objects kept for lazy reads: enough for what running reconciles read, and for what many of them read."""
+"""Maximum number of objects kept for lazy reads: enough for the running reconciles and for commonly used objects."""
 SHARED_BYTES: Final = 32 << 10
-"""The most bytes of JSON of such an object: decoded, it may need several hundred times as much memory."""
+"""An object with more bytes of JSON is not kept: decoded, it may need several hundred times as much memory."""
 _log = log.logger_from("cache")
 MAX_REPORTED: Final = 1024
-"""The most undecodable objects of a kind for which the last report is remembered, so that it is not repeated."""
+"""Maximum number of undecodable objects per kind whose last log message is remembered, so that it is not repeated."""
 
 
 class CachedObject(LazyObject[T]):
@@ -65,9 +65,9 @@ class CachedObject(LazyObject[T]):
         return self.entry.resource_version
 
     def as_kind(self, kind: type[K]) -> CachedObject[K]:
-        """Return the same entry as an object of another class; each class decodes once for all its readers."""
+        """Return the same entry as an object of another class; the entry is decoded once per class."""
         if kind is self.kind:
-            return self  # type: ignore[return-value]  # of that very class
+            return self  # type: ignore[return-value]  # its class is ``kind``
         if self._siblings is None:
             self._siblings = [self]
         for sibling in self._siblings:
@@ -126,7 +126,7 @@ class SharedObjects:
         self._objects: dict[tuple[type[Object], NamespacedName], CachedObject[Any]] = {}
 
     def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
-        """Return ``entry`` as an object of ``kind``; ``failed`` is called when it cannot be decoded."""
+        """Return ``entry`` as an object of ``kind``; ``failed`` is called when the entry cannot be decoded."""
         key = (kind, entry.key)
         shared: CachedObject[T] | None = self._objects.pop(key, None)
         if shared is None or shared.entry is not entry:
@@ -140,7 +140,7 @@ class SharedObjects:
 
 
 class UnreadableLog:
-    """Counts and logs objects of a kind that cannot be read; an object counts each time it is read."""
+    """Counts and logs objects of a kind that cannot be read; each failed read counts."""
 
     def __init__(self, gvk: GVK) -> None:
         self.skipped = 0
@@ -158,7 +158,7 @@ class UnreadableLog:
         _log.warning("Object skipped", kind=str(self._gvk.group_kind), reason=str(error))
 
     def _is_news(self, key: NamespacedName, reason: str) -> bool:
-        """Return True unless ``reason`` was the last one for the object: every read of it fails in the same way."""
+        """Return True if ``reason`` is not the last reason for this object: repeated reads fail in the same way."""
         news = self._reported.pop(key, None) != reason
         self._reported[key] = reason
         if len(self._reported) > MAX_REPORTED:
@@ -166,6 +166,6 @@ class UnreadableLog:
         return news
 
     def count(self) -> None:
-        """Count an object that cannot be read; the reader reports it."""
+        """Count an object that cannot be read; the reader reports the error."""
         self.skipped += 1
         metrics.CACHE_SKIPPED_OBJECTS.labels(*self._gvk).inc()

@@ -14,8 +14,8 @@
 ```
 
 Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
-failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives
-every existing object: objects not reported by then are deleted. At other times it receives changes.
+failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives every existing
+object; objects that are not reported by then have been deleted. At other times the sink receives changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from . import codec, errors
 RandomFunc = Callable[[], float]
 """Returns a number in [0, 1)."""
 MAX_RESUMES: Final = 5
-"""Failures in a row to resume a watch before everything is listed again."""
+"""After this many failed attempts in a row to resume a watch, everything is listed again."""
 STEP: Final = 16
 """How many objects are processed before other tasks get a turn."""
 _STEP_BYTES: Final = 256 << 10
@@ -48,13 +48,13 @@ _SPREAD: Final = 0.1
 MAX_BROKEN_STREAMS: Final = 2
 """After this many streams of all objects broke in a row, the objects are listed instead."""
 SHORT_WATCH: Final = 1.0
-"""Seconds; a watch that ends sooner is not reopened at once."""
+"""A watch that ends within this many seconds is not reopened at once."""
 
 
 class Backoff:
     """Delays that grow by ``factor`` from ``first`` to ``longest``, each lengthened by up to ``jitter`` of itself.
 
-    After ``reset_after`` seconds without a failure they start over.
+    After ``reset_after`` seconds without a failure, the delays start over.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Backoff:
         self._until = float("-inf")
 
     def reset(self) -> None:
-        """Start over with the next failure."""
+        """Use the first delay again after the next failure."""
         self._next = self._first
 
     def next(self, now: float) -> float:
@@ -91,7 +91,7 @@ class Backoff:
 
 
 class Lines:
-    """The lines of a watch's response. The owner must close it."""
+    """The lines of a watch's response. The owner must call :meth:`close`."""
 
     def __init__(self, response: rest.Response) -> None:
         self._response = response
@@ -152,7 +152,7 @@ def after_failure(state: Streaming | Listing | Watching, error: Exception, known
     if isinstance(state, Streaming) and isinstance(error, _CANNOT_STREAM):
         return None
     if isinstance(error, api.StatusError) and is_too_large_resource_version_error(error):
-        # This server lags behind the one used before: request its newest state.
+        # This server lags behind the server used before: request the newest state that this server has.
         return Streaming("")
     if isinstance(error, api.ExpiredError):
         match state:
@@ -166,7 +166,7 @@ def after_failure(state: Streaming | Listing | Watching, error: Exception, known
         return state
     if state.failures >= MAX_RESUMES:
         return Streaming(known)
-    # A starting server briefly rejects requests that it will serve: resume instead of listing again.
+    # A server that is starting rejects requests for a short time: resume instead of listing again.
     return Watching(known, state.failures + 1)
 
 
@@ -243,7 +243,7 @@ class EventDecoder:
         """Report a watch line to the sink; return True if it ends the initial events.
 
         Raises:
-            StatusError: it is an ERROR line.
+            StatusError: the line is an ERROR line.
         """
         try:
             event = codec.split_line(line)
@@ -303,7 +303,7 @@ class EventDecoder:
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The objects to list and watch, and the settings for it."""
+    """The objects to list and watch, and the settings of these requests."""
 
     namespace: str = ""
     labels: requests.LabelSelectorLike | None = None
@@ -313,9 +313,10 @@ class Target(msgspec.Struct, frozen=True):
     limits: rawjson.Limits = rawjson.DEFAULT
     page_size: int = 500
     watch_timeout: float = 300.0
-    """The server ends a watch after this many seconds, at random up to twice as many, so that not all end together."""
+    """Minimum seconds after which the server ends a watch. The actual time is random, up to twice as long, so that not
+    all watches end together."""
     silence_timeout: float = 70.0
-    """Seconds without a line after which a watch is reopened: servers send a bookmark each minute."""
+    """Seconds without a line after which a watch is reopened: servers send a bookmark once a minute."""
     streaming_timeout: float = 30.0
     """Seconds without a line after which a stream of the existing objects is given up, and they are listed instead."""
 
@@ -341,7 +342,7 @@ class Reflector:
         self._random = random
         self._backoff = Backoff(random=random)
         self._denied_backoff = Backoff(first=1.0, longest=10.0, jitter=0.2, random=random)
-        # Retries put no load on a server that is unreachable, and we want to notice soon when it is back.
+        # Retries put no load on an unreachable server, and we want to notice soon when the server is back.
         self._unreachable_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
         self._waited = 0.0
         self._decoder = EventDecoder(sink, target.transform, target.limits)
@@ -376,7 +377,7 @@ class Reflector:
     def _fail(self, state: Streaming | Listing | Watching, error: Exception) -> State:
         then = after_failure(state, error, self._decoder.known)
         if then is None:
-            # Silence may have its cause in the network: list this time, and try to stream again the next time.
+            # The network may be the cause of the silence: list this time, and try to stream again the next time.
             self._stream_lists = isinstance(error, StreamStopped)
             return Listing(self._decoder.known, paged=not self._decoder.known)
         denied = is_denied(error)
@@ -388,7 +389,7 @@ class Reflector:
         return Waiting(delay, then)
 
     def _pause(self, error: Exception, *, denied: bool) -> float:
-        """Return the delay after ``error``: the one that the server sent, or the back-off."""
+        """Return the delay after ``error``: the delay that the server requested, or the back-off."""
         if isinstance(error, api.StatusError) and error.retry_after:
             return error.retry_after * (1 + _SPREAD * self._random())
         backoff = self._denied_backoff if denied else self._backoff
@@ -413,8 +414,8 @@ class Reflector:
                 await self._sink.finish(self._decoder.known)
                 complete, self._broken_streams = True, 0
                 return Watching(self._decoder.known, lines=lines)
-            # Objects already reported stay; a list reports the others. Do not stream again: a proxy may end every
-            # stream.
+            # Objects that were already reported stay; a list reports the other ones. Do not stream again: a proxy may
+            # end every stream.
             raise StreamStopped("the stream ended before it had delivered every object")
         except rest.TransportError as error:
             # A proxy may limit the duration or size of a response; pages stay below such a limit.
@@ -465,8 +466,8 @@ class Reflector:
         try:
             await self._consume(lines, self._silence, initial=False)
         except StreamStopped:
-            # The connection may be dead. A new one resumes where this one stopped: if the server
-            # was alive, that costs one request, and nothing is listed again.
+            # The connection may be dead. A new connection resumes where this one stopped. If the server was alive, this
+            # costs one request, and nothing is listed again.
             self._quiet += 1
             return Watching(self._decoder.known)
         except FAILURES as error:
@@ -507,8 +508,8 @@ class Reflector:
     def _silence(self) -> float:
         """Return the seconds without a line after which a watch is reopened.
 
-        Only bookmarks make silence a sign of a dead connection. Until the server has sent one, each silent watch
-        doubles the time.
+        Silence is a sign of a dead connection only if the server sends bookmarks. Until the server has sent a bookmark,
+        each silent watch doubles the time.
         """
         silence = self._target.silence_timeout
         if self._decoder.has_bookmarks:

@@ -19,7 +19,7 @@ from controller_runtime.machinery import NamespacedName
 from .codec import Entry, older
 
 MAX_WRITES: Final = 4096
-"""The most unconfirmed writes kept for one kind; beyond that, the oldest is forgotten."""
+"""Maximum number of unconfirmed writes kept for one kind; beyond that, the oldest write is forgotten."""
 WRITE_TTL: Final = 120.0
 """Seconds after which a write that no watch confirms is forgotten."""
 
@@ -36,7 +36,8 @@ class _Write(msgspec.Struct, frozen=True):
     version: str
     """The resourceVersion that the write produced, if it is known."""
     since: str
-    """The version of the write, or if that is unknown, the last one before it: older states do not show the write."""
+    """The version of the write, if known, otherwise the last known version before the write. Older states do not
+    include the write."""
     values: IndexValues
     expires: float
 
@@ -102,7 +103,7 @@ class Store:
         return before
 
     def remove(self, key: NamespacedName, version: str) -> Entry | None:
-        """Drop an object that the watch reported deleted at ``version``; return it. Our later writes stay."""
+        """Drop and return an object that the watch reported as deleted at ``version``; keep our later writes."""
         within = self._objects.get(key.namespace, {})
         before = within.pop(key.name, None)
         if not within:
@@ -117,8 +118,8 @@ class Store:
     def settle(self, version: str, namespace: str = "") -> list[Entry]:
         """Forget writes up to ``version``, which the watch has reached; return the objects that they wrote.
 
-        The watch has not delivered these states and never will. If it has not reported such an object at all, it
-        will not report its deletion either. Our own deletions are not forgotten.
+        The watch has not delivered these states and never will. If the watch has not reported such an object at all, it
+        will not report the object's deletion either. Our own deletions are not forgotten.
         """
         if not self._writes:
             return []
@@ -136,7 +137,7 @@ class Store:
         return self._objects.get(key.namespace, {}).get(key.name)
 
     def observed_keys(self, namespace: str = "") -> Iterator[NamespacedName]:
-        """Yield the keys that the watch reported, in one namespace or all; they may be removed meanwhile."""
+        """Yield the keys that the watch reported, in one namespace or all. Objects may be removed between two keys."""
         for space in [namespace] if namespace else list(self._objects):
             for name in list(self._objects.get(space, ())):
                 yield NamespacedName(space, name)
@@ -144,7 +145,7 @@ class Store:
     # Our own writes.
 
     def remember_write(self, entry: Entry, values: IndexValues, now: float) -> None:
-        """Make reads return ``entry``, the server's answer to our write, until the watch has caught up with it."""
+        """Make reads return ``entry``, the response to our write, until the watch reports it or a newer state."""
         key = entry.key
         if entry.ended:
             # Our write removed the last finalizer: the server has deleted the object, without another version.
@@ -159,14 +160,14 @@ class Store:
         self._remember(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
 
     def remember_delete(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
-        """Hide the object at ``key``, which we deleted, until the watch reports that, unless it has another ``uid``."""
+        """Hide the object with ``uid`` at ``key``, which we deleted, until the watch reports the deletion."""
         seen = self.get(key, now)
         if seen is not None and seen.uid == uid:
             since = version or seen.resource_version
             self._remember(key, _Write(None, uid, version, since, _NOTHING, now + WRITE_TTL), now)
 
     def remembered(self, key: NamespacedName) -> Entry | None:
-        """Return the result of our last write at ``key`` if the watch has not caught up with it, otherwise None."""
+        """Return the result of our last write at ``key`` if the watch has not confirmed it yet, otherwise None."""
         write = self._writes.get(key)
         return write.entry if write is not None else None
 
@@ -208,8 +209,8 @@ class Store:
     ) -> list[Entry]:
         """Return the newest entries, in one namespace or all, that match every one of ``fields``.
 
-        The keys of ``fields`` are names of open indices, ``metadata.name`` or ``metadata.namespace``; the latter
-        replaces ``namespace``. With ``limit``, at most so many entries are returned.
+        The keys of ``fields`` are names of open indices, ``metadata.name`` or ``metadata.namespace``. A
+        ``metadata.namespace`` replaces ``namespace``. With ``limit``, at most that many entries are returned.
         """
         self._expire(now)
         fields = dict(fields or {})
@@ -238,7 +239,7 @@ class Store:
         )
 
     def _up_to_date(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield the entries that no write of ours has outdated."""
+        """Yield the entries for whose keys we have no unconfirmed write."""
         outdated = {id(self.observed(key)) for key in self._writes}
         return (entry for entry in entries if id(entry) not in outdated)
 
@@ -264,7 +265,7 @@ def _confirms(entry: Entry, write: _Write) -> bool:
 
 
 def _is_past(write: _Write, removed: Entry | None, version: str) -> bool:
-    """Return True if the watch has passed ``write`` when it reports that ``removed`` was deleted at ``version``."""
+    """Return True if the reported deletion of ``removed`` at ``version`` is at least as new as ``write``."""
     if write.entry is None and (removed is None or removed.uid != write.uid):
         return older(write.since, version)
     return write.entry is None or not older(version, write.version)

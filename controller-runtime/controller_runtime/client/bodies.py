@@ -34,8 +34,8 @@ class ResponseObject(LazyObject[T]):
     """The object in the response to a request.
 
     ``object`` raises AnswerError if the response is not an object of ``kind``, is not called ``name`` (if given), or
-    exceeds the limits of ``machinery.rawjson``. It raises StatusError if the response is a Status that reports a
-    failure. ``metadata`` raises AnswerError if the metadata cannot be decoded or has another name.
+    exceeds the limits of ``machinery.rawjson``. ``object`` raises StatusError if the response is a Status that reports
+    a failure. ``metadata`` raises AnswerError if the metadata cannot be decoded or has another name.
     """
 
     __slots__ = ("_name",)
@@ -58,7 +58,7 @@ class ResponseObject(LazyObject[T]):
         return obj
 
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
-        return None  # an answer is checked as a whole
+        return None  # a response is only checked as a whole
 
     def _decode_metadata(self) -> ObjectMeta:
         metadata = rest.decoded(_metadata, self.text or b"")
@@ -96,7 +96,7 @@ def _metadata(text: bytes) -> ObjectMeta:
 
 
 def _check_kind(text: bytes, kind: str) -> None:
-    """Raise StatusError for a Status of a failure, AnswerError for an object whose kind is not ``kind``."""
+    """Raise StatusError for a Status that reports a failure, AnswerError for an object that is not of ``kind``."""
     found = rest.decoded(_decode_names, text)
     if found.kind == "Status" != kind and found.status != "Success":
         raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)
@@ -173,7 +173,7 @@ def _decode_list(body: bytes) -> _List:
 def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object] | None = None) -> T | None:
     """Return an object of a list or watch.
 
-    If it exceeds the limits of ``machinery.rawjson``, return None and call ``skip`` with the reason.
+    If the object exceeds the limits of ``machinery.rawjson``, return None and call ``skip`` with the reason.
     """
     try:
         return decode(kind, text)
@@ -187,7 +187,7 @@ def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object
 
 
 def _key_of(text: bytes) -> str:
-    """Return namespace and name of an object, and ``?`` if they cannot be read."""
+    """Return namespace and name of an object, or ``?`` if they cannot be read."""
     try:
         return str(ResponseObject(Object, text).key)
     except rest.AnswerError:

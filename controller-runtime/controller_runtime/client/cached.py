@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""CachedClient, which reads from a cache and records its writes there; ReadThrough, a cache and the server."""
+"""CachedClient reads from a cache and records its writes there. ReadThrough reads from a cache or from the server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RATE: Final = 10.0
 _BURST: Final = 50
 _LOOKUP_TIMEOUT: Final = 2.0
 _LONGEST_NAME: Final = 253
-"""The most characters of an object's name; references to objects may contain any text."""
+"""Maximum number of characters of an object's name; references to objects may contain any text."""
 
 
 class CacheReader(interfaces.Reader, Protocol):
@@ -44,7 +44,7 @@ class CacheReader(interfaces.Reader, Protocol):
         ...
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
-        """Hide ``obj``, which the server has deleted, from reads; ``uid`` takes precedence over its own uid."""
+        """Hide ``obj``, which the server has deleted, from reads; ``uid`` takes precedence over the uid in ``obj``."""
         ...
 
 
@@ -52,7 +52,7 @@ class Backend(interfaces.Client, Protocol):
     """A Client that returns the object that remains after a deletion."""
 
     async def remove(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> Object | None:
-        """Delete as ``delete`` does; return the object if it still exists, e.g. due to a finalizer, otherwise None."""
+        """Delete as ``delete`` does; return the object if it still exists, e.g. because of a finalizer, or None."""
         ...
 
 
@@ -101,7 +101,7 @@ class _CachedWriter:
             return stored
 
     async def _exists(self, obj: Object) -> bool:
-        """Return True if ``obj`` exists although a write was answered with 404."""
+        """Return True if ``obj`` exists although the server answered a write with 404."""
         del obj
         return False
 
@@ -123,8 +123,8 @@ class CachedClient(_CachedWriter):
     """A Client over a cache and a live client.
 
     Reads go to the server for kinds in ``uncached``, for all kinds without a model if ``live_unstructured`` is set, and
-    for pages of a list after the first. After a deletion, or a write that the server answers with 404, reads do not
-    find the object of that uid any more, even if the watch reports the deletion later.
+    for pages of a list after the first. After a deletion, or a write that the server answers with 404, reads no longer
+    find the object with that uid, even if the watch reports the deletion later.
     """
 
     _live: Backend
@@ -188,7 +188,7 @@ class CachedClient(_CachedWriter):
             self._cache.remember_write(left)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
-        """Delete all objects that match the selectors; the cache observes the deletions by its watch."""
+        """Delete all objects that match the selectors; the cache sees the deletions when its watch reports them."""
         await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
@@ -219,7 +219,7 @@ class CachedSubResource(_CachedWriter):
         return await self._live.get(obj, into)
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
-        """Post ``body`` to the subresource of ``obj``; the cache observes the result by its watch."""
+        """Post ``body`` to the subresource of ``obj``; the cache sees the result when its watch reports it."""
         return await self._live.create(obj, body, **options)
 
     async def _exists(self, obj: Object) -> bool:
@@ -235,9 +235,9 @@ class CachedSubResource(_CachedWriter):
 
 
 async def _decoded(write: Awaitable[LazyObject[T]]) -> LazyObject[T]:
-    """Return the response to a write after decoding it, so that a wrong response raises and is not recorded."""
+    """Return the response to a write after decoding it. A wrong response raises an error and is not recorded."""
     stored = await write
-    stored.object  # noqa: B018  # reading it decodes it
+    stored.object  # noqa: B018  # reading ``object`` decodes it
     return stored
 
 
@@ -245,9 +245,9 @@ class ReadThrough(ReadOnly):
     """Reads from ``cached``; objects of ``kinds`` that are missing there are looked up on the server with ``live``.
 
     A client may create an object, and then another that refers to it, before the watch has reported the first. The
-    look-up is a list limited to one name, because clients that may watch a kind may usually also list it. It is sent at
-    most ten times a second (after a burst of 50) and may take two seconds. Beyond these limits, the object is reported
-    as missing.
+    look-up is a list limited to one name, because clients that may watch a kind may usually also list it. After a burst
+    of 50, at most ten look-ups are sent per second; each may take two seconds. Beyond these limits, the object is
+    reported as missing.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class ReadThrough(ReadOnly):
             return LazyObject.of(found)
 
     async def _look_up(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
-        """Return the object as listed by the server, or None if it is not listed or was not looked up."""
+        """Return the object as the server lists it, or None if the server does not list it or was not asked."""
         namespace, name = NamespacedName.of(key)
         if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
             with anyio.move_on_after(_LOOKUP_TIMEOUT), suppress(StatusError, RestError):

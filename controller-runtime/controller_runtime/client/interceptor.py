@@ -45,7 +45,7 @@ class Funcs:
 
 
 def wrap(client: interfaces.Client, funcs: Funcs) -> Intercepted:
-    """Return a Client whose calls are replaced by those of ``funcs`` that are set."""
+    """Return a Client whose calls are replaced by the functions that are set in ``funcs``."""
     return Intercepted(client, funcs)
 
 

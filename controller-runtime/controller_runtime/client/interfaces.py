@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader, Writer, StatusClient, and Client, which combines them; annotate parameters with the smallest one.
 
-Every call raises :class:`controller_runtime.machinery.errors.StatusError` if the API server rejects it, and
+Every call raises :class:`controller_runtime.machinery.errors.StatusError` if the API server rejects the call, and
 :class:`controller_runtime.rest.TransportError` if the server is not reached. Reads from a cache may raise
 :class:`controller_runtime.cache.CacheError`. The caller owns returned objects.
 """
@@ -31,7 +31,7 @@ class ObjectList(list[T], Generic[T]):
     continue_token: str = ""
     remaining: int | None = None
     skipped: Sequence[Exception] = ()
-    """An error for each existing object that was left out, with its name and the reason. Empty if none was."""
+    """One error for each existing object that was left out: the error has the object's name and the reason."""
 
 
 class Patch(Protocol):
@@ -48,7 +48,7 @@ class Patch(Protocol):
 
 
 class Reader(Protocol):
-    """Reads objects from a cache or from the API server, which depends on the client and the kind."""
+    """Reads objects from a cache or from the API server, depending on the client and the kind."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name).
@@ -61,7 +61,8 @@ class Reader(Protocol):
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> ObjectList[T]:
         """Return the objects of ``kind``, in all namespaces unless one is named.
 
-        For a cache, ``fields`` maps names of registered indices to values; for the server, it is a field selector.
+        For a cache, ``fields`` maps names of registered indices to values; for the server, ``fields`` is a field
+        selector.
         """
         ...
 
@@ -136,14 +137,14 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """A change. For DELETED, the object is in its last state."""
+    """A change. For DELETED, ``object`` is the last state of the object."""
 
     type: EventType
     object: T
 
 
 class Events(Protocol[T]):
-    """The changes of a kind, in order: an async iterator, and a context manager that ends it."""
+    """The changes of a kind, in order: an async iterator, and a context manager that ends the watch."""
 
     resource_version: str
     """The version up to which all changes have been returned; a later watch can continue from it."""
@@ -205,9 +206,9 @@ class FieldIndexer(Protocol):
         """Index ``kind`` by the values that ``extract`` returns. Call it before the cache starts.
 
         ``reads`` declares the fields that ``extract`` reads. A cache then passes such a struct instead of the object,
-        because it takes a tenth of the time to decode. A cache that has already decoded the object passes the object,
-        and other indexers, such as the fake client, always do. Therefore the fields must have the same names in the
-        struct as in the kind.
+        because decoding the struct takes a tenth of the time. If the cache has already decoded the object, it passes
+        the object. Other indexers, such as the fake client, always pass the object. Therefore the fields must have the
+        same names in the struct as in the kind.
 
         Raises:
             ValueError: the kind already has an index of that name.

@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Object)
 def _with(client: object, method: str) -> Any:
     """Return the client if its class has the method, otherwise None.
 
-    The instance is not asked: its ``__getattr__`` may return the method of a client that it wraps.
+    The instance is not checked, because its ``__getattr__`` may return the method of a client that the instance wraps.
     """
     return client if hasattr(type(client), method) else None
 
@@ -28,9 +28,9 @@ def peek(
 ) -> Coroutine[Any, Any, LazyObject[T]]:
     """Return the object of ``reader.get``, undecoded if the reader has a method ``peek``.
 
-    The object is shared: do not change it. A cache keeps the objects that were read most recently, so that their
-    readers decode them only once. Raises like ``reader.get``, except that an object that does not fit ``kind`` raises
-    an error only when it is decoded.
+    The object is shared: do not change it. A cache keeps the objects that were read most recently, so that several
+    readers decode each of them only once. Raises like ``reader.get``, except for an object that does not match
+    ``kind``: the error is raised only when the object is decoded.
     """
     if (peeker := _with(reader, "peek")) is None:
         return _got(reader, kind, key)
@@ -47,7 +47,7 @@ async def _got(
 async def apply_lazily(
     writer: interfaces.Writer | interfaces.SubResourceClient, obj: T, **options: Unpack[ApplyOptions]
 ) -> LazyObject[T]:
-    """Apply as ``writer.apply`` does; return the object, undecoded if the writer has a method ``apply_lazily``."""
+    """Apply as ``writer.apply`` does. The returned object is undecoded if the writer has a method ``apply_lazily``."""
     if (lazy := _with(writer, "apply_lazily")) is None:
         return LazyObject.of(await writer.apply(obj, **options))
     stored: LazyObject[T] = await lazy.apply_lazily(obj, **options)
@@ -60,7 +60,7 @@ async def patch_lazily(
     patch: interfaces.Patch,
     **options: Unpack[PatchOptions],
 ) -> LazyObject[T]:
-    """Patch as ``writer.patch`` does; return the object, undecoded if the writer has a method ``patch_lazily``."""
+    """Patch as ``writer.patch`` does. The returned object is undecoded if the writer has a method ``patch_lazily``."""
     if (lazy := _with(writer, "patch_lazily")) is None:
         return LazyObject.of(await writer.patch(obj, patch, **options))
     stored: LazyObject[T] = await lazy.patch_lazily(obj, patch, **options)

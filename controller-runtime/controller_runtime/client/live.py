@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LiveClient: typed calls to the API server, each of one request."""
+"""LiveClient: typed calls to the API server. Each call except ``watch`` sends one request (and discovery requests)."""
 
 from __future__ import annotations
 
@@ -97,16 +97,17 @@ class LiveClient:
                 async for event in events:
                     print(event.type, event.object.name)
 
-        Without ``resource_version``, existing objects are returned first, as ADDED. With one, e.g. of a list, only
-        later changes are returned. Objects that start or stop matching a selector are ADDED or DELETED.
+        Without ``resource_version``, existing objects are returned first, as ADDED. With a ``resource_version``, e.g.
+        that of a list, only later changes are returned. An object that starts to match a selector is ADDED, and one
+        that stops matching is DELETED.
 
         A connection that ends, breaks or is silent is replaced, with a growing delay after failures, and the watch
-        continues after the last event, without losing or repeating any. Bookmarks are not returned; they advance the
+        continues after the last event, without losing or repeating events. Bookmarks are not returned; they advance the
         iterator's ``resource_version``, so that a quiet watch also continues from a recent version. Objects that exceed
         the limits of ``machinery.rawjson`` are logged and left out.
 
         Iterating raises:
-            ExpiredError (410): the version has been compacted. Changes since then are unknown: list again.
+            ExpiredError (410): the version has been compacted. The changes since that version are unknown: list again.
             StatusError: the server rejects the watch, e.g. ForbiddenError.
             TransportError: the first connection failed.
             AnswerError: an object is not of the kind.
@@ -154,7 +155,7 @@ class LiveClient:
         await self.remove(obj, **options)
 
     async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:
-        """Delete as :meth:`delete` does; return the object if it still exists, e.g. due to a finalizer, or None."""
+        """Delete as :meth:`delete` does; return the object if it still exists, e.g. because of a finalizer, or None."""
         check_options(DeleteOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)

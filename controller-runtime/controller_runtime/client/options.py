@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of the client's verbs, shared by all clients.
 
-Every client takes them as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports an unknown
-option or a wrong type; a client that evaluates options calls :func:`check_options`, so that an unknown option is also
-a TypeError at run time.
+Every client takes options as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports an unknown
+option or a wrong type; a client that evaluates options calls :func:`check_options`, so that an unknown option is also a
+TypeError at run time.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class WatchOptions(Selection, total=False):
     """Options of ``watch``."""
 
     resource_version: str
-    """Report changes after this version, e.g. of a list; without one, report existing objects first."""
+    """Report only changes after this version, e.g. that of a list. If not given, report existing objects first."""
 
 
 class ListOptions(Selection, total=False):
     """Options of ``list``."""
 
     limit: int | None
-    """The largest number of objects; the server returns a ``continue_token`` for the next page."""
+    """The maximum number of objects; the server returns a ``continue_token`` for the next page."""
     continue_token: str
 
 
@@ -63,7 +63,7 @@ class PatchOptions(CreateOptions, total=False):
     """Options of ``patch``."""
 
     force: bool
-    """Take fields over from other owners; for apply patches only."""
+    """Take over fields from other owners; for apply patches only."""
 
 
 class _FieldOwner(TypedDict):
@@ -74,7 +74,7 @@ class ApplyOptions(_FieldOwner, total=False):
     """Options of ``apply``, which requires a ``field_owner``."""
 
     force: bool
-    """Take fields over from other owners, instead of failing with a ConflictError."""
+    """Take over fields from other owners instead of failing with a ConflictError."""
     dry_run: bool
     field_validation: FieldValidation | None
 
@@ -83,10 +83,10 @@ WriteOptions = CreateOptions | UpdateOptions | PatchOptions | ApplyOptions
 
 
 class CollectionDeleteOptions(TypedDict, total=False):
-    """Options of deletions, of one object or of many."""
+    """Options of both kinds of deletions: of one object and of many."""
 
     propagation: Propagation | None
-    """How dependents are treated; the server's default depends on the kind."""
+    """How the server treats dependents; the default depends on the kind."""
     grace_period_seconds: int | None
     dry_run: bool
 
@@ -95,7 +95,7 @@ class DeleteOptions(CollectionDeleteOptions, total=False):
     """Options of ``delete``."""
 
     preconditions: Mapping[str, str] | None
-    """``uid`` and ``resourceVersion`` that the object must have (ConflictError)."""
+    """``uid`` and ``resourceVersion`` that the object must have; otherwise, the call raises ConflictError."""
 
 
 class DeleteAllOfOptions(Selection, CollectionDeleteOptions, total=False):
@@ -104,7 +104,7 @@ class DeleteAllOfOptions(Selection, CollectionDeleteOptions, total=False):
 
 @cache
 def _names(verb: type) -> tuple[frozenset[str], frozenset[str]]:
-    required: frozenset[str] = verb.__required_keys__  # type: ignore[attr-defined]  # of every TypedDict
+    required: frozenset[str] = verb.__required_keys__  # type: ignore[attr-defined]  # every TypedDict has it
     optional: frozenset[str] = verb.__optional_keys__  # type: ignore[attr-defined]
     return required | optional, required
 

@@ -24,12 +24,12 @@ from .options import ListOptions, WatchOptions
 
 T = TypeVar("T", bound=Object)
 _TIMEOUT: Final = 300.0
-"""Minimum seconds after which the server ends a connection; at random up to twice that, to spread load."""
+"""Minimum seconds after which the server ends a connection. The actual time is random, up to twice as long, so that not
+all connections end together."""
 _SILENCE: Final = 70.0
-"""Seconds without a line after which a connection is replaced, if the server sends bookmarks: it sends one each
-minute."""
+"""If the server sends bookmarks (one per minute), a connection without a line for this many seconds is replaced."""
 _SHORT: Final = 1.0
-"""Seconds; a connection that ends sooner is replaced after a delay."""
+"""A connection that ends within this many seconds is replaced after a delay."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
@@ -37,7 +37,7 @@ _log = log.logger_from("client")
 
 
 class _EventError(rest.AnswerError):
-    """The object of an event is not of the kind. Every new connection would deliver it again."""
+    """The object of an event is not of the kind. Every new connection would deliver the same event again."""
 
 
 class _Line(msgspec.Struct):
@@ -71,8 +71,9 @@ class Watchable(Protocol):
 class Watch(Generic[T]):
     """The changes of a kind, in order: see :meth:`controller_runtime.client.LiveClient.watch`.
 
-    Use it as a context manager, or call :meth:`aclose`, to release its connection. A wait for the next event that is
-    cancelled, e.g. by a time-out, closes the connection; the next wait opens another, which loses and repeats nothing.
+    Use it as a context manager, or call :meth:`aclose`, to release its connection. If a wait for the next event is
+    cancelled, e.g. by a time-out, the connection is closed. The next wait opens another connection; no event is lost or
+    repeated.
     """
 
     def __init__(self, client: Watchable, kind: type[T], options: WatchOptions) -> None:

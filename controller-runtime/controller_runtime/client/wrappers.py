@@ -69,7 +69,7 @@ class _NamespaceScope:
         self.namespace = namespace
 
     def of(self, kind: type[Object], namespace: str, name: object) -> str:
-        """Return the namespace to use; ValueError if ``namespace`` is another one."""
+        """Return the namespace to use; ValueError if ``namespace`` is a different namespace."""
         if kind.resource is not None and not kind.resource.namespaced:
             return namespace
         if namespace not in ("", self.namespace):
@@ -77,7 +77,7 @@ class _NamespaceScope:
         return self.namespace
 
     def object(self, obj: T) -> T:
-        """Return ``obj``, or a copy in the namespace if it does not set one."""
+        """Return ``obj`` or, if it has no namespace, a copy of it in this namespace."""
         namespace = self.of(type(obj), obj.namespace, obj.key)
         if namespace == obj.namespace:
             return obj
@@ -87,7 +87,7 @@ class _NamespaceScope:
 
 
 class Namespaced:
-    """A Client for one namespace. Objects without a namespace are put there; another namespace is a ValueError."""
+    """A Client for one namespace. Objects without a namespace are put into it; any other namespace is a ValueError."""
 
     def __init__(self, client: interfaces.Client, namespace: str) -> None:
         self._client = client

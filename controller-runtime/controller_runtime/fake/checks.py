@@ -135,7 +135,7 @@ def check_finalizers(table: Table, old: Document, new: Document) -> None:
 
 
 def apply_conflict(disputed: Mapping[Manager, ownership.FieldSet], version: str) -> errors.ConflictError:
-    """Return the error of an unforced apply, which names each conflicting field and its manager."""
+    """Return the error of an unforced apply; it names each conflicting field and the manager that owns the field."""
     causes = [
         {
             "reason": "FieldManagerConflict",

@@ -50,16 +50,18 @@ class Call:
 
 
 class FakeClient(client.LiveClient):
-    """A LiveClient of an API server in memory that records its calls; also a FieldIndexer.
+    """A LiveClient for an API server in memory. It records its calls, and is also a FieldIndexer.
 
     ``objects`` are stored unchanged, including their status, except that a missing resourceVersion is set. The other
-    fields that a server sets, such as ``uid``, are set only on objects that are created later with a write.
-    ``indexes`` maps (kind, field) to the function that extracts the values, as in a cache; a list whose field selector
+    fields that a server sets, such as ``uid``, are set only on objects that are created later by calls.
+
+    ``indexes`` maps (kind, field) to the function that extracts the values, as in a cache. A list whose field selector
     names such a field uses the index.
-    ``crds`` are CustomResourceDefinitions, which define a kind's scope, its status subresource and which of its lists
-    merge. ``with_status`` lists the other custom kinds whose status is a subresource. If it is None, a kind with a
-    model has the subresource if its ``crd_kind`` markers say so or, without markers, if it has a status. A kind without
-    a model has it.
+
+    ``crds`` are CustomResourceDefinitions. They define a kind's scope, its status subresource and which of its lists
+    merge. ``with_status`` lists the other custom kinds whose status is a subresource. If ``with_status`` is None, a
+    kind with a model has the subresource if its ``crd_kind`` markers declare it or, without markers, if the model has a
+    status. A kind without a model has the subresource.
     """
 
     def __init__(
@@ -160,7 +162,7 @@ class FakeClient(client.LiveClient):
         return found
 
     async def _indexed(self, gvk: GVK, wanted: Mapping[str, str]) -> set[NamespacedName]:
-        """Return the keys of the objects that have all of these values in the indices."""
+        """Return the keys of the objects that have, for each index in ``wanted``, the given value."""
         found: list[set[NamespacedName]] = []
         for name, value in wanted.items():
             kind, extract = self._indexes[gvk, name]
@@ -174,7 +176,10 @@ class FakeClient(client.LiveClient):
         return await super().create(obj, **options)
 
     async def remove(self, obj: T, **options: Unpack[client.DeleteOptions]) -> T | None:
-        """Delete the object, or mark it while finalizers keep it; dependents stay until :meth:`collect_garbage`."""
+        """Delete the object or, if finalizers keep it, only set its deletionTimestamp.
+
+        Dependents stay until :meth:`collect_garbage`.
+        """
         self.record("delete", type(obj), obj.key, options=options)
         return await super().remove(obj, **options)
 
@@ -210,7 +215,7 @@ class FakeClient(client.LiveClient):
         try:
             body = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            body = None  # the server refuses it
+            body = None  # the server refuses the request
         verb = "apply" if patch.content_type == client.APPLY else "patch"
         if verb == "patch":
             logged["type"] = patch.content_type
@@ -279,7 +284,7 @@ class _Kinds(rest.RESTMapper):
         self._tables[properties.gvk] = self._server.add(properties)
 
     def table(self, kind: type[Object], key: NamespacedName | None = None) -> Table:
-        """Return the objects of a kind; if its scope is unknown, the key of its first object decides it."""
+        """Return the objects of a kind; if its scope is unknown, the key of the first object determines the scope."""
         gvk = kind.gvk
         if gvk not in self._tables:
             self.add(self._properties(kind))

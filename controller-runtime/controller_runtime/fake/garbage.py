@@ -20,7 +20,7 @@ Found = tuple[Table, NamespacedName, Document]
 
 
 def collect(storage: Storage, tables: Iterable[Table]) -> None:
-    """Delete dependents without existing owners and complete Foreground and Orphan deletions, until nothing changes."""
+    """Delete dependents whose owners no longer exist; complete Foreground and Orphan deletions. Repeat until done."""
     tables = list(tables)
     before = None
     while before != storage.version:

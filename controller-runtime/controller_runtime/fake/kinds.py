@@ -89,9 +89,9 @@ def is_custom(gvk: GVK) -> bool:
 
 
 def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProperties:
-    """Return the properties of ``kind`` that are known without a CustomResourceDefinition.
+    """Return the properties of ``kind`` that are known without its CustomResourceDefinition.
 
-    ``status`` sets whether a custom resource has a status subresource; None uses the model.
+    ``status`` sets whether a custom resource has a status subresource; if it is None, the model determines this.
     """
     gvk = kind.gvk
     known = openapi.kinds().get(gvk)
@@ -107,7 +107,7 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
             status = model is None or "status" in model.model_fields
     schema = openapi.merge_schema_of_crd({}) if model is None else crd.merge_schema(model)
     resource = kind.resource or _guess(gvk)
-    if not is_custom(gvk):  # a kind of another Kubernetes release than the recorded one
+    if not is_custom(gvk):  # a kind of a Kubernetes release other than the recorded one
         return _kubernetes(gvk, resource, schema, status=status)
     return KindProperties(gvk, resource, schema, kind.resource is not None, status=status)
 
@@ -127,12 +127,12 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
 
 
 def with_scope(properties: KindProperties, *, namespaced: bool) -> KindProperties:
-    """Return the properties of a kind with a scope that was guessed."""
+    """Return ``properties`` with a scope that was guessed."""
     return replace(properties, resource=properties.resource._replace(namespaced=namespaced))
 
 
 def knows_more(kind: type[Object], properties: KindProperties) -> bool:
-    """Return True if ``kind`` declares its resource and ``properties`` were guessed without it."""
+    """Return True if ``kind`` declares its resource, but ``properties`` contain a guessed resource."""
     return properties.custom and not properties.scope_is_known and kind.resource is not None
 
 

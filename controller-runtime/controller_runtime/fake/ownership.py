@@ -21,11 +21,11 @@ from controller_runtime.machinery.patch import same
 
 
 class Item(NamedTuple):
-    """Identifies the item of a list whose key fields have these values."""
+    """Identifies, in a list, the item whose key fields have these values."""
 
     keys: tuple[tuple[str, JSON], ...]
     defaults: tuple[tuple[str, JSON], ...] = ()
-    """Defaults of the key fields, for items that omit one."""
+    """Defaults of the key fields, for items that omit a key field."""
 
 
 class Member(NamedTuple):
@@ -97,12 +97,12 @@ def value_at(obj: JSON, path: Path) -> JSON:
             obj = obj[index]
         else:
             return _MISSING
-    # The path of an item stands for its presence; the paths below it own its content.
+    # The path of an item stands for the presence of the item; paths below it own the item's content.
     return True if path and isinstance(path[-1], Item) else obj
 
 
 def merge(live: JSON, config: JSON, schema: MergeSchema) -> JSON:
-    """Return ``live`` with ``config`` applied over it; lists with keys merge, new items come last."""
+    """Return ``live`` with ``config`` applied over it. Lists with keys merge, and new items are appended."""
     if isinstance(live, dict) and isinstance(config, dict) and not schema.is_atomic:
         merged = dict(live)
         for key, value in config.items():
@@ -132,7 +132,7 @@ def _merge_items(live: list[JSON], config: list[JSON], schema: MergeSchema) -> l
 def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) -> JSON:
     """Return ``obj`` without the values at ``paths``, and without the maps and lists that become empty.
 
-    A list item is removed as a whole, including defaulted fields, unless a path in ``kept`` is below it.
+    A list item is removed as a whole, including defaulted fields, unless a path in ``kept`` is inside the item.
     """
     needed = {path[:length] for path in kept for length in range(1, len(path) + 1)}
     for path in sorted(paths, key=len):

@@ -50,7 +50,7 @@ _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 @dataclass(slots=True)
 class ParsedRequest:
-    """A parsed request: its verb, and the objects that it is about."""
+    """A parsed request: its verb, and the objects to which it refers."""
 
     verb: str
     table: Table
@@ -87,7 +87,7 @@ class ParsedRequest:
         return "as=PartialObjectMetadata" in self.request.headers.get("Accept", "")
 
     def check_subresource(self) -> None:
-        """Raise NotFoundError for a subresource that is not ``status``, or for ``status`` if the kind lacks it."""
+        """Raise NotFoundError for a subresource other than ``status``, or if the kind has no ``status`` subresource."""
         if self.subresource and (self.subresource != "status" or not self.table.properties.status):
             raise self.table.no_subresource(self.key.name)
 
@@ -96,7 +96,7 @@ class ParsedRequest:
         return self.query.get("fieldManager") or user
 
     def body(self) -> Any:
-        """Return the JSON value of the body; a new one each time."""
+        """Return the JSON value of the body, newly decoded on each call."""
         return _decoded(self.request.body or b"{}")
 
     def delete_options(self) -> DeleteOptions:
@@ -145,7 +145,7 @@ def parse_request(request: Request, tables: Tables) -> ParsedRequest:
     matcher = _matcher(query.get("labelSelector") or None)
     fields = [_requirement(part) for part in query.get("fieldSelector", "").split(",") if part]
     for path, value, _ in fields:
-        _has_field(table, {}, path, value)  # refuse it even if no object exists
+        _has_field(table, {}, path, value)  # refuse the request even if no object exists
 
     def picks(document: Document) -> bool:
         metadata = document["metadata"]
@@ -167,19 +167,19 @@ def not_served() -> errors.NotFoundError:
 
 
 def kind_of(path: str, tables: Tables) -> GVK | None:
-    """Return the kind whose objects a path names, or None if it is not served."""
+    """Return the kind whose objects a path names, or None if the kind is not served."""
     table, _, _ = _table_of(path, tables)
     return table.properties.gvk if table is not None else None
 
 
 def part_of(path: str, tables: Tables) -> tuple[GVK | None, str]:
-    """Return the kind whose objects a path names, or None if it is not served, and the subresource."""
+    """Return the kind whose objects a path names (None if the kind is not served), and the subresource."""
     table, _, rest = _table_of(path, tables)
     return (table.properties.gvk if table is not None else None), (*rest[2:3], "")[0]
 
 
 def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
-    """Return the table, the namespace, and the rest of a path from the resource on."""
+    """Return the table, the namespace, and the steps of a path from the resource on."""
     group, version, rest = _split(path)
     namespace = ""
     if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
@@ -189,7 +189,7 @@ def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
 
 @functools.lru_cache(maxsize=4096)
 def _split(path: str) -> tuple[str, str, list[str]]:
-    """Return the group, the version and the rest of a path; the list is shared."""
+    """Return the group, the version and the remaining steps of a path. The list is shared and must not be changed."""
     steps = [unquote(step) for step in path.strip("/").split("/")]
     group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
     version, *rest = steps or [""]
@@ -197,7 +197,7 @@ def _split(path: str) -> tuple[str, str, list[str]]:
 
 
 def _requirement(part: str) -> tuple[str, str, bool]:
-    """Return the field that a part of a selector names, the value, and False if they must differ."""
+    """Return the field and the value in one part of a field selector, and True if the two must be equal."""
     path, unequal, value = part.partition("!=")
     if not unequal:
         path, _, value = part.replace("==", "=").partition("=")
@@ -222,7 +222,7 @@ def _verb(request: Request, name: str, query: Mapping[str, str]) -> str:
 
 
 def _matcher(selector: labels.LabelSelectorLike | None) -> labels.Selector:
-    """Return a label selector as an object. Raises BadRequestError if it cannot be parsed."""
+    """Return a label selector as an object. Raises BadRequestError if the selector cannot be parsed."""
     try:
         return labels.selector(selector)
     except labels.SelectorError as error:
@@ -257,7 +257,7 @@ def _text(value: JSON) -> str:
 
 
 def _decoded(body: bytes) -> JSON:
-    """Return the JSON value of a body. Raises BadRequestError if it is not JSON."""
+    """Return the JSON value of a body. Raises BadRequestError if the body is not JSON."""
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -338,7 +338,7 @@ def success(body: Any, status: int = 200) -> CompleteResponse:
 
 
 def refusal(error: errors.StatusError) -> CompleteResponse:
-    """Return the response for an error: its metav1.Status, and its Retry-After header if it has one."""
+    """Return the response for an error: its metav1.Status and, if the error has a delay, a Retry-After header."""
     headers = dict(_HEADERS)
     if error.retry_after is not None:
         headers["Retry-After"] = str(int(error.retry_after))

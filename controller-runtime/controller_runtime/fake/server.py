@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server in memory: like a real one, it gets requests and returns responses as bytes.
+"""An API server in memory: like a real server, it gets requests and returns responses as bytes.
 
 Objects are stored by the rules of :mod:`.storage`. This module adds the other parts of a server: paths, discovery,
 lists with pages, watches with bookmarks and streaming lists, compaction, and kinds that are added or changed later.
@@ -25,17 +25,17 @@ from .writes import Writes, completer
 
 _READS: Final = ("get", "list", "watch")
 _TOO_NEW: Final = 3.0
-"""Seconds for which a list waits until its view has reached the requested version."""
+"""Maximum seconds that a list waits until its view has reached the requested version."""
 
 
 class Server:
     """The objects of a cluster, and the responses to requests about them.
 
     ``complete`` maps a kind to a function that sets defaults and drops unknown fields of each object before it is
-    stored. A second call must not change the object again. ``admit`` maps a kind to the functions that are called one
-    after the other for each write of an object. ``admit_subresource`` maps a kind and the name of a subresource to the
-    functions for writes of that subresource. With ``check_namespaces``, the namespace of a new object must exist and
-    must not be terminating.
+    stored. The function must not change an object that it has already completed. ``admit`` maps a kind to the functions
+    that are called one after the other for each write of an object. ``admit_subresource`` maps a kind and the name of a
+    subresource to the functions for writes of that subresource. With ``check_namespaces``, the namespace of a new
+    object must exist and must not be terminating.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Server:
         return table
 
     def replace(self, table: Table, properties: kinds.KindProperties) -> None:
-        """Serve the objects of a kind with other properties, also with another resource."""
+        """Replace the properties of a kind, including its resource, and keep its objects."""
         del self.tables[table_key(table.properties)]
         table.set_properties(properties)
         self.tables[table_key(properties)] = table
@@ -93,8 +93,8 @@ class Server:
     async def handle(self, request: Request, user: str, view: View | None = None) -> Response:
         """Return the response to a request.
 
-        Watches, and lists that set a resourceVersion, read ``view``, by default the stored objects. Other reads always
-        read the stored objects.
+        Watches, and lists that set a resourceVersion, read ``view``; if it is None, they read the stored objects. All
+        other reads read the stored objects.
         """
         view = view or self._current
         try:
@@ -109,7 +109,7 @@ class Server:
             return _refusal(error)
 
     def handle_at_once(self, request: Request, user: str, view: View) -> Response:
-        """Return the response to a request without waiting for a version in ``view`` and without reviews of writes."""
+        """Return the response to a request at once: do not wait for a version in ``view``, nor have writes reviewed."""
         try:
             return self._answer(self._understood(request, user), user, view)
         except (errors.StatusError, ValueError) as error:
@@ -205,7 +205,7 @@ class Server:
 
 
 async def _reach(parsed: ParsedRequest, view: View) -> None:
-    """Wait until a view has reached the version that a list requests; ServerTimeoutError if it does not."""
+    """Wait until a view has reached the version that a list requests; ServerTimeoutError if that takes too long."""
     version = parsed.query.get("resourceVersion", "")
     exact = parsed.query.get("resourceVersionMatch") == "Exact"
     if parsed.verb != "list" or version == "" or exact or parsed.query.get("continue"):
@@ -218,7 +218,7 @@ async def _reach(parsed: ParsedRequest, view: View) -> None:
 
 
 def _written(parsed: ParsedRequest, document: Document, *, known: bool) -> Response:
-    """Return the response to a write; ``known`` is True if the object existed before."""
+    """Return the response to a write; ``known`` is True if the object existed before the write."""
     match parsed.verb:
         case "create":
             return requests.success(parsed.representation(document), 201)

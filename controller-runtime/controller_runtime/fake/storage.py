@@ -86,7 +86,7 @@ class Storage:
         self.complete: Callable[[Table, Document], Document] = lambda _, document: document
         """Changes each object before it is stored, as schemas and admission do."""
         self.prepared: Callable[[], Document] | None = None
-        """Stores the result of the last dry run; only for a caller that knows that nothing was written since then."""
+        """Stores the result of the last dry run. Call it only if the object has not changed since the dry run."""
 
     @property
     def version(self) -> str:
@@ -94,7 +94,7 @@ class Storage:
         return str(self._version)
 
     def seed(self, table: Table, document: Document) -> None:
-        """Store an object unchanged, except for a missing resourceVersion; AlreadyExistsError if it exists."""
+        """Store an object unchanged, but set a missing resourceVersion; AlreadyExistsError if the object exists."""
         metadata = document.setdefault("metadata", {})
         metadata.setdefault("resourceVersion", self.version)
         key = key_of(document)
@@ -213,9 +213,9 @@ class Storage:
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
 
     def delete(self, table: Table, key: NamespacedName, options: DeleteOptions) -> Document | None:
-        """Delete an object, or mark it while finalizers or a grace period keep it.
+        """Delete an object or, if finalizers or a grace period keep it, only set its deletionTimestamp.
 
-        Return the marked object, or None if it was deleted.
+        Return the object that remains, or None if it was deleted.
         """
         row = table.find(key)
         checks.check_preconditions(table, row.document, options.preconditions)
@@ -261,7 +261,7 @@ class Storage:
     def _replace(
         self, table: Table, key: NamespacedName, row: Stored, after: Stored, *, dry_run: bool
     ) -> Document:
-        """Store ``after`` if it differs; remove the object if its deletion is due."""
+        """Store ``after`` if it differs from ``row``; remove the object if it is being deleted and nothing keeps it."""
         after.owners = _owning(after.owners)
         after.document = self.complete(table, after.document)
         checks.check_metadata(table, after.document)
@@ -314,7 +314,7 @@ def _owning(owners: Mapping[Manager, ownership.FieldSet]) -> dict[Manager, owner
 def _differing(
     table: Table, live: Document, config: Document, fields: ownership.FieldSet
 ) -> ownership.FieldSet:
-    """Return those of ``fields`` that applying ``config`` would change."""
+    """Return the paths in ``fields`` whose values would change if ``config`` were applied."""
     merged = ownership.merge(live, config, table.properties.schema)
     return frozenset(
         path for path in fields if not same(ownership.value_at(live, path), ownership.value_at(merged, path))
@@ -322,7 +322,7 @@ def _differing(
 
 
 def _content(table: Table, document: Document) -> Document:
-    """Return the part of an object whose changes increase its generation."""
+    """Return the part of an object in which changes increase the object's generation."""
     uncounted = ("metadata", "status") if table.properties.status else ("metadata",)
     return {k: v for k, v in document.items() if k not in uncounted}
 
@@ -335,8 +335,8 @@ def _main_part(table: Table, document: Document) -> Document:
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
     """Return ``old`` after a PUT of ``new``.
 
-    A PUT to a subresource sets only the status. Any other PUT sets all fields except those of the server; if the status
-    is a subresource, it does not set the status.
+    A PUT to a subresource sets only the status. Any other PUT sets all fields except those that only the server writes
+    and, if the status is a subresource, the status.
     """
     if subresource:
         result = {k: v for k, v in old.items() if k != "status"}
@@ -364,9 +364,9 @@ def _clients_metadata(document: Document) -> Document:
 
 
 def _marked(table: Table, document: Document, options: DeleteOptions, now: datetime) -> Document | None:
-    """Return the object marked for deletion, or None if it is removed at once.
+    """Return the object with a deletionTimestamp, or None if the object is removed at once.
 
-    An object that does not change is returned itself.
+    If nothing changes, ``document`` itself is returned.
     """
     metadata: dict[str, JSON] = dict(document["metadata"])
     finalizers = _finalizers(table, metadata, options.propagation)
@@ -387,7 +387,7 @@ def _marked(table: Table, document: Document, options: DeleteOptions, now: datet
 
 
 def _is_due(metadata: Mapping[str, JSON]) -> bool:
-    """Return True if the object is marked for deletion and has no finalizers and no grace period."""
+    """Return True if the object has a deletionTimestamp, but neither finalizers nor a grace period."""
     return bool(
         metadata.get("deletionTimestamp")
         and not metadata.get("finalizers")
@@ -409,7 +409,7 @@ def _finalizers(table: Table, metadata: Mapping[str, JSON], propagation: str | N
 
 
 def _grace(table: Table, document: Document, given: int | None) -> int:
-    """Return the grace period: zero except for pods that are bound to a node and have not ended."""
+    """Return the grace period in seconds: zero except for pods that are bound to a node and have not ended."""
     if table.properties.gvk[::2] != ("", "Pod"):
         return 0
     metadata, spec = document["metadata"], document.get("spec") or {}

@@ -20,7 +20,7 @@ Document = dict[str, JSON]
 
 
 class Manager(NamedTuple):
-    """An owner of fields: its name, the way it writes, and the subresource it writes to."""
+    """An owner of fields: its name, the operation with which it writes, and the subresource to which it writes."""
 
     name: str
     operation: str
@@ -117,7 +117,7 @@ class Table:
         return cls(message, code=code, reason=reason, details=self._details(name, self.resource.plural))
 
     def exists(self, key: NamespacedName) -> errors.StatusError:
-        """Return the AlreadyExistsError of a create."""
+        """Return the AlreadyExistsError for a create."""
         error = self.error(errors.AlreadyExistsError, key.name, 409, "AlreadyExists", "already exists")
         if not self.rows[key].document["metadata"].get("deletionTimestamp"):
             return error
@@ -132,7 +132,7 @@ class Table:
         return errors.ConflictError(message, code=409, reason="Conflict", details=details)
 
     def modified(self, name: str) -> errors.StatusError:
-        """Return the ConflictError of a write with an old resourceVersion."""
+        """Return the ConflictError for a write with an old resourceVersion."""
         return self.conflict(
             name,
             "the object has been modified; please apply your changes to the latest version and try again",

@@ -87,7 +87,7 @@ class History:
             listener(event)
 
     def between(self, table: Table, after: int, until: int) -> list[Event] | None:
-        """Return the changes of a kind after one version, up to another; None if some of them were compacted."""
+        """Return the changes of a kind after version ``after`` up to ``until``; None if some of them were compacted."""
         kept = self._kept[table]
         if after < kept.forgotten:
             return None
@@ -95,7 +95,7 @@ class History:
         return kept.events[first : bisect_right(kept.events, until, lo=first, key=_version)]
 
     def at(self, table: Table, version: int) -> dict[NamespacedName, Document] | None:
-        """Return the objects of a kind at a version; None if it was compacted."""
+        """Return the objects of a kind at a version; None if the version was compacted."""
         if version < self.floor:
             return None
         kept = self._kept[table]
@@ -163,9 +163,9 @@ class View(ABC):
         """Make sure that waiting tasks are woken when the view shows the next change of ``table``, or of any table."""
 
     async def change(self, table: Table | None = None, until: float = math.inf) -> None:
-        """Wait until the view shows a change of ``table``, or of any table if None, or until the loop's time ``until``.
+        """Wait until the view shows a change of ``table`` or, if ``table`` is None, of any table.
 
-        :meth:`wake` ends the wait early.
+        The wait also ends when the loop's time reaches ``until``, or when :meth:`wake` is called.
         """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
@@ -173,7 +173,7 @@ class View(ABC):
         waiting.append(waiter)
         if len(waiting) == 1:
             self.plan(table)
-        # In a new context, so that the timer does not stop when a simulated process ends.
+        # The timer has a new context, so that it does not stop when a simulated process ends.
         timer = loop.call_at(until, _end, waiter, context=Context()) if until < math.inf else None
         try:
             await waiter
@@ -238,7 +238,7 @@ class Watch:
         self.parsed = parsed
         self.view = view
         self.version = version
-        """Changes up to here have been sent."""
+        """Changes up to this version have been sent."""
         self.is_cut = False
         """True once the server wants to end the watch."""
         self.ended = False
@@ -249,7 +249,7 @@ class Watch:
         return self.parsed.table
 
     def line(self, event: Event) -> bytes | None:
-        """Return the line of a change, or None if the watch does not select the object."""
+        """Return the line for a change, or None if the watch does not select the object."""
         parsed = self.parsed
         now = event.type != "DELETED" and parsed.picks(event.document)
         before = event.before is not None and parsed.picks(event.before)
@@ -264,7 +264,7 @@ class Watch:
     def _line(self, kind: str, event: Event) -> bytes:
         document = event.document
         if kind == "DELETED" and event.before is not None:
-            # As a server does: the last state that the watch saw, at the version of the change.
+            # As a server does, send the last state that the watch saw, with the version of the change.
             metadata = {**event.before["metadata"], "resourceVersion": str(event.version)}
             document = {**event.before, "metadata": metadata}
         return encoded(kind, self.parsed.representation(document))
@@ -281,7 +281,7 @@ class Watches:
         """Return the stream of a new watch.
 
         Raises:
-            ExpiredError: the version that it begins from has been compacted.
+            ExpiredError: the version from which the watch begins has been compacted.
         """
         query = parsed.query
         version = query.get("resourceVersion", "")

@@ -78,13 +78,13 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
 MakeWrite = Callable[[ParsedRequest, str, bool], Document]
-"""Makes the write of a user, or only computes it in a dry run; returns the object."""
+"""Makes the write of a user, or only computes the result in a dry run; returns the object."""
 Admit = Callable[["Review"], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Review:
-    """A write before it is stored; a reviewer may change ``new``, or raise a StatusError to refuse the write."""
+    """A write that is not stored yet. A reviewer may change ``new``, or raise a StatusError to refuse the write."""
 
     operation: str
     gvk: GVK
@@ -96,7 +96,7 @@ class Review:
 
 
 class Writes:
-    """Stores the objects that requests write, after they were completed and admitted."""
+    """Stores the objects that requests write, after the objects were completed and admitted."""
 
     def __init__(self, storage: Storage, tables: Tables, *, check_namespaces: bool = False) -> None:
         self._check_namespaces = check_namespaces
@@ -109,7 +109,7 @@ class Writes:
         storage.complete = self._complete
 
     def unreviewed(self, parsed: ParsedRequest, user: str) -> Document:
-        """Make a write without a review; return the stored object, a Status, or an empty list for a collection."""
+        """Make a write without a review; return the stored object, a Status or, for a collection, an empty list."""
         match parsed.verb:
             case "create" if parsed.subresource:
                 return self._evicted(parsed)
@@ -169,7 +169,7 @@ class Writes:
         return self._updated if parsed.verb == "update" else self._patched
 
     async def _changed(self, parsed: ParsedRequest, user: str, make: MakeWrite) -> Document:
-        """Compute the object after a write, have it reviewed, and store it; start again if it was changed meanwhile."""
+        """Compute the object after a write, have it reviewed, and store it. Start again if it was changed meanwhile."""
         while True:
             before = parsed.table.rows.get(parsed.key)
             wanted = make(parsed, user, True)
@@ -236,7 +236,7 @@ class Writes:
         return complete(patches.apply_merge_patch(document, self._admitted)) if self._admitted else document
 
     def _check_namespace(self, parsed: ParsedRequest) -> None:
-        """Raise NotFoundError if a new object's namespace is missing, ForbiddenError if it is being deleted."""
+        """Raise NotFoundError if the namespace of a new object is missing, ForbiddenError if it is being deleted."""
         namespace = parsed.key.namespace
         if not self._check_namespaces or not parsed.table.resource.namespaced or not namespace:
             return

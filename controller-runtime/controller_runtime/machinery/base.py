@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 JSON = Any
 
 _MOST_ERRORS: Final = 1000
-"""Above this number of validation errors, a text is not decoded a second time: it is invalid anyway."""
+"""An object with more validation errors than this is not decoded a second time, because it is invalid anyway."""
 
 
 def camel(name: str) -> str:
@@ -58,7 +58,7 @@ class Struct(BaseModel):
     go_always: ClassVar[frozenset[str]] = frozenset()
     """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
     go_pointers: ClassVar[frozenset[str]] = frozenset()
-    """Scalars that are pointers in Go, which writes their zero value; it omits the zero value of other scalars."""
+    """Scalar fields that are pointers in Go. Go writes their zero value, but omits the zero value of other scalars."""
     accepts_unknown_fields: ClassVar[bool] = False
     """True if the constructor and assignments accept fields that the model does not declare."""
 
@@ -80,7 +80,7 @@ class Struct(BaseModel):
                 if not self.accepts_unknown_fields:
                     _check_names(type(self), data)
                 raise
-            extra = self.__pydantic_extra__  # None: the class does not keep them
+            extra = self.__pydantic_extra__  # None if the class does not keep extra fields
             if (extra or extra is None) and not self.accepts_unknown_fields:
                 _check_names(type(self), data)
 
@@ -88,7 +88,7 @@ class Struct(BaseModel):
         __init__.__pydantic_base_init__ = True
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Set a field without a check of its type; the field then counts as set.
+            """Set a field without checking the type of ``value``; the field then counts as set.
 
             Raises:
                 AttributeError: the model does not declare the field; see :meth:`set_unknown_fields`.
@@ -103,7 +103,7 @@ class Struct(BaseModel):
         """Check the names of the fields.
 
         Raises:
-            TypeError: a field is written under a name by which it is not read.
+            TypeError: a field's name in encoded JSON is not accepted when JSON is decoded.
         """
         for name, field in cls.__pydantic_fields__.items():
             if field.serialization_alias is not None or field.validation_alias is not None:
@@ -173,7 +173,7 @@ class Struct(BaseModel):
 
 def fields_of(model: type[Struct]) -> dict[str, FieldInfo]:
     """Return the fields by attribute name, with evaluated annotations."""
-    if not model.__pydantic_fields_complete__:  # it mentions a class that was declared after it
+    if not model.__pydantic_fields_complete__:  # an annotation names a class that is declared later
         model.model_rebuild()
     return model.model_fields
 
@@ -216,7 +216,7 @@ def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSc
 
 
 def _add_rules(part: object, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
-    """Add the rules to a part of a schema and to the typed dicts and dataclasses in it; other models add their own."""
+    """Add the rules to a part of a schema, including its typed dicts and dataclasses; models in it add their own."""
     if isinstance(part, list | tuple):
         for each in part:
             _add_rules(each, handler, seen)
@@ -232,7 +232,7 @@ def _add_rules(part: object, handler: GetCoreSchemaHandler, seen: set[str]) -> N
             "serialization", core_schema.wrap_serializer_function_ser_schema(rule, when_used="json")
         )
     for key, value in part.items():
-        if key in ("fields", "choices") and isinstance(value, dict):  # by name, or by tag
+        if key in ("fields", "choices") and isinstance(value, dict):  # keyed by name or by tag
             _add_rules([*value.values()], handler, seen)
         elif key not in _VALUES:
             _add_rules(value, handler, seen)
@@ -278,7 +278,7 @@ _RULES: Final[dict[Any, Callable[[Any, Callable[[Any], Any]], Any]]] = {
     "frozenset": _sorted,
 }
 _VALUES: Final = frozenset({"default", "expected", "members", "metadata", "config", "serialization"})
-"""Keys of pydantic's schemas with values that are not schemas of fields."""
+"""Keys of pydantic's schemas whose values are not schemas of fields."""
 
 
 def _check_number(error: ValidationError) -> None:

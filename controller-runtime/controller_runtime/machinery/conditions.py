@@ -18,7 +18,7 @@ def set_status_condition(
 ) -> bool:
     """Add or update the condition of ``new``'s type; return True if ``conditions`` changed.
 
-    A condition that is added, or whose status changes, gets the transition time of ``new``, or ``now`` if ``new`` has
+    If the condition is added or its status changes, its transition time is that of ``new``, or ``now`` if ``new`` has
     none. ``now`` is the current time by default. The list does not keep a reference to ``new``.
     """
     existing = find(conditions, new.type)

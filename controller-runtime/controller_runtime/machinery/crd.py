@@ -4,7 +4,7 @@
 
 Markers are the properties of a field or a kind beyond its Python type: a field carries them as
 ``Annotated[int | None, CRD(minimum=0)]``, a struct as ``crd: ClassVar = CRD(...)``, a kind as
-``crd_kind: ClassVar = KindMarkers(...)``. They do not change how objects are decoded. A field's description is the
+``crd_kind: ClassVar = KindMarkers(...)``. Markers do not change how objects are decoded. A field's description is the
 string below it.
 """
 
@@ -53,11 +53,11 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class CRD(msgspec.Struct, frozen=True, kw_only=True):
-    """Constraints of a field or a struct; those that are None are omitted.
+    """Constraints of a field or a struct; a constraint that is None is omitted.
 
-    On a list or a map they apply to the list or map itself; constraints of its items belong on the items' type. For a
-    field that is plain JSON in the model, ``schema`` is the name of a recorded definition of its value or, for a list,
-    of its items.
+    The constraints of a list or a map apply to the list or map itself; declare constraints of the items on the type of
+    the items. For a field that is plain JSON in the model, ``schema`` is the name of the recorded definition of the
+    field's value or, for a list, of the list's items.
     """
 
     default: object = UNSET
@@ -76,7 +76,7 @@ class CRD(msgspec.Struct, frozen=True, kw_only=True):
     map_type: Literal["atomic", "granular"] | None = None
     rules: tuple[Rule, ...] = ()
     required: bool | None = None
-    """If None, a field is required if it has no default, or the empty string as its default."""
+    """If None, a field is required if it has no default or if its default is the empty string."""
     schema: str | None = None
 
     def __post_init__(self) -> None:
@@ -148,9 +148,9 @@ _BOUNDS: Final = frozenset(
     }
 )
 _FORMATS: Final = frozenset({"date", "date-time", "uuid", "email", "uri", "ipv4", "ipv6", "password"})
-"""Formats that the API server checks, and reads in the same way as pydantic."""
+"""Formats that the API server checks and interprets in the same way as pydantic."""
 _TEXT_ONLY: Final = (Rule("self == self", "must be a string"),)
-"""Without a rule that reads the value, the API server admits a list in place of a string that has a format."""
+"""A rule for strings with a format: without a rule that reads the value, the API server accepts a list instead."""
 _NULL: Final = {"type": "null"}
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 _DECIMAL: Final = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}
@@ -159,7 +159,7 @@ _KIND_TEXT: Final = "The kind of this object."
 
 
 class _NoSchemaError(TypeError):
-    """A type has no structural schema; the message says why."""
+    """A type has no structural schema; the message has the reason."""
 
 
 def custom_resource_definition(kind: type[Object]) -> Schema:
@@ -169,8 +169,8 @@ def custom_resource_definition(kind: type[Object]) -> Schema:
     would write them into the objects; only defaults of markers are included.
 
     Raises:
-        TypeError: ``kind`` is not a class with the names of a kind, or a field has a type without a structural schema;
-            the message names the class and the field.
+        TypeError: ``kind`` is not a subclass of Object with the names of a kind, or a field has a type without a
+            structural schema; the message names the class and the field.
         ValueError: ``kind`` has no plural name.
     """
     if not (isinstance(kind, type) and issubclass(kind, Object) and hasattr(kind, "gvk")):
@@ -248,7 +248,7 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
     texts = _field_texts(model)
     required = []
     for attribute, info in fields_of(model).items():
-        if info.exclude:  # the class does not write it
+        if info.exclude:  # the field is not written
             continue
         wire = wire_name(attribute, info)
         with _named_in_errors(model, attribute):
@@ -313,7 +313,7 @@ def _annotated(
 def _written(
     function: Any, declared: object, above: tuple[type[Struct], ...], metadata: Iterable[object]
 ) -> Schema:
-    """Return the schema of a serializer's output: the markers for CRDs apply to it, bounds of the value do not."""
+    """Return the schema of a serializer's output. CRD markers apply to the output, but bounds of the value do not."""
     schema = _type(_returned(function, declared), above)
     _constrain(schema, [each for each in metadata if isinstance(each, CRD)])
     return schema
@@ -341,7 +341,7 @@ def _getter(computed: ComputedFieldInfo) -> object:
 
 
 def _item(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
-    """Return the schema of an item of a list or a value of a map; unlike in a field, a None there is written."""
+    """Return the schema of a list's item or a map's value. Unlike a field, an item or value that is None is written."""
     schema = _type(annotation, above, named)
     return _nullable(schema) if _has_none(annotation) else schema
 
@@ -403,7 +403,7 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
     """Return pydantic's JSON schema as the API server accepts it: without references, and with one type per value.
 
     Raises:
-        _NoSchemaError: the schema cannot be expressed so.
+        _NoSchemaError: the schema cannot be expressed in this form.
     """
     if reference := schema.get("$ref"):
         name = reference.rpartition("/")[2]
@@ -503,7 +503,7 @@ def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
 
 
 def _class_text(model: type[object]) -> str | None:
-    text = vars(model).get("__doc__")  # not an inherited one
+    text = vars(model).get("__doc__")  # not an inherited docstring
     return None if text is None else _paragraphs(inspect.cleandoc(text))
 
 
@@ -523,7 +523,7 @@ def _field_texts(model: type[object]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the bodies of a module's classes; none if it has no source, as in a notebook."""
+    """Return the bodies of a module's classes; none if the module has no source file, as in a notebook."""
     try:
         tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     except (ImportError, OSError, TypeError):
@@ -539,7 +539,7 @@ def _paragraphs(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def merge_schema(model: type[Struct]) -> openapi.MergeSchema:
-    """Return how a custom resource merges according to its model and the markers of the fields."""
+    """Return the merge rules of a custom resource, from its model and the markers of the fields."""
     return openapi.merge_schema_of_crd(_merge_struct(model))
 
 

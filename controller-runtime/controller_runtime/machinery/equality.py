@@ -15,7 +15,7 @@ def deep_equal(a: object, b: object) -> bool:
     """Return True if two values of the same kind are semantically equal.
 
     Structs are compared field by field, including unknown fields. In plain JSON, null equals an empty list or map, but
-    a missing key does not, and quantities are compared as texts, because their type is unknown.
+    a missing key equals neither. Quantities in plain JSON are compared as texts, because their type is unknown.
     """
     if isinstance(a, Struct) and isinstance(b, Struct):
         return type(a) is type(b) and _equal_structs(a, b)
@@ -37,7 +37,7 @@ def _empty(value: object) -> bool:
 def _equal_structs(a: Struct, b: Struct) -> bool:
     quantities = _quantity_fields(type(a))
     for name, left in a.__dict__.items():
-        right = b.__dict__.get(name, left)  # a cached property may have been computed in only one
+        right = b.__dict__.get(name, left)  # a cached property may have been computed in only one of the two
         if not (_equal_quantities(left, right) if name in quantities else deep_equal(left, right)):
             return False
     return deep_equal(a.unknown_fields, b.unknown_fields)

@@ -85,10 +85,10 @@ class NotFoundError(StatusError):
 
     @property
     def names_object(self) -> bool:
-        """True if the server knows the kind and has no such object.
+        """True if the server knows the kind but has no object of this name.
 
-        It is False while a server does not serve the kind, for instance because its CRD is being replaced: the object
-        may still exist.
+        False while a server does not serve the kind, for instance because the CRD is being replaced: the object may
+        still exist.
         """
         return bool(self.details.get("name"))
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Errors about fields of an object, and their paths; the messages equal the API server's.
+"""Errors about the fields of an object, and paths to fields; the messages equal the API server's.
 
 FieldError          one field: a type, the path, the bad value and a detail
 AggregateError      several errors at once, as raised by validators

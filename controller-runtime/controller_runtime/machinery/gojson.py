@@ -37,21 +37,21 @@ _QUOTED: Final = {
 def go_json(value: object) -> str:
     """Return ``value`` as Go's json.Marshal writes it.
 
-    Fields are in the struct's order, including unset ones that Go writes. Maps are sorted, and ``<``, ``>`` and ``&``
-    are escaped. Unknown fields are omitted, because Go's structs cannot hold them.
+    Fields are in the struct's order. Unset fields are included if Go writes them. Maps are sorted by key, and ``<``,
+    ``>`` and ``&`` are escaped. Unknown fields are omitted, because Go's structs cannot hold them.
     """
     return _encode(value)
 
 
 def quote(text: str) -> str:
     """Return ``text`` as Go's ``%q`` writes it."""
-    if _SIMPLE.fullmatch(text):  # such as most names of objects
+    if _SIMPLE.fullmatch(text):  # fast path, e.g. for most names of objects
         return f'"{text}"'
     return '"' + "".join(_quoted(character) for character in text) + '"'
 
 
 def go_text(value: JSON) -> str:
-    """Return decoded JSON as Go's ``%v`` writes it: ``map[a:1 b:[x y]]``, maps sorted."""
+    """Return decoded JSON as Go's ``%v`` writes it, with maps sorted by key: ``map[a:1 b:[x y]]``."""
     if value is None:
         return "<nil>"
     if isinstance(value, dict):
@@ -123,7 +123,7 @@ class _Field(NamedTuple):
     label: str
     """The wire name as a JSON string, followed by a colon."""
     zero: str | None
-    """The JSON that Go writes if the field is unset, or None if it omits the field."""
+    """The JSON that Go writes if the field is unset, or None if Go then omits the field."""
     pointer: bool
     by_value: bool
 

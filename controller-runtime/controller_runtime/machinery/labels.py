@@ -85,7 +85,7 @@ class Selector(msgspec.Struct, frozen=True):
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
-    """True if the selector matches nothing, regardless of its requirements; its text is empty, as in Go."""
+    """True if the selector matches nothing, regardless of its requirements. Its text is then empty, as in Go."""
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Return True if ``labels`` meet all requirements."""
@@ -110,7 +110,8 @@ def requirement(key: str, operator: Operator, values: Iterable[str] = ()) -> Req
     """Return a requirement that the API server accepts.
 
     Raises:
-        SelectorError: the key or a value is not valid for a label, or the values do not fit the operator.
+        SelectorError: the key or a value is not valid for a label, or the number of values is not valid for the
+            operator.
     """
     held = tuple(values)
     path = field.Path("values")
@@ -192,7 +193,7 @@ _STRUCT_OPERATORS: Final = {
 
 
 def from_label_selector(struct: LabelSelector | None) -> Selector:
-    """Return the selector for a metav1.LabelSelector: None selects nothing, an empty one everything.
+    """Return the selector for a metav1.LabelSelector: None selects nothing, an empty one selects everything.
 
     Raises:
         SelectorError: an expression is malformed.

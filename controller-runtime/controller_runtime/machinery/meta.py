@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""metav1: the structs that kinds of all API groups share, and functions for its times, which are RFC 3339 in UTC."""
+"""metav1: the structs that kinds of all API groups share, and functions for metav1 times, which are RFC 3339 in UTC."""
 
 from __future__ import annotations
 
@@ -160,12 +160,12 @@ class DeleteOptions(Struct):
 
 
 def format_time(moment: datetime) -> str:
-    """Return ``moment``, which must be aware, as a metav1.Time; fractions of a second are cut off."""
+    """Return ``moment``, which must have a time zone, as a metav1.Time; fractions of a second are cut off."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(moment: datetime) -> str:
-    """Return ``moment``, which must be aware, as a metav1.MicroTime, with microseconds."""
+    """Return ``moment``, which must have a time zone, as a metav1.MicroTime, with microseconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

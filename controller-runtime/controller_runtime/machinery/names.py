@@ -92,7 +92,7 @@ class NamespacedName(NamedTuple):
         """Return a (namespace, name) pair as a key.
 
         Raises:
-            TypeError: ``pair`` is not a tuple of two. This includes strings, because a name of two characters could
+            TypeError: ``pair`` is not a tuple of two items. Strings are rejected, too: a name of two characters could
                 otherwise be mistaken for a pair.
         """
         if isinstance(pair, NamespacedName):
@@ -190,7 +190,7 @@ def is_kind(value: str) -> bool:
 def is_path_segment(value: str) -> bool:
     """Return True if ``value`` is valid as an object's name in a URL.
 
-    It must not be empty, ``.`` or ``..``, nor contain a slash or a percent sign.
+    Such a name is not empty, ``.`` or ``..``, and contains no slash and no percent sign.
     """
     return value not in {"", ".", ".."} and "/" not in value and "%" not in value
 

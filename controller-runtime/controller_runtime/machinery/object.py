@@ -86,7 +86,7 @@ class Object(Struct):
         """Set ``apiVersion`` and ``kind`` if the caller did not.
 
         Raises:
-            ValueError: ``kind`` is not that of the class; PartialObjectMetadata accepts any kind.
+            ValueError: ``kind`` differs from the kind of the class; PartialObjectMetadata accepts any kind.
         """
         gvk = getattr(type(self), "gvk", None)
         if gvk is None:
@@ -273,26 +273,26 @@ class LazyObject(Generic[T_co]):
 
     The object and its metadata are each decoded once and kept. :meth:`part` and :attr:`owner_references` read the text
     again on each call, unless the object is already decoded. Several readers may share a lazy object, so the returned
-    values must not be changed. Decoding raises
-    ``pydantic.ValidationError`` if the text does not match ``kind``; a subclass may limit the work and raise its own
-    error.
+    values must not be changed. Decoding raises ``pydantic.ValidationError`` if the text does not match ``kind``. A
+    subclass may refuse to decode large objects, and may raise its own error.
     """
 
     __slots__ = ("_metadata", "_object", "_view", "kind", "own_write", "text")
 
     def __init__(self, kind: type[T_co], text: bytes | None = None, known: T_co | None = None) -> None:
-        """``known`` is the decoded object; without it, ``text`` is required."""
+        """``known`` is the object if it is already decoded; otherwise ``text`` is required."""
         self.kind = kind
         self.text = text
         self.own_write = False
-        """True if a write through the client of its cache produced this state, and nothing has changed it since."""
+        """True if our own write through the client of the cache produced this state. False if a list reported the
+        state, because other writers may have changed the object before our write."""
         self._object = known
         self._metadata: ObjectMeta | None = None
         self._view: msgspec.Struct | None = None
 
     @staticmethod
     def of(obj: T | LazyObject[T]) -> LazyObject[T]:
-        """Return a decoded object as a lazy one."""
+        """Return ``obj`` as a LazyObject; a LazyObject is returned unchanged."""
         return obj if isinstance(obj, LazyObject) else LazyObject(type(obj), known=obj)
 
     @property
@@ -309,7 +309,7 @@ class LazyObject(Generic[T_co]):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """The metadata, possibly without ``managedFields``; other parts of the object may be malformed."""
+        """The metadata, possibly without ``managedFields``; readable even if the rest of the object is malformed."""
         if self._object is not None:
             return self._object.metadata
         if self._metadata is None:
@@ -317,9 +317,10 @@ class LazyObject(Generic[T_co]):
         return self._metadata
 
     def part(self, name: str, kind: type[S]) -> S:
-        """Return the field ``name`` as an instance of ``kind``, an empty one if the field is absent.
+        """Return the field ``name`` as an instance of ``kind``; if the field is absent, return an empty instance.
 
-        The attribute and the field in JSON must have the same name. Other parts of the object may be malformed.
+        The attribute and the field in JSON must have the same name. The field is readable even if the rest of the
+        object is malformed.
         """
         if self._object is None and (decoded := self._decode_part(name, kind)) is not None:
             return decoded
@@ -330,7 +331,7 @@ class LazyObject(Generic[T_co]):
         """Return the fields that ``shape`` declares; consecutive readers of one shape share the result.
 
         None means that the caller must read :attr:`object` instead, because the object is decoded already or its text
-        does not fit ``shape``.
+        does not match ``shape``.
         """
         if self._object is not None:
             return None
@@ -405,7 +406,10 @@ class Scheme:
     def __init__(
         self, *kinds: type[Object], later: Callable[[], Iterable[type[Object]]] | None = None
     ) -> None:
-        """Register ``kinds``, and on first use those that ``later`` returns, because importing kinds is expensive."""
+        """Register ``kinds``.
+
+        ``later`` returns further kinds. It is called on first use, because importing kinds is expensive.
+        """
         self._known: dict[GVK, type[Object]] = {}
         self._later = later
         if kinds:

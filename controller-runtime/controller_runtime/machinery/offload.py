@@ -3,7 +3,7 @@
 """Run work on large objects in a thread, so that it does not block the event loop, and other work directly.
 
 Per event loop, only one piece of work runs in a thread at a time. More threads would not finish the work sooner, and
-each would take an equal share of the interpreter's time from the loop.
+each of them would take as much of the interpreter's time as the loop.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _limiter: Final[anyio.lowlevel.RunVar[anyio.CapacityLimiter]] = anyio.lowlevel.R
 
 
 class object_size:  # noqa: N801  # reads as the context manager that it is
-    """Set the size in bytes of the object that the block, and tasks started in it, work on.
+    """Set the size in bytes of the object on which the block, and tasks started in it, work.
 
-    Of nested blocks, the largest size counts.
+    In nested blocks, the largest size counts.
     """
 
     __slots__ = ("_size", "_token")
@@ -54,7 +54,7 @@ def is_large(size: int = 0) -> bool:
 
 
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return the result of ``work``; in a block of :class:`object_size` with a large object, it runs in a thread.
+    """Return the result of ``work``, which runs in a thread inside an :class:`object_size` block with a large object.
 
     ``work`` must not use shared mutable state. If the caller is cancelled while the thread runs, the cancellation is
     raised after ``work`` has ended.

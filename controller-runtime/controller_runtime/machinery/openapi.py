@@ -121,9 +121,9 @@ def definition(name: str) -> Schema:
 
 @cache
 def published(name: str) -> Schema:
-    """Return the schema of a struct as the API server publishes it; it is shared and must not be changed.
+    """Return the schema of a struct as the API server publishes it. The schema is shared and must not be changed.
 
-    The ``$ref`` of a reference is the name of another struct.
+    Each ``$ref`` in the schema is the name of another struct.
 
     Raises:
         KeyError: the struct is not recorded.
@@ -164,7 +164,7 @@ def _recorded() -> _Record:
 
 
 def _in_crd(name: str) -> Schema:
-    """Return the schema of a struct as it is in a CustomResourceDefinition, with references."""
+    """Return the schema of a struct as CustomResourceDefinitions contain it, but with references."""
     schema = copy.deepcopy(published(name))
     if name in _ATOMIC:
         schema[MAP_TYPE] = "atomic"
@@ -191,9 +191,9 @@ _NOTHING: Final[Mapping[str, JSON]] = {}
 class MergeSchema:
     """How the value of a field or an item merges, in server-side apply and in strategic merge patches.
 
-    This is read from its schema: ``x-kubernetes-list-type``, ``x-kubernetes-list-map-keys`` and
+    The rules are read from the value's schema: ``x-kubernetes-list-type``, ``x-kubernetes-list-map-keys`` and
     ``x-kubernetes-map-type`` for server-side apply, ``x-kubernetes-patch-strategy`` and
-    ``x-kubernetes-patch-merge-key`` for strategic merge patches. Without them, lists are replaced and maps merge.
+    ``x-kubernetes-patch-merge-key`` for strategic merge patches. Without these keys, lists are replaced and maps merge.
     """
 
     __slots__ = ("_fields", "_item", "_schema")
@@ -214,7 +214,7 @@ class MergeSchema:
         return bool(self._schema.get(LIST_TYPE) == "set")
 
     def keys(self, items: list[JSON]) -> tuple[str, ...]:
-        """Return the fields by which server-side apply identifies ``items``; empty if it replaces the list."""
+        """Return the fields by which server-side apply identifies ``items``; empty if it replaces the whole list."""
         if self._schema.get(LIST_TYPE) != "map" or not items:
             return ()
         keys = tuple(self._schema.get(MAP_KEYS) or ())
@@ -237,7 +237,7 @@ class MergeSchema:
 
     @property
     def patch_merge_key(self) -> str:
-        """The field by which a strategic merge patch identifies the items of the list; empty if it has none."""
+        """The field by which a strategic merge patch identifies the items of the list, or an empty string."""
         return str(self._schema.get("x-kubernetes-patch-merge-key", ""))
 
     @property
@@ -271,7 +271,7 @@ UNKNOWN: Final = MergeSchema(_NOTHING)
 
 @cache
 def merge_schema(name: str) -> MergeSchema:
-    """Return how one of Kubernetes' own structs merges, such as ``core.v1.PodTemplateSpec``.
+    """Return the merge rules of one of Kubernetes' own structs, such as ``core.v1.PodTemplateSpec``.
 
     Raises:
         KeyError: the struct is not recorded.
@@ -280,13 +280,13 @@ def merge_schema(name: str) -> MergeSchema:
 
 
 def merge_schema_of_kind(gvk: GVK) -> MergeSchema | None:
-    """Return how one of Kubernetes' own kinds merges; None for custom resources and kinds that are not recorded."""
+    """Return the merge rules of a recorded kind; None for custom resources and kinds that are not recorded."""
     kind = kinds().get(gvk)
     return None if kind is None else merge_schema(kind.definition)
 
 
 def merge_schema_of_crd(schema: Mapping[str, JSON]) -> MergeSchema:
-    """Return how a custom resource merges by the ``openAPIV3Schema`` of its CustomResourceDefinition."""
+    """Return the merge rules of a custom resource, from the ``openAPIV3Schema`` of its CustomResourceDefinition."""
     properties = {**(schema.get("properties") or _NOTHING), "metadata": {"$ref": "meta.v1.ObjectMeta"}}
     return MergeSchema({**schema, "properties": properties})
 

@@ -7,9 +7,9 @@ share parts with the arguments.
 
 In a strategic merge patch, :class:`.openapi.MergeSchema` says which lists merge: lists of objects by the value of a
 key, lists of scalars as sets. Maps merge unless the schema says that they are replaced. All other values and lists are
-replaced as a whole. Merged items that are in the patch take the patch's order; the others keep their relative position
-as far as possible. A null deletes a field. Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``,
-``$deleteFromPrimitiveList/<field>`` and ``$setElementOrder/<field>``.
+replaced as a whole. After a merge, the items of the patch are in the order of the patch; the other items keep their
+relative position as far as possible. A null deletes a field. Directives: ``$patch: replace|delete`` in a map or an
+item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>`` and ``$setElementOrder/<field>``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _ORDER_PREFIX: Final = "$setElementOrder"
 
 
 class PatchError(ValueError):
-    """A patch is malformed, or does not fit the document."""
+    """A patch is malformed, or cannot be applied to the document."""
 
 
 def merge_patch_diff(old: Document, new: Document) -> Document:
-    """Return the smallest merge patch from ``old`` to ``new``; it is empty if they are equal.
+    """Return the smallest merge patch from ``old`` to ``new``; the patch is empty if the two are equal.
 
     A removed key becomes null; a list that differs is included as a whole.
     """
@@ -192,7 +192,7 @@ def _remove(document: JSON, path: list[str]) -> tuple[JSON, JSON]:
 
 
 class StrategicMergeError(ValueError):
-    """The patch does not fit the object; the message is the API server's.
+    """The patch cannot be applied to the object; the message is the API server's.
 
     ``path`` is the path to the problem as a list of field names, without the indexes of list items.
     """
@@ -440,10 +440,10 @@ def _cleaned(value: JSON) -> JSON:
 
 
 def strategic_merge_diff(old: Document, new: Document, schema: MergeSchema) -> Document:
-    """Return a strategic merge patch from ``old`` to ``new``; it is empty if they are equal.
+    """Return a strategic merge patch from ``old`` to ``new``; the patch is empty if the two are equal.
 
-    For a list that merges by key, the patch contains only the items that differ, and the order of all items. Items that
-    other writers add in the meantime are therefore kept. A list with missing or duplicate keys is replaced as a whole.
+    For a list that merges by key, the patch contains the items that differ and the order of all items. Items that other
+    writers add in the meantime are therefore kept. A list with missing or duplicate keys is replaced as a whole.
     """
     patch: Document = dict.fromkeys(old.keys() - new.keys())
     for name, value in new.items():

@@ -38,7 +38,7 @@ def printable(text: str, indent: str = "") -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON text with unprintable characters escaped as in JSON; its value and its lines stay the same.
+    """Return JSON text with unprintable characters escaped as in JSON; the text keeps its value and its lines.
 
     Text that is not JSON is escaped in the same way.
     """

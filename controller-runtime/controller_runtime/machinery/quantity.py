@@ -39,7 +39,7 @@ def _round_away(number: int, unit: int) -> int:
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """An exact number in billionths, and its output format."""
+    """An exact number in billionths, and the format in which it is written."""
 
     nanos: int
     format: Format = Format.DECIMAL_SI
@@ -49,7 +49,7 @@ class Amount(msgspec.Struct, frozen=True):
         return Amount(self.nanos + other.nanos, self.format if self.nanos else other.format)
 
     def __sub__(self, other: Amount) -> Amount:
-        """Return the difference, in the format that a sum would have."""
+        """Return the difference, in the format in which a sum would be."""
         return Amount(self.nanos - other.nanos, self.format if self.nanos else other.format)
 
     def __mul__(self, factor: int) -> Amount:
@@ -177,7 +177,7 @@ def _suffix(suffix: str, power: str) -> tuple[int, int, Format]:
 
 
 def add(a: str, b: str) -> str:
-    """Return the sum, in the first one's format unless it is zero."""
+    """Return the sum, in the format of ``a`` unless ``a`` is zero."""
     return str(parse(a) + parse(b))
 
 
@@ -192,7 +192,7 @@ def mul(a: str, factor: int) -> str:
 
 
 def cmp(a: str, b: str) -> int:
-    """Return -1, 0 or 1 as ``a`` is less than, equal to or greater than ``b``."""
+    """Return -1 if ``a`` is less than ``b``, 0 if the two are equal, and 1 if ``a`` is greater."""
     left, right = parse(a).nanos, parse(b).nanos
     return (left > right) - (left < right)
 
@@ -245,7 +245,7 @@ def int_value(value: IntOrString) -> int:
 
 
 def scaled_value(value: IntOrString, total: int, *, round_up: bool) -> int:
-    """Return the number itself, or the percentage ``"30%"`` of ``total``.
+    """Return ``value`` if it is a number; if it is a percentage such as ``"30%"``, return that part of ``total``.
 
     Raises:
         ValueError: the string is not a percentage.

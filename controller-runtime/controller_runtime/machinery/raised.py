@@ -38,7 +38,7 @@ MOST: Final = 10_000
 _PRINTABLE: Final = 256
 """An exception with at most this many parts is printed by Python's own formatter, which recurses into groups."""
 _PRINTED: Final = 16
-"""Maximum number of parts that are printed of a larger exception."""
+"""If an exception has more parts, at most this many of them are printed."""
 
 # Read the values that Python itself keeps: a class may define properties of the same names.
 _name: Final[Any] = vars(type)["__name__"]
@@ -55,7 +55,7 @@ def name(error: object) -> str:
 
 
 def text(error: object) -> str:
-    """Return ``str(error)`` in a form that can be encoded as UTF-8; if ``str`` raises, return a text that says so."""
+    """Return ``str(error)`` in a form that can be encoded as UTF-8. If ``str`` raises, return a text that says so."""
     try:
         found = "".join([str(error)])  # a plain string: ``__str__`` may return an instance of a subclass
         return found if found.isascii() else found.encode("utf-8", "backslashreplace").decode()
@@ -80,7 +80,7 @@ def cause(error: BaseException) -> BaseException | None:
 
 
 def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseException]:
-    """Yield ``error`` and, recursively, the members of groups and the causes: each once, at most :data:`MOST`.
+    """Yield ``error`` and, recursively, members of groups and causes: each one once, at most :data:`MOST` in total.
 
     If ``causes`` is False, causes are left out.
     """
@@ -98,7 +98,7 @@ def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseExceptio
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield ``error`` itself, or for a group the exceptions in it and in its inner groups that are not groups."""
+    """Yield ``error`` itself or, if it is a group, the exceptions at any depth of the group that are not groups."""
     return (each for each in parts(error, causes=False) if not members(each))
 
 
@@ -109,7 +109,7 @@ def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseEx
 
 
 def stack(error: BaseException) -> str:
-    """Return the traceback of ``error`` and of its parts; it is empty if none of them was ever raised."""
+    """Return the traceback of ``error`` and of its parts; the text is empty if no part was ever raised."""
     if all(_traceback.__get__(each) is None for each in parts(error)):
         return ""
     try:
@@ -117,7 +117,7 @@ def stack(error: BaseException) -> str:
             return "".join(traceback.format_exception(error)).rstrip()
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: S110  # attributes of the exception raise: it is printed without them
+    except BaseException:  # noqa: S110  # attributes of the exception raise, so it is printed without them
         pass
     return "\n\n".join(map(_own_stack, islice(parts(error), _PRINTED)))
 
@@ -154,7 +154,7 @@ class StrayCancellationError(Exception):
 def as_error(error: Failure) -> Exception:
     """Return ``error``, or an ordinary exception in place of a ``CancelledError`` or ``SystemExit``.
 
-    Call it in a task of an anyio task group, in the handler that caught ``error``.
+    Call this function in a task of an anyio task group, in the handler that caught ``error``.
 
     Raises:
         CancelledError: a cancel scope around the caller is cancelled, so the error is genuine.
@@ -170,7 +170,7 @@ def as_error(error: Failure) -> Exception:
 
 
 def as_error_of_plain_task(error: Failure) -> Exception:
-    """Do the same as :func:`as_error` in a task that is cancelled by ``Task.cancel`` and not by a cancel scope.
+    """Do the same as :func:`as_error`, for a task that is cancelled by ``Task.cancel`` and not by a cancel scope.
 
     Raises:
         CancelledError: the task is being cancelled, so the error is genuine.

@@ -23,13 +23,13 @@ import msgspec
 SMALL: Final = 16 << 10
 """Texts up to this size in bytes are not checked: they decode within milliseconds in any shape."""
 PIECE: Final = 16 << 10
-"""Bytes that are counted without interruption, in at most a quarter of a millisecond."""
+"""Number of bytes that are counted without interruption; this takes at most a quarter of a millisecond."""
 
 
 parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Returns the fields of a JSON object as undecoded texts.
 
-Raises msgspec.DecodeError if the text is not an object, and RecursionError if it is nested too deeply.
+Raises msgspec.DecodeError if the text is not an object, and RecursionError if the text is nested too deeply.
 """
 
 
@@ -39,9 +39,9 @@ class Limits(msgspec.Struct, frozen=True):
     size: int = 3 << 20
     """Bytes of the text; the API server rejects larger requests."""
     containers: int = 12_000
-    """Objects and lists, including empty ones."""
+    """Number of objects and lists, including empty ones."""
     items: int = 24_000
-    """Commas: the first item of a list and the first field of an object are not counted."""
+    """Number of commas: the first item of a list and the first field of an object are not counted."""
     depth: int = 100
     """Nesting depth of objects and lists."""
     string: int = 3 << 19
@@ -53,16 +53,16 @@ class Limits(msgspec.Struct, frozen=True):
 DEFAULT: Final = Limits()
 """For objects written by users: decoding takes up to 50 ms and 20 MiB.
 
-A TrainJob with 100 complete pod overrides has half of these counts.
+A TrainJob with 100 complete pod overrides reaches half of these limits.
 """
 WIDE: Final = Limits(containers=40_000, items=80_000)
-"""For objects that programs generate from those of users, and for single reads: up to 200 ms and 60 MiB."""
+"""For objects generated from users' objects, and for single reads: decoding takes up to 200 ms and 60 MiB."""
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _BRACKETS: Final = bytes.maketrans(b"[]", b"{}")
 _OTHERS: Final = bytes(set(range(256)) - set(b'[]{},"'))
 _STEPS: Final = bytes.maketrans(b"{}", b"\x01\xff")
 _SAMPLES: Final = 8
-"""Bytes examined in one half of a number that is too long."""
+"""Number of bytes that are examined in each half of a number that is too long."""
 
 
 def check(data: bytes, limits: Limits = DEFAULT) -> str | None:
@@ -78,7 +78,7 @@ def check(data: bytes, limits: Limits = DEFAULT) -> str | None:
 
 
 class Counter:
-    """Counts the elements of a JSON text while it arrives, exactly: brackets and commas in strings do not count.
+    """Counts the elements of a JSON text while it arrives; brackets and commas in strings are not counted.
 
     The time is linear in the size: 1 to 10 ms per megabyte, depending on the shape. Other threads can run after each
     :data:`PIECE`. After the first syntax error of an invalid text the counts may be wrong.
@@ -89,9 +89,9 @@ class Counter:
     def __init__(self, limits: Limits = DEFAULT) -> None:
         self._limits = limits
         self._containers = self._items = self._depth = 0
-        self._string = -1  # bytes of an unfinished string at the end; negative if there is none
-        self._backslash = b""  # a backslash if the text so far ends within an escape sequence
-        self._digits = 0  # digits of a number at the end
+        self._string = -1  # bytes of the string that is unfinished at the end; negative if there is none
+        self._backslash = b""  # a backslash if the bytes counted so far end within an escape sequence
+        self._digits = 0  # digits of the number at the end
 
     def feed(self, data: bytes) -> str | None:
         """Count the next bytes; return the reason if the text now exceeds the limits, or None."""
@@ -120,7 +120,7 @@ class Counter:
         return self._count_structure(text)
 
     def _longest_string(self, piece: bytes, *, ends_inside: bool) -> int:
-        """Return the known size of the string in which the piece begins; other strings are within the piece."""
+        """Return the size of the string that began before ``piece``, or -1; no other string can be too long yet."""
         size = -1
         if self._string >= 0:
             end = piece.find(b'"')
@@ -164,7 +164,7 @@ class Counter:
 
 
 def metadata_text(text: bytes) -> bytes:
-    """Return the text of an object's metadata. Raises like :func:`parts`, and KeyError if it has none."""
+    """Return the text of an object's metadata. Raises like :func:`parts`, and KeyError if there is no metadata."""
     return bytes(parts(text)["metadata"])
 
 
@@ -188,7 +188,7 @@ def fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 
 def items(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
-    """Return the items of a list, undecoded; they are not validated.
+    """Return the items of a list, undecoded; the items are not validated.
 
     Raises:
         DecodeError: the text is not a list.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A token bucket. It does not wait, but returns the time that the caller has to wait."""
+"""A token bucket that does not wait: it returns the time that the caller has to wait."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ line_of     the line of a value, for an error about it
 dump        the text of a value
 
 The rules are those of ``go.yaml.in/yaml/v2`` (``resolve.go``, ``decode.go``): ``0o17``, ``1e3`` and ``yes`` are not
-strings, but ``12:30`` and ``2026-01-01`` are strings; keys become strings; ``<<`` merges only as a key.
+strings, but ``12:30`` and ``2026-01-01`` are strings; keys become strings; ``<<`` merges only if it is a key.
 
-The text may come from a tenant, so the work on it is bounded. libyaml splits it into events without recursion, and the
-values are built in a loop that stops at the first event beyond a limit. There are limits on the nesting depth, on the
-number of values, and on the values and text that aliases and merges add.
+The text may come from a tenant, so the work on it is bounded. libyaml splits the text into events without recursion,
+and the values are built in a loop that stops at the first event beyond a limit. There are limits on the nesting depth,
+on the number of values, and on the values and text that aliases and merges add.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ MOST_LEVELS: Final = 200
 MOST_VALUES: Final = 100_000
 """Maximum number of values of a document by default. They take 0.3 seconds of CPU."""
 MOST_VALUES_OF_FILES: Final = 10_000_000
-"""The same for files that the user names: one may hold thousands of objects."""
+"""Maximum number of values of a document in files that the user names: a document may hold thousands of objects."""
 _MOST_ALIASED_TEXT: Final = 4 << 20
-"""Maximum number of characters that aliases may add: in memory they share a text, in JSON each alias repeats it."""
+"""Maximum number of characters that aliases may add: in memory all aliases share a text, in JSON each alias repeats the
+text."""
 _MOST_DIRECTIVES: Final = 20
 _LONGEST_DIRECTIVE: Final = 200
 _LONGEST_PATH: Final = 80
@@ -83,7 +84,7 @@ _TIMESTAMPS: Final = tuple(
 )
 _MOST_DIGITS: Final = 64
 _JSON_INTEGERS: Final = 1e21
-"""Go writes integral floats below it without an exponent, so that they are integers to any reader of JSON."""
+"""Go writes integral floats below this number without an exponent, so that every reader of JSON sees integers."""
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _HALF_ESCAPE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"\[\]{},:]+', re.DOTALL)
@@ -130,8 +131,8 @@ def render_path(path: Iterable[str | int]) -> str:
 def load(text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALUES) -> JSON:
     """Return the value of the first document, or None for an empty text.
 
-    ``strict`` refuses a key that is given twice in one map, and a second document. Otherwise the last value of a key
-    counts, and later documents are ignored, as Go's ``yaml.Unmarshal`` does.
+    With ``strict``, a key that is given twice in one map is an error, and so is a second document. Otherwise the last
+    value of a key counts and later documents are ignored, as in Go's ``yaml.Unmarshal``.
 
     Raises:
         YAMLError: the text is not YAML, has a value that JSON lacks (NaN, a map as a key), or exceeds a limit.
@@ -182,8 +183,8 @@ def load_all(
 def line_of(text: str | bytes, number: int, path: Iterable[str | int]) -> int | None:
     """Return the line of a value in document ``number``, or None if the document does not exist.
 
-    If the text does not contain the value, the line is that of its nearest ancestor in the text. Documents and lines
-    are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
+    If the text does not contain the value, return the line of the value's nearest ancestor in the text. Documents and
+    lines are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
     """
     nodes = _nodes(text)
     if number > len(nodes):
@@ -285,7 +286,7 @@ def _documents(text: str | bytes, *, strict: bool, most_values: int) -> Iterator
 
 
 def _check_directives(text: bytes) -> None:
-    """Refuse many or long directives: libyaml compares each with all before it, and copies its text to each tag."""
+    """Refuse many or long directives: libyaml compares each with all earlier ones, and copies their text into tags."""
     directives = _DIRECTIVE.findall(text)
     if len(directives) > _MOST_DIRECTIVES and b"%TAG" in text:
         raise YAMLError(f"more than {_MOST_DIRECTIVES} directives")
@@ -303,9 +304,9 @@ class _Anchored:
         self.is_complete = is_complete
         self.height = 0
         self.values = 1
-        """How many values it consists of."""
+        """The number of values in it, including itself."""
         self.characters = characters
-        """The length of its texts."""
+        """The total length of the texts in it."""
 
 
 class _Frame:
@@ -318,15 +319,15 @@ class _Frame:
     ) -> None:
         self.value = value
         self.before = before
-        """How many values and characters were read before it."""
+        """How many values and characters were read before this list or map."""
         self.anchored = anchored
         self.height = 0
         self.key: str | None = None
         """The key whose value comes next; None before a key."""
         self.is_merge = False
-        """Whether that value is merged into this map."""
+        """Whether the next value is merged into this map."""
         self.lines: dict[str, int] = {}
-        """The lines of its keys, if duplicates are refused."""
+        """The lines of the map's keys, if duplicate keys are refused."""
 
 
 class _Composer:
@@ -339,11 +340,11 @@ class _Composer:
         self._frames: list[_Frame] = []
         self._anchors: dict[str, _Anchored] = {}
         self._values = 0
-        """How many values were read; those of aliases count each time."""
+        """How many values were read; the values of an alias count each time it is used."""
         self._aliased = 0
         """How many of these values aliases added."""
         self._characters = 0
-        """The length of all texts; those of aliases count each time."""
+        """The length of all texts; the texts of an alias count each time it is used."""
         self._aliased_characters = 0
         self._found: JSON = None
 
@@ -432,7 +433,7 @@ class _Composer:
             raise YAMLError("document contains excessive aliasing")
 
     def _put(self, value: Any, height: int, event: Any) -> None:
-        """Put a complete value into the innermost list or map, where it may be a key."""
+        """Put a complete value into the innermost list or map; in a map, the value may be the next key."""
         if not self._frames:
             self._found = _as_json(value)
             return
@@ -462,7 +463,7 @@ class _Composer:
     def _merge(self, into: dict[str, JSON], value: Any, *, is_alias: bool) -> None:
         """Merge a map, or a list of maps of which the first takes precedence, into the map as read so far.
 
-        The values of ``value`` were counted when they were read, so merges are bounded like them.
+        The values in ``value`` were counted when they were read, so the limits on values also bound merges.
         """
         sources = value[::-1] if isinstance(value, list) and not is_alias else [value]
         for source in sources:
@@ -485,7 +486,7 @@ def _allowed_ratio(values: int) -> float:
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy, so that two readers of an alias share nothing."""
+    """Return a copy, so that two uses of an alias share nothing."""
     if isinstance(value, dict):
         return {key: _copied(held) for key, held in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
@@ -557,7 +558,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _as_json(value: Any) -> JSON:
-    """Return a value as it is read from the JSON that Go writes for it."""
+    """Return the value that a reader gets from the JSON that Go writes for ``value``."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise YAMLError(f"{value} is not a number in JSON")
@@ -606,7 +607,7 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
     """Return the values of JSON text. A half of a surrogate pair becomes U+FFFD, as in Go.
 
     Raises:
-        json.JSONDecodeError: it is not JSON.
+        json.JSONDecodeError: the text is not JSON.
         YAMLError: JSON cannot represent a number, a key is given twice, or the text is nested too deeply.
     """
     try:
@@ -631,7 +632,7 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
         error.line = error.line_in(decoded)
         raise
     except YAMLError:
-        with _located(decoded):  # read it again as YAML, because YAML's errors have a line
+        with _located(decoded):  # read the text again as YAML, because YAML's errors have a line
             for _ in _documents(decoded, strict=strict, most_values=MOST_VALUES_OF_FILES):
                 pass
         raise
@@ -657,14 +658,14 @@ def _json_number(text: str) -> JSON:
 
 
 class _NumberError(YAMLError):
-    """JSON text has a number that cannot be represented; the decoder does not report its position."""
+    """JSON text has a number that cannot be represented; the decoder does not report the position of the number."""
 
     def __init__(self, token: str) -> None:
         super().__init__(f"{_shown(token)} is not a number in JSON")
         self._token = token
 
     def line_in(self, text: str) -> int | None:
-        """Return the line of the first such token that is not in a string."""
+        """Return the line where the number first occurs outside strings."""
         found = (match for match in _JSON_TOKEN.finditer(text) if match[0] == self._token)
         return next((text.count("\n", 0, match.start()) + 1 for match in found), None)
 
@@ -700,7 +701,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
     def text(self, data: str) -> yaml.ScalarNode:
-        """Represent a string: several lines as a block, others quoted if Go would not read them as a string."""
+        """Represent a string: several lines as a block; a single line is quoted if Go would not read it as a string."""
         style = "|" if "\n" in data else None if isinstance(_plain(data), str) else '"'
         node: yaml.ScalarNode = self.represent_scalar(f"{_TAG}str", data, style=style)
         return node

@@ -30,7 +30,7 @@ def user_agent(program: str, release: str) -> str:
 
 
 def default_user_agent() -> str:
-    """Return :func:`user_agent` of the running program: a script's name, or that of the package ``python -m`` runs.
+    """Return :func:`user_agent` of the running program: the script, or the package that ``python -m`` runs.
 
     A program that can be started in several ways should set :attr:`Config.user_agent`.
     """
@@ -71,7 +71,7 @@ class Config:
     qps: float = 0
     """Sustained requests per second; zero or less disables throttling."""
     burst: int = 0
-    """The most requests that are sent at once, in excess of :attr:`qps`; values below one count as one."""
+    """Maximum number of requests that are sent at once, in excess of :attr:`qps`; values below one count as one."""
     namespace: str = ""
     """The namespace of the context, or of the pod."""
     proxy: str = ""

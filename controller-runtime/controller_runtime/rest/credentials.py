@@ -137,7 +137,8 @@ class TokenFile(Credentials):
 class PluginCredentials(Credentials):
     """A token that kubernetes-asyncio obtains from an exec plugin, an OIDC issuer or gcloud.
 
-    It is renewed when it expires and when the server refuses it. Concurrent requests share one renewal and its failure.
+    The token is renewed when it expires and when the server refuses it. Concurrent requests share one renewal, and its
+    error if it fails.
     """
 
     def __init__(self, label: str, loader: Loader, command: JSON = None) -> None:
@@ -182,7 +183,7 @@ class PluginCredentials(Credentials):
             self._failure, self._headers = error, None
             self._loads += 1
             raise
-        # A cancelled load is not counted: the next waiting task runs it again.
+        # A cancelled load is not counted: the next waiting task loads again.
         self._failure = None
         self._loads += 1
 
@@ -233,7 +234,7 @@ def _issued_certificate(loader: Loader) -> tuple[bytes, bytes] | None:
 
 @contextlib.contextmanager
 def _without_its_memory(loader: Loader) -> Iterator[None]:
-    """Make the library run a plugin now and discard the previous result, which it would keep otherwise."""
+    """Make the library run a plugin now and discard the previous result, which the library would otherwise reuse."""
     loader.exec_plugin_expiry, loader.token = _PAST, ""
     try:
         yield
@@ -258,7 +259,7 @@ def _without_its_log() -> Iterator[None]:
 
 
 def redacted(error: BaseException) -> str:
-    """Return an error's text on one line, without the entry of a kubeconfig that it quotes.
+    """Return an error's text on one line, without any kubeconfig entry that the error quotes.
 
     kubernetes-asyncio quotes the whole entry in which a key is missing, tokens included.
     """

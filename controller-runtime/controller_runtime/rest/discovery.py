@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server serves: the resources of kinds, and their schemas.
 
-`RESTMapper` maps kinds to resources, from the class if it declares one, otherwise by discovery. `published_schema`
-reads the schema of a kind. Every authenticated client of an ordinary cluster may read it, unlike the
-CustomResourceDefinition.
+`RESTMapper` maps a kind to its resource: the one that the class declares, otherwise the one found by discovery.
+`published_schema` reads the schema of a kind. Every authenticated client of an ordinary cluster may read published
+schemas, but not CustomResourceDefinitions.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from .roundtrip import RoundTripper
 MISS_TTL: Final = 10.0
 """Seconds for which a kind that was not served is assumed to be still missing."""
 MISSES: Final = 64
-"""The most groups and versions remembered as missing; beyond that, only those that the server lists are requested."""
+"""Maximum number of groups and versions remembered as missing. Further ones are requested only if the server lists
+them."""
 
 _INDEX: Final = "/openapi/v3"
 _DOCUMENT: Final = Bounds(64 << 20, 60.0)
-"""For a document, which describes all kinds of a group and version."""
+"""Limits for a schema document, which describes all kinds of a group and version."""
 _KINDS: Final = "x-kubernetes-group-version-kind"
 
 GroupVersion = tuple[str, str]
@@ -120,7 +121,7 @@ class RESTMapper:
 
     @asynccontextmanager
     async def _turn(self, group_version: GroupVersion) -> AsyncIterator[None]:
-        """Allow one request at a time per group and version; the lock is discarded after the last."""
+        """Allow one request at a time per group and version; the lock is discarded when no task needs it any more."""
         lock = self._asking.setdefault(group_version, anyio.Lock())
         try:
             async with lock:
@@ -204,7 +205,7 @@ async def published_schema(
         StatusError: the server refused the request.
         TransportError: the server was not reached, or its response cannot be decoded.
     """
-    index = await _read(transport, _INDEX, _Index, media_type="")  # API servers send it as plain text
+    index = await _read(transport, _INDEX, _Index, media_type="")  # API servers send the index as plain text
     path = group_version_path(kind.group, kind.version).removeprefix("/")
     link = index.paths.get(path) if index is not None else None
     if link is None:

@@ -9,7 +9,7 @@ RestError
 └── TransportError          the server was not reached, or the response was cut off
     ├── ConnectError        nothing was sent: no connection was made, or this replica may not write
     ├── TransportTimeoutError
-    └── AnswerError         the response is not one of the Kubernetes API: a redirect, a proxy's page
+    └── AnswerError         the response is not valid for an API server, e.g. a redirect or the page of a proxy
 
 A response that reports a failure is a ``controller_runtime.machinery.errors.StatusError``, made by
 :func:`status_error`.
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _EXCERPT: Final = 100
 _REASON: Final = 256
 _LONGEST_NUMBER: Final = 20
-"""The most digits of a Retry-After that are parsed; a longer number is a mistake or an attack."""
+"""Maximum number of digits of a Retry-After that are parsed; a longer number is a mistake or an attack."""
 
 
 class RestError(Exception):
@@ -56,7 +56,7 @@ class NoKindMatchError(RestError):
 
 
 class TransportError(RestError):
-    """No response, or only a part of one, was received; the request may have taken effect."""
+    """No response, or only a part of a response, was received; the request may have taken effect."""
 
     def __init__(self, message: str, *, host: str = "") -> None:
         super().__init__(f"{host}: {message}" if host else message)
@@ -72,7 +72,7 @@ class TransportTimeoutError(TransportError):
 
 
 class AnswerError(TransportError):
-    """The response is not one of an API server; the request may have taken effect."""
+    """The response is not a valid response of an API server; the request may have taken effect."""
 
 
 def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
@@ -106,7 +106,7 @@ def _reason(error: Exception) -> str:
 
 
 def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> errors.StatusError:
-    """Return the error of a response of 400 or more; its body may be a metav1.Status, text or empty."""
+    """Return the error for a response with status 400 or more; its body may be a metav1.Status, text or empty."""
     try:
         status: JSON = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -120,15 +120,15 @@ def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> err
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Return the seconds that a Retry-After header requests (a number, or a date relative to ``now``), or None.
+    """Return the seconds that a Retry-After header requests, or None. A date in the header is compared with ``now``.
 
-    It is at most :data:`controller_runtime.machinery.errors.MAX_RETRY_AFTER`.
+    The result is at most :data:`controller_runtime.machinery.errors.MAX_RETRY_AFTER`.
     """
     value = (value or "").strip()
     if not value:
         return None
     if value.removeprefix("-").isdecimal():
-        # A longer number exceeds the bound, and Python refuses to parse one of thousands of digits.
+        # A longer number exceeds the bound, and Python refuses to parse a number of thousands of digits.
         negative, long = value.startswith("-"), len(value) > _LONGEST_NUMBER
         return errors.bounded_wait(0 if negative else errors.MAX_RETRY_AFTER if long else int(value))
     from email.utils import parsedate_to_datetime  # rarely needed, and imports the codecs of mail

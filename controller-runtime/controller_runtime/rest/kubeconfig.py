@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read kubeconfigs: files are merged and checked, and one context is selected, with its server, TLS and identity.
 
-kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module replaces its other parts:
-kubernetes-asyncio writes inline certificates to temporary files, while here they stay in memory, and it reads a token
-file only once, while here it is read again from time to time.
+kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module replaces the other parts of
+kubernetes-asyncio: here, inline certificates stay in memory instead of being written to temporary files, and a token
+file is read again from time to time instead of only once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Access:
 
     @property
     def host(self) -> str:
-        """The server's address; without a scheme it is https if there are TLS settings, as in client-go."""
+        """The server's address. A missing scheme means https with TLS settings, otherwise http, as in client-go."""
         host = self._cluster.text("server").rstrip("/")
         if not host:
             raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
@@ -121,7 +121,7 @@ class Access:
         """Return the user to impersonate, or None.
 
         Raises:
-            ConfigError: a field has the wrong type, or others are set without ``as``.
+            ConfigError: a field has the wrong type, or ``as`` is missing while other fields are set.
         """
         user = self._user
         name, uid = user.text("as"), user.text("as-uid")
@@ -135,7 +135,7 @@ class Access:
         return Impersonation(name, uid, groups, extra) if name else None
 
     async def credentials(self) -> Credentials:
-        """Return the user's credentials, after checking that they can be obtained; anonymous ones over plain HTTP.
+        """Return the user's credentials after checking that they can be obtained; over plain HTTP, anonymous ones.
 
         Raises:
             ConfigError: a plugin failed, or a file is missing.
@@ -179,7 +179,7 @@ class Entry:
         self._folder = folder
 
     def text(self, key: str) -> str:
-        """Return a string, empty if it is not set. Raises ConfigError for another type."""
+        """Return a string, or an empty one if ``key`` is not set. Raises ConfigError for another type."""
         value = self.values.get(key)
         if value is None:
             return ""
@@ -196,12 +196,12 @@ class Entry:
         return tuple(values)
 
     def path(self, key: str) -> Path | None:
-        """Return a path, or None if it is not set."""
+        """Return a path, or None if ``key`` is not set."""
         value = self.text(key)
         return self._folder / value if value else None
 
     def pem(self, key: str) -> bytes | Path | None:
-        """Return the inline bytes or, without them, the path of the file; kubectl prefers the inline bytes, too."""
+        """Return the inline bytes, as kubectl does, or the path of the file if there are no inline bytes."""
         if data := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(data, validate=True)
@@ -252,10 +252,10 @@ def _bad_address(host: str) -> str:
 
 
 def from_files(paths: str, *, context: str | None = None) -> Access:
-    """Read a kubeconfig, or several separated as in ``KUBECONFIG``.
+    """Read one kubeconfig, or several whose paths are separated as in ``KUBECONFIG``.
 
     Raises:
-        ConfigError: no file exists, or one cannot be read or is incomplete.
+        ConfigError: no file exists, or a file cannot be read or is incomplete.
     """
     try:
         names = [str(Path(name).expanduser()) for name in paths.split(os.pathsep) if name]

@@ -8,9 +8,9 @@ for every API type: 30 MiB and 120 ms that are not needed. ``config`` itself nee
 ``ApiClient``, which is not used here, and ``Configuration``, a plain set of attributes.
 
 While ``config`` is imported, two empty packages replace ``kubernetes_asyncio`` and ``kubernetes_asyncio.client``.
-Afterwards every entry is removed from ``sys.modules``, so a program that also imports the distribution gets the
-real one. Only its OIDC client needs aiohttp (about 15 MiB), which is loaded when a token is first refreshed.
-``test_kubeconfig_import.py`` checks these assumptions against each release.
+Afterwards these packages and all modules loaded below them are removed from ``sys.modules``, so a program that also
+imports the distribution gets the real one. Only the OIDC client needs aiohttp (about 15 MiB), which is loaded when a
+token is first refreshed. ``test_kubeconfig_import.py`` checks these assumptions against each release.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def modules() -> Modules:
 
 
 def _yaml() -> types.SimpleNamespace:
-    """Return our reader, which has bounds, and our writer, for the calls of PyYAML in ``config``."""
+    """Return a replacement for PyYAML in ``config``: our reader, which limits its input, and our writer."""
 
     def safe_load(file: IO[str]) -> JSON:
         return yaml.load(file.read(), strict=False)

@@ -55,7 +55,7 @@ class Meter:
 
 
 class Authorize:
-    """Adds the credentials; after a 401, renews them and retries once if they changed."""
+    """Adds the credentials. After a 401, renews the credentials and retries once if they changed."""
 
     def __init__(self, inner: RoundTripper, credentials: Credentials, host: str) -> None:
         self._inner = inner
@@ -149,8 +149,8 @@ class Fence:
 
     The transport calls ``may_write`` again for a write that waited for a connection.
 
-    ``unanswered`` is called when a write was possibly sent and ends without a response: the server may still perform
-    it.
+    ``unanswered`` is called when a write that may have been sent ends without a response: the server may still perform
+    the write.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Fence:
 
 
 def not_sent(request: Request, host: str) -> errors.ConnectError:
-    """Return the error of a write that is rejected because another replica may lead."""
+    """Return the error of a write that is not sent because another replica may be the leader."""
     return errors.ConnectError(f"{request.method} {request.path} is not sent: leadership was lost", host=host)
 
 
@@ -194,7 +194,7 @@ class Throttle:
         self._bucket = TokenBucket(qps, max(1, burst)) if qps > 0 else None
 
     async def send(self, request: Request) -> Response:
-        """Wait for a token, then send ``request``; a request cancelled while it waits gives its token back."""
+        """Wait for a token, then send ``request``; a request that is cancelled while it waits gives its token back."""
         if self._bucket is not None and (wait := self._bucket.take()):
             try:
                 await anyio.sleep(wait)

@@ -20,7 +20,7 @@ _IP = IPv4Address | IPv6Address
 
 
 def from_environment(server: str, environ: Mapping[str, str]) -> str:
-    """Return the URL of the proxy through which the URL ``server`` is reached, or an empty string without a proxy.
+    """Return the URL of the proxy through which the URL ``server`` is reached; an empty string means no proxy.
 
     Raises:
         ConfigError: the value of the variable is not the address of an HTTP proxy; the message names the variable.

@@ -25,26 +25,26 @@ from .http1 import ORDINARY, Bounds
 
 DEFAULT_TIMEOUT: Final = 30.0
 COLLECTION: Final = Bounds(1 << 30, 600.0)
-"""For lists: all pods of a large cluster over a slow network."""
+"""Limits for lists, for instance of all pods of a large cluster over a slow network."""
 DELETION: Final = Bounds(1 << 20, 600.0, unread=1 << 30)
-"""For the deletion of a collection, whose response contains all deleted objects, which are not needed."""
+"""Limits for the deletion of a collection. The response contains all deleted objects, but they are not needed."""
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _NO_SEGMENTS: Final = frozenset(("", ".", ".."))
 _LONGEST_SHOWN: Final = 64
-"""The most characters of an invalid value that an error quotes."""
+"""Maximum number of characters that an error quotes from an invalid value."""
 
 Query = tuple[tuple[str, str], ...]
 _encoded: Final = lru_cache(maxsize=64)(urlencode)
-"""A program repeats a small number of queries."""
+"""Encoded queries are cached, because a program repeats a small number of queries."""
 _SHORT: Final = 512
-"""The most characters of values in a cached query: selectors may contain long values."""
+"""A query whose values have more characters in total is not cached, because selectors may contain long values."""
 
 
 class WriteOptions(TypedDict, total=False):
-    """Query parameters of writes; those that are false or empty are left out."""
+    """Query parameters of writes; parameters that are false or empty are left out."""
 
     field_owner: str
     dry_run: bool
@@ -66,8 +66,8 @@ class Request(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     body: bytes | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds to wait for the head of the response, and then for each part of its body. For a stream, only the head is
-    waited for. None means the limit of ``bounds``, and no limit for a stream."""
+    """Seconds to wait for the head of the response, and then for each part of its body. For a stream, only the wait for
+    the head is limited. None means the total of ``bounds``, or for a stream no limit."""
     stream: bool = False
     """True if the response's body arrives over time and is read line by line."""
     bounds: Bounds = ORDINARY
@@ -232,7 +232,7 @@ def post(request: Request, body: bytes, **options: Unpack[WriteOptions]) -> Requ
 
 
 def subresource(request: Request, name: str) -> Request:
-    """Return ``request``, which names one object, with the path of a subresource of it."""
+    """Return ``request`` with the path of the subresource ``name``; ``request`` must name one object."""
     return msgspec.structs.replace(request, path=f"{request.path}/{segment(name)}")
 
 
@@ -290,7 +290,7 @@ def _roots(resource: Resource) -> tuple[str, str]:
 
 
 def collection_path(resource: Resource, namespace: str = "") -> str:
-    """Return the path of a kind's objects, in one namespace or, without one, in all.
+    """Return the path of a kind's objects in ``namespace``; an empty ``namespace`` means all namespaces.
 
     Raises:
         InvalidRequestError: the namespace or the resource is not valid in a path.

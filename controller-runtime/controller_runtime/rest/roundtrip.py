@@ -18,7 +18,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 class Response(ABC):
     """A response whose head has arrived.
 
-    For an ordinary request the body is complete, too; for a stream it arrives while it is read. Close a stream
+    For an ordinary request, the body is complete, too. For a stream, the body arrives while it is read. Close a stream
     after use; closing twice, or closing a complete response, does nothing.
     """
 
@@ -31,7 +31,7 @@ class Response(ABC):
 
     @abstractmethod
     def lines(self) -> AsyncIterator[bytes]:
-        """Yield the body's lines without line ends; the last line may lack its end.
+        """Yield the body's lines without line ends; the last line of the body may have no line end.
 
         Raises:
             TransportError: the connection broke.
@@ -44,8 +44,8 @@ class Response(ABC):
     async def raise_for_status(self, *, media_type: str = "json") -> None:
         """Return if the request succeeded; otherwise close the response and raise.
 
-        If a successful response has a media type, it must contain ``media_type``, which is in lower case. Logs of pods,
-        for instance, are not JSON.
+        If a successful response has a media type, the media type must contain ``media_type``, which is in lower case.
+        Pass another ``media_type`` for responses that are not JSON, such as logs of pods.
 
         Raises:
             StatusError: the status code is 400 or more.
@@ -82,7 +82,7 @@ class CompleteResponse(Response):
 
 
 def _problem(status: int, headers: Mapping[str, str], expected: str) -> str:
-    """Return why a response below 400 is not one of an API server, or an empty string."""
+    """Return why a response with a status below 400 is not valid; an empty string means that it is valid."""
     if not 200 <= status < 300:
         location = headers.get("Location", "")[:_LONGEST_SHOWN]
         return f"the response has status {status} and is not from the Kubernetes API" + (

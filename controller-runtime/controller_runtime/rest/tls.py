@@ -26,7 +26,7 @@ class IssuedPair:
         self.cert, self.key = cert, key
 
     def expiry(self) -> datetime:
-        """Return when the certificate expires; ValueError if it is not a valid certificate."""
+        """Return when the certificate expires; ValueError if the certificate is not valid."""
         # Imported here: the import takes 60 ms and only clients with issued certificates need it.
         from cryptography import x509
 
@@ -38,14 +38,14 @@ class TLSConfig:
     """Trusted authorities and client certificate, each as PEM bytes or as a file that may be rewritten."""
 
     ca: bytes | Path | None = None
-    """The trusted authorities; None means those of the system."""
+    """The trusted authorities; None means the authorities of the system."""
     cert: bytes | Path | None = None
     key: bytes | Path | None = None
     server_name: str = ""
     """The name to request (SNI) and to verify, if it differs from the host."""
     verify: bool = True
     issued: IssuedPair | None = None
-    """Presented instead of ``cert`` and ``key``."""
+    """The certificate and key to present instead of ``cert`` and ``key``."""
 
     def __repr__(self) -> str:
         """Return the settings that are set: file names, but no contents."""

@@ -63,7 +63,7 @@ class Transport:
         return await self._outermost.send(request)
 
     async def prepare(self) -> None:
-        """Open a connection for a later request. A failure is not raised here: the later request reports it."""
+        """Open a connection for a later request. A failure is not raised here: the later request reports the error."""
         await self._wire.prepare()
 
     async def __aenter__(self) -> Self:
@@ -132,7 +132,7 @@ class _Wire:
         except TimeoutError as error:
             if pool is not None:
                 self._retire(pool)
-            # A request without a timeout still has one for connecting.
+            # A request without a timeout still has a timeout for connecting.
             timeout = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
             raise errors.TransportTimeoutError(
                 f"no response to {request.method} {request.path} within {timeout:g} s", host=self._base
@@ -147,7 +147,7 @@ class _Wire:
             raise errors.ConnectError(str(error), host=self._base) from error
 
     def _retire(self, pool: http1.Pool) -> None:
-        """Stop using the connections of ``pool``: one hangs, others may hang too, and each would fail a request."""
+        """Stop using the connections of ``pool``: one of them hangs, and others that hang would fail more requests."""
         pool.retire()
         if self._pool is pool:
             self._pool = None
@@ -155,7 +155,7 @@ class _Wire:
         self._retired = [each for each in self._retired if each.busy]
 
     async def _exchange(self, pool: http1.Pool, request: Request) -> Response:
-        """Send the request; retry once if the connection was closed and the request is a GET, but not a stream.
+        """Send the request. If the connection was closed, retry once, but only a GET that is not a stream.
 
         Other requests may have taken effect, and the caller of a stream decides when to reconnect.
         """
@@ -176,7 +176,7 @@ class _Wire:
                 except http1.Error as error:
                     raise errors.ConnectError(str(error), host=self._base) from error
                 if self._may_write is not None and request.method != "GET" and not self._may_write():
-                    # The request passed the fence before it waited for a connection, perhaps half a minute ago.
+                    # The request passed the fence before it waited for a connection, which may take half a minute.
                     pool.free(connection)
                     raise layers.not_sent(request, self._base)
             try:
@@ -233,7 +233,7 @@ def _new_pool(config: Config) -> http1.Pool:
         shared.append(("Proxy-Authorization", plain.authorization))
     if config.impersonate is not None:
         shared += config.impersonate.headers()
-    # A proxy that forwards plain HTTP needs the absolute URL; through a tunnel it does not see requests.
+    # A proxy that forwards plain HTTP needs the absolute URL. A proxy does not see the requests inside a tunnel.
     prefix = (origin.url if plain is not None else "") + origin.path
     server_name = config.tls.server_name if config.tls is not None else ""
     dialer = http1.Dialer(origin, proxy=proxy, server_name=server_name, user_agent=config.user_agent)
@@ -261,7 +261,7 @@ class _Stream(Response):
             if held > _LONGEST_LINE:
                 raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self._host)
             for following in others:
-                # A line may be large: keep no reference to it or its parts while the caller processes it.
+                # A line may be large: keep no reference to the line or parts of it while the caller processes it.
                 pending = [b"".join(pending)]
                 yield pending.pop()
                 pending.append(following)

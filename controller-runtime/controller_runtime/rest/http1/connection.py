@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection: one request after another over one socket.
 
-It handles one request at a time. It notifies its owner when a response is complete and the connection can be
-reused (``free``), and when the connection can no longer be used (``lost``). A request that is cancelled, times out
-or gets an unexpected response closes its connection and no other.
+A connection handles one request at a time. It notifies its owner when a response is complete and the connection can be
+reused (``free``), and when the connection can no longer be used (``lost``). A request that is cancelled, times out or
+gets an unexpected response closes only its own connection.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .incoming import HIGH, ORDINARY, Bounds, Incoming, ResponseParser, buffer_o
 from .message import Error, GoneError
 
 _SMALL: Final = 1 << 16
-"""The most bytes of a body that are sent together with the head; a larger body is sent in parts of this size."""
+"""A body of up to this many bytes is sent together with the head; a larger body is sent in parts of this size."""
 _LONGEST_HEAD: Final = 1 << 20
 
 
@@ -111,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
         The request is aborted if the head of the response has not arrived at ``deadline``. A response with ``bounds``
-        is also aborted if no part of its body arrives for ``timeout`` seconds, or if it takes longer than
+        is also aborted if no part of its body arrives for ``timeout`` seconds, or if the response takes longer than
         ``bounds.seconds``. Without a ``deadline``, nothing is aborted. A ``bodiless`` response ends with its head,
         regardless of its headers, and the caller then owns the connection.
 
@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def give_up(self, answer: Incoming) -> None:
-        """Abort the connection unless ``answer`` is complete: another request may use the connection by then."""
+        """Abort the connection unless ``answer`` is complete: then another request may already use the connection."""
         if self._answer is answer:
             self.abort()
 
@@ -155,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     async def _send(self, transport: asyncio.Transport, head: bytes, body: bytes, answer: Incoming) -> None:
-        """Send a large body in parts until the response arrives, which may be an early rejection."""
+        """Send a large body in parts. Stop as soon as the response arrives: the server may reject the request early."""
         self._sending = True
         transport.write(head)
         view = memoryview(body)

@@ -24,7 +24,7 @@ from .message import Error, Heads
 
 CONNECT_TIMEOUT: Final = 30.0
 _NO_OTHER_TIMEOUT: Final = 2 * CONNECT_TIMEOUT
-"""For the event loop's own handshake timeout, which must not fire before :data:`CONNECT_TIMEOUT`."""
+"""Seconds of the event loop's own handshake timeout, which must not fire before :data:`CONNECT_TIMEOUT`."""
 _NEXT_ADDRESS: Final = 0.25
 """Seconds before the next of several addresses is tried in parallel."""
 _DEAD: Final = 30
@@ -161,7 +161,7 @@ class Dialer:
     async def _tunnel(
         self, through: Connection, proxy: Origin, owner: Owner, context: ssl.SSLContext | None
     ) -> Connection:
-        """Return a connection to the server that is tunnelled through one to the proxy."""
+        """Return a connection to the server, tunnelled through ``through``, a connection to the proxy."""
         loop = asyncio.get_running_loop()
         connection = Connection(loop, owner, context)
         try:
@@ -241,7 +241,7 @@ async def _resolve(loop: asyncio.AbstractEventLoop, to: Origin) -> Sequence[Addr
 
 
 async def _connected(addresses: Sequence[AddrInfo]) -> socket.socket:
-    """Return a socket connected to the first address that answers; a slow one does not delay the next."""
+    """Return a socket connected to the first address that answers; a slow address does not delay the next one."""
     if len(addresses) == 1:
         return await _attempt(addresses[0])
     won: list[socket.socket] = []

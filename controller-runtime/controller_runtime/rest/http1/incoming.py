@@ -18,7 +18,7 @@ from controller_runtime.machinery.errors import one_line
 from .message import Error, Headers
 
 HIGH: Final = 1 << 18
-"""The most unread bytes of a stream before the connection stops reading."""
+"""The connection stops reading a stream that has more unread bytes than this."""
 LOW: Final = 1 << 16
 
 
@@ -28,13 +28,13 @@ class Bounds(NamedTuple):
     size: int
     seconds: float
     unread: int = 0
-    """A response larger than ``size`` that is not an error is read and discarded, up to this many bytes."""
+    """A response that is larger than ``size`` and is not an error is read and discarded, up to this many bytes."""
 
 
 ORDINARY: Final = Bounds(1 << 24, 120.0)
-"""For one object: more than the size limit of etcd and the request timeout of an API server."""
+"""Limits for one object: more than the size limit of etcd and the request timeout of an API server."""
 _EXPANSION: Final = 1 << 24
-"""The most bytes that one read may decompress to."""
+"""Maximum number of bytes to which the bytes of one read may decompress."""
 _BUFFER: Final = 1 << 17
 _buffers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
 """One buffer per loop, since data is parsed as it is read. Without it, TLS allocates 256 KiB per read."""
@@ -150,7 +150,7 @@ class Incoming:
 
     @property
     def ends_with_connection(self) -> bool:
-        """Whether the body ends with the connection because no header states its length."""
+        """True if the body ends when the connection ends, because no header states the length of the body."""
         codings = self.headers.raw(b"transfer-encoding").lower().split(b",")
         return not self.headers.raw(b"content-length") and codings[-1].strip() != b"chunked"
 
@@ -160,7 +160,7 @@ class Incoming:
         return self._bounds.seconds
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the response; ``error`` is the reason if it is incomplete."""
+        """End the response; if the response is incomplete, ``error`` is the reason."""
         if self.ended:
             return
         if error is None and self._decoder is not None and not self._decoder.complete:
@@ -194,7 +194,7 @@ class ResponseParser:
         self.bodiless = False
         """True if the response ends with its head, regardless of its headers."""
         self.extra = False
-        """True if more arrived than the requested response."""
+        """True if bytes arrived after the end of the requested response."""
         self.finished = False
         self.informational = False
         self.reusable = False
@@ -209,7 +209,8 @@ class ResponseParser:
         """Parse the bytes just read.
 
         Raises:
-            Error: the response is malformed, cannot be decoded or is too large. Bytes after its end only set ``extra``.
+            Error: the response is malformed, cannot be decoded or is too large. Bytes after the end of the response
+                only set ``extra``.
         """
         try:
             self._parser.feed_data(data)

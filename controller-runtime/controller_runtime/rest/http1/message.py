@@ -46,7 +46,7 @@ class Headers(Mapping[str, str]):
             self._lines[key] = (name, self._lines[key][1] + b", " + value)
 
     def clear(self) -> None:
-        """Remove all lines: they belonged to an interim response."""
+        """Remove all lines, because they belonged to an interim response."""
         self._lines.clear()
 
     def raw(self, key: bytes) -> bytes:

@@ -4,7 +4,7 @@
 
 A request gets the idle connection that was used most recently, so that connections beyond the current need stay idle
 and are closed. When the limit is reached, callers wait in order until a connection becomes free or is closed. A stream
-keeps its connection for minutes: it does not wait, and it does not count towards the limit.
+keeps its connection for minutes. Therefore a stream does not wait, and does not count towards the limit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .message import Error, Heads
 IDLE: Final = 60.0
 """Seconds for which an idle connection is kept; API servers keep theirs for 90."""
 MAX_CONNECTIONS: Final = 256
-"""The most connections in use or idle, besides those of streams (one for each watch)."""
+"""Maximum number of connections in use or idle, not counting those of streams (one for each watch)."""
 _CLOSE_TIMEOUT: Final = 1.0
 
 
 class Pool:
-    """Connections opened by ``dialer``; each belongs to the TLS context it was opened with."""
+    """Connections opened by ``dialer``; each connection belongs to the TLS context with which it was opened."""
 
     def __init__(
         self, dialer: Dialer, heads: Heads, *, limit: int = MAX_CONNECTIONS, idle: float = IDLE
@@ -51,7 +51,7 @@ class Pool:
         return bool(self._open or self._dialing or self._waiters)
 
     def idle(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection | None:
-        """Return an idle connection opened with ``context``, or None; others found on the way are closed."""
+        """Return an idle connection opened with ``context``, or None; close unusable ones found on the way."""
         while self._idle:
             connection = self._idle.pop()
             if connection.context is context and connection.usable:
@@ -113,7 +113,7 @@ class Pool:
             self._sweeper = self._loop.call_later(self._idle_time, self._sweep)
 
     def lost(self, connection: Connection) -> None:
-        """Remove ``connection``, which was closed, and make its place available."""
+        """Remove ``connection``, which was closed, so that another one may be opened."""
         if connection not in self._open:
             return
         self._open.discard(connection)
@@ -123,7 +123,7 @@ class Pool:
         self._room()
 
     def retire(self) -> None:
-        """Reuse no connection; those in use are closed when their responses end."""
+        """Stop reusing connections; connections in use are closed when their responses end."""
         self._retired = True
         self._drop_idle()
 
@@ -151,7 +151,7 @@ class Pool:
                 made.abort()
                 raise Error("the transport was closed")
             if made.usable:
-                # A connection that is already closed does not report its loss again, so it would count for ever.
+                # A connection that is already closed does not call ``lost`` again, so it would be counted for ever.
                 self._open.add(made)
                 if stream:
                     self._streaming.add(made)
@@ -164,7 +164,7 @@ class Pool:
     async def _wait(self, *, first: bool) -> Connection | None:
         waiter: asyncio.Future[Connection | None] = self._loop.create_future()
         if first:
-            # Another caller used the available place first.
+            # Another caller has used the permission first.
             self._waiters.appendleft(waiter)
         else:
             self._waiters.append(waiter)
@@ -172,7 +172,7 @@ class Pool:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                # Pass on the connection or place that was assigned to this cancelled caller.
+                # Pass on the connection or permission that was given to this cancelled caller.
                 connection = waiter.result()
                 if connection is None:
                     self._room()
@@ -184,7 +184,7 @@ class Pool:
             raise
 
     def _hand(self, connection: Connection | None) -> bool:
-        """Give a connection, or with None permission to open one, to the first waiting caller."""
+        """Give ``connection`` to the first waiting caller; None is the permission to open a connection."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
