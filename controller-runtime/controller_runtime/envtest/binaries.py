@@ -53,8 +53,9 @@ _FLAGS: Final = (
 )
 """They are the same for every program, because each set of compiler flags fills a build cache of its own.
 
-The linker drops debug information in any case; without it, the compiler uses 14 % less CPU, and without inlining 17 %
-less again. With ``-trimpath``, groups that replace a module by the same version would not share what they compile.
+The linker drops debug information in any case: if the compiler does not write it, compiling takes 14 % less CPU.
+Without inlining, it takes another 17 % less. With ``-trimpath``, groups that replace a module by the same version would
+not share compiled packages.
 """
 
 
@@ -135,7 +136,7 @@ def cache_directory(environ: Mapping[str, str] | None = None, *, program: str = 
 
 
 class Binaries:
-    """Finds tools, and builds the missing ones; those of one group are built together.
+    """Finds tools, and builds the missing ones. The missing tools of one group are built together.
 
     Several processes may request the same tool at once: one builds it, the others wait.
     """
@@ -189,7 +190,9 @@ class Binaries:
         return {tool.name: found[tool.name] for tool in tools}
 
     async def _download(self, later: Sequence[Sequence[Tool]], compiling: anyio.Event) -> None:
-        """Download the modules of later builds while the first one compiles; those builds will report an error."""
+        """Download the modules of later builds while the first build compiles. Errors are ignored here, because the
+        later builds report them.
+        """
         await compiling.wait()
         for batch in later:
             with suppress(ToolError, OSError):

@@ -23,7 +23,7 @@ class Progress(Protocol):
         ...
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
-        """Report that ``done`` of ``total`` steps are complete, and the current step."""
+        """Report that ``done`` of ``total`` steps are complete; ``detail`` is the current step."""
         ...
 
     def finish(self, task: str, detail: str = "") -> None:

@@ -38,7 +38,7 @@ from .server import Server
 
 _TIMEOUT: Final = 10.0
 _SLOWEST: Final = 0.02
-"""Maximum seconds that a review is on its way, without a fault."""
+"""Maximum seconds that a review is on its way if no fault delays it."""
 _SUBRESOURCES: Final = ("status",)
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
 """The label of a namespace that the API server sets."""
@@ -141,7 +141,9 @@ class Webhooks:
                 server.admit_subresource.setdefault((gvk, subresource), []).append(call.review)
 
     async def send(self, path: str, body: bytes, seconds: float) -> HTTPResponse:
-        """Return the answer of a replica. Raises OSError if there is none, TimeoutError if it takes too long."""
+        """Return the answer of a replica. Raises OSError if no replica can be reached, TimeoutError if the answer takes
+        too long.
+        """
         rng, delay = self._rng, self.delays.longest()
         await anyio.sleep(min(delay, seconds))
         if delay >= seconds:
@@ -255,7 +257,9 @@ class _Call:
 
 
 def _order(configuration: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a configuration: mutating ones come first, then the order is by name."""
+    """Return the sort key of a configuration: mutating configurations come first; within each type, the order is by
+    name.
+    """
     return str(configuration["kind"]), str((configuration.get("metadata") or {}).get("name") or "")
 
 

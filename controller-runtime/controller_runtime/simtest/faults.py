@@ -106,7 +106,9 @@ async def _cut_off(sim: Simulation, rng: random.Random) -> None:
 
 
 async def miss_changes(sim: Simulation, seconds: float) -> None:
-    """Hold back changes from watches, then compact them and cut the watches: caches must read them from lists."""
+    """Hold back changes from watches, then compact the changes and cut the watches: caches must read the changes from
+    lists.
+    """
     until = sim.loop.time() + seconds
     with sim.server.watches.delays.during(lambda _: max(0.0, until - sim.loop.time())):
         await anyio.sleep(seconds * 0.99)

@@ -90,7 +90,9 @@ class Server(fake.Server):
         garbage.collect(self.storage, self.tables.values())
 
     def _look_for_garbage(self, event: Event) -> None:
-        """Note that the collector has work: an object was deleted or marked for deletion, or its owners changed."""
+        """Note that the collector has work: an object was deleted, its ``deletionTimestamp`` is set, or its owners
+        changed.
+        """
         for known in (self._sorted, self._by_owner, self._by_uid):
             known.pop(event.table, None)
         metadata = event.document["metadata"]
