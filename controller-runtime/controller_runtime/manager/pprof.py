@@ -195,7 +195,8 @@ class Profile:
 def sample(seconds: float, hz: float, stop: threading.Event) -> Profile:
     """Return a profile of all threads except the calling one, over ``seconds`` or until ``stop`` is set.
 
-    It blocks, so call it in a thread. A sample takes tens of microseconds per thread, and blocks other Python code.
+    This function blocks, so call it in a thread. A sample takes tens of microseconds per thread, and blocks other
+    Python code.
     """
     profile, own = Profile(), threading.get_ident()
     began = due = time.monotonic()

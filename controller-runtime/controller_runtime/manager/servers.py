@@ -87,7 +87,7 @@ def _metrics_tls(options: Options, runnables: list[Runnable]) -> TLSProvider:
 
 
 class _Reviewer:
-    """Creates access reviews; raises ReviewError, which the metrics server handles, if that fails."""
+    """Creates access reviews. If that fails, it raises ReviewError, which the metrics server handles."""
 
     def __init__(self, client_: client.LiveClient) -> None:
         self._client = client_
