@@ -69,7 +69,9 @@ class CreateEvent(_ObjectEvent[T_co]):
     def __init__(self, object: T_co | LazyObject[T_co], is_in_initial_list: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.is_in_initial_list = is_in_initial_list
-        """Whether the object existed when its source started, perhaps for long, and has not changed since."""
+        """Whether the object already existed, perhaps for a long time, when the source started, and has not changed
+        since then.
+        """
 
 
 class UpdateEvent(Generic[T_co]):
@@ -141,7 +143,7 @@ class DeleteEvent(_ObjectEvent[T_co]):
     def __init__(self, object: T_co | LazyObject[T_co], state_unknown: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.state_unknown = state_unknown
-        """Whether the deletion itself was missed, so that ``object`` is only the last state that was seen."""
+        """Whether the watch missed the deletion itself. ``object`` is then only the last state that was seen."""
 
 
 class GenericEvent(_ObjectEvent[T_co]):

@@ -89,7 +89,7 @@ class Proxy:
         return Config(self.url)
 
     def freeze(self, *, new: bool = False) -> None:
-        """Pass on nothing more on the open connections and, with ``new``, on later ones."""
+        """Stop passing on data on the open connections and, with ``new``, also on later connections."""
         self._frozen |= self._open.keys()
         self.blackhole = new
 
@@ -198,7 +198,7 @@ def control_plane(audit_log: Path) -> Iterator[Environment]:
 def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
     """Return a function that reads the finished writes to core objects and leases of a namespace from the audit log.
 
-    They are in the order in which the server received them.
+    The writes are in the order in which the server received them.
     """
 
     def read(namespace: str) -> list[dict[str, Any]]:

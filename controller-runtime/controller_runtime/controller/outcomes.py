@@ -137,7 +137,7 @@ class Retries:
         self._unreachable = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=UNREACHABLE_DELAY)
         self._server_failed: set[Request] = set()
         self._due: dict[Request, float] = {}
-        """When, on the loop's clock, requests are retried after the failures that :meth:`_own_delay` counted."""
+        """The times, on the loop's clock, of the retries after the failures that :meth:`_own_delay` counted."""
 
     def delay(self, request: Request, error: Exception) -> float:
         """Count a failure and return the seconds until the retry.

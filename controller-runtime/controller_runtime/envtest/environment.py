@@ -304,8 +304,8 @@ def make_directories() -> list[Path]:
     """Create an environment's directory for certificates and logs, and a directory for its data, which is in memory if
     possible.
 
-    If there is no file system in memory, both are the same directory. Directories of environments whose process has
-    exited are removed first.
+    Without a file system in memory, both are the same directory. Directories of environments whose process has exited
+    are removed first.
     """
     roots = [_root(Path(tempfile.gettempdir()))]
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):

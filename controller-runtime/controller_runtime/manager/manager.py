@@ -72,7 +72,7 @@ class Manager:
         self.metrics = metrics.REGISTRY
         self.controller_options = self.options.controller
         self.controller_names: set[str] = set()
-        """The names in use: logs and metrics distinguish controllers by them."""
+        """The names that are in use. Logs and metrics distinguish controllers by name."""
         self._owned: list[AbstractAsyncContextManager[object]] = []
         self._elector: leaderelection.Elector | None = None
         self._unanswered_at = -math.inf
@@ -104,7 +104,9 @@ class Manager:
             on_elected=self._report_leading,
         )
         self.elected = self._lifecycle.elected
-        """Set once the runnables of a leader are ready; without leader election, once all runnables are."""
+        """Set once the runnables that only a leader runs are ready; without leader election, once all runnables are
+        ready.
+        """
         self._healthz: dict[str, healthz.Checker] = {}
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
@@ -335,8 +337,8 @@ class _FirstAnswer:
         self._status = 0
 
     async def status(self, timeout: float) -> int:
-        """Return the HTTP status of the answer. If there is no answer yet, call :func:`reach`, and log attempts that
-        time out.
+        """Return the HTTP status of the answer. If the server has not answered yet, call :func:`reach`, and log
+        attempts that time out.
         """
         return self._status or await self._ask(timeout, self._report_silence)
 

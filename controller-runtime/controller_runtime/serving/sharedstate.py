@@ -115,7 +115,7 @@ class SharedState:
         self._handshakes: dict[anyio.CancelScope, float] = {}
         self._max_connections = max_connections or default_max_connections()
         self.kept_total = 0
-        """Bytes of bodies, arriving or in progress."""
+        """Number of bytes of bodies that are arriving or belong to a request in progress."""
         self._max_kept = max(max_kept, 2 * max_body)
         self._paused: set[Client] = set()
         self._timer: asyncio.TimerHandle | None = None

@@ -34,7 +34,7 @@ class Leases:
         self._now = now
         self._is_manager = is_manager
         self._stored: dict[str, float] = {}
-        """By uid, when a lease was last written."""
+        """For each lease, by uid, the time of the last write."""
 
     def see(self, event: Event) -> None:
         """Check a change. Raises AssertionError if a lease was taken before it expired, or if ``acquireTime`` or
@@ -115,7 +115,9 @@ class Holders(Observer):
         lease.
         """
         self._unanswered: dict[Process, dict[int, tuple[Request, float]]] = {}
-        """By process and id: the unanswered writes except those of leases and events, and when they were sent."""
+        """For each process, the unanswered writes and when they were sent, by id. Writes of leases and events are not
+        included.
+        """
         self._identities: dict[Process, str] = {}
         self._fail = fail
         self._open: dict[Process, int] = {}

@@ -54,11 +54,11 @@ class Process:
         self.dead = False
         self.paused = False
         self.held: list[tuple[Lane, asyncio.Handle]] = []
-        """Callbacks that became ready while it was paused."""
+        """Callbacks that became ready while the process was paused."""
         self.drift = 0.0
-        """Seconds by which its wall clock is ahead."""
+        """Seconds by which the process's wall clock is ahead."""
         self.rate = 0.0
-        """Seconds that its wall clock gains in a second."""
+        """Seconds that the process's wall clock gains in a second."""
         self.ended = asyncio.Event()
 
     def kill(self) -> None:

@@ -113,7 +113,7 @@ class SimulatedTransport:
         self.unanswered()
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer. Raises TransportError when there is none."""
+        """Return the server's answer. Raises TransportError if no answer arrives."""
         return await (self._fenced if is_fenced_write(request) else self._unfenced).send(request)
 
 
@@ -127,7 +127,7 @@ class _Bare:
         self._replica = network.rng.choice(network.server.replicas)
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer. Raises TransportError when there is none."""
+        """Return the server's answer. Raises TransportError if no answer arrives."""
         network, rng, faults = self._network, self._network.rng, self._network.faults
         name = self._process.name
         write = request.method in WRITE_METHODS

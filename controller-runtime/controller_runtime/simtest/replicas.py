@@ -31,7 +31,7 @@ class Replica(View):
     def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
         super().__init__(history)
         self.lags = Delays(lambda: rng.random() * 0.02)
-        """Draws the seconds after which this replica learns of a change."""
+        """Draws the seconds after which this replica applies a change."""
         self._applied = version
         self._rows: dict[Table, dict[NamespacedName, Document]] = {}
         self._latest: dict[Table, int] = {}

@@ -104,9 +104,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self._counted: Counter[tuple[str, str]] = Counter()
-        """By controller and result."""
+        """The number of reconciles, by controller and result."""
         self._before: dict[str, dict[str, float]] = {}
-        """By controller, the values of its metrics when the life began."""
+        """For each controller, the values of its metrics when the life began."""
         self._working: list[tuple[str, set[Request]]] = []
         """For each controller, its name and the requests that it reconciles. The requests of killed processes stay in
         these sets.

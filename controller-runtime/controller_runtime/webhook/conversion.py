@@ -111,7 +111,7 @@ class Conversions:
         """Check that ``kind`` can be converted between all of ``versions``.
 
         Raises:
-            ValueError: there is no converter for some of the versions; the message names these versions.
+            ValueError: some of the versions have no converter; the message names these versions.
         """
         missing = sorted(set(versions) - self._versions.get(kind, {}).keys())
         if missing:
