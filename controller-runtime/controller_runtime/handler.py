@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers map an event to requests for the objects that it concerns.
+"""Handlers map an event to requests for the objects that the event concerns.
 
 Handlers need not set a priority: sources give events of the first list and of resyncs a lower priority than all other
 events (:data:`controller_runtime.workqueue.LOW_PRIORITY`).

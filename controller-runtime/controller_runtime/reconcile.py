@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract between a controller and the code that does its work: a key in, a result or an error out.
 
-A request names an object. It says neither which events caused it nor how many. The reconciler reads the current
-state, compares it with the desired state of the object, and moves the current state towards the desired one.
-A second call for the same state changes nothing.
+A request names an object. The request says neither which events caused it nor how many there were. The reconciler reads
+the current state, compares it with the desired state of the object, and moves the current state towards the desired
+one. A second call for the same state changes nothing.
 
 ControllerError             a controller failed
 ├── TerminalError           a retry of this object would fail in the same way

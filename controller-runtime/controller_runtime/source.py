@@ -66,7 +66,7 @@ class Discovers(Protocol):
     """Informers that also discover kinds that are not watched."""
 
     async def resource_for(self, kind: type[Object]) -> Resource:
-        """Return where ``kind`` is served, and whether it has namespaces."""
+        """Return where ``kind`` is served, and whether the kind is namespaced."""
         ...
 
 
@@ -226,7 +226,7 @@ class _EventHandler(Generic[T]):
             if not immediate:
                 self._handler.decode(evt)
         except cache.UndecodableObjectError:
-            raise  # the informer counts it
+            raise  # the informer counts this error
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
@@ -235,7 +235,7 @@ class _EventHandler(Generic[T]):
         try:
             call()
         except cache.UndecodableObjectError:
-            raise  # the informer counts it
+            raise  # the informer counts this error
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
             self._failed(call, 0, error)
 

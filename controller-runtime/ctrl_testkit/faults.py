@@ -63,9 +63,9 @@ class Proxy:
     cause other faults: ``refuse`` answers in the server's place, ``hold`` returns True for requests that must never
     reach the server, ``rewrite`` changes the pieces of answers, and ``route`` returns the server for a request.
     ``answered`` is called with each request that the server has answered, before the client gets the answer. Lists
-    record what happened: ``seen`` the requests, ``answers`` the requests with their status codes, and ``expired`` the
-    requests that got a 410, as their answer or in a watch. If the server is away, the client's connection closes
-    without an answer.
+    record what happened: ``seen`` contains the requests, ``answers`` the requests with their status codes, and
+    ``expired`` the requests that got a 410, either as their answer or in a watch. If the server is away, the client's
+    connection closes without an answer.
     """
 
     def __init__(self, target: Config) -> None:

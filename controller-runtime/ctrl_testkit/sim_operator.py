@@ -456,7 +456,9 @@ async def collect_garbage(sim: Simulation) -> None:
 
 
 async def act_calmly(sim: Simulation) -> None:
-    """Create an object that expires, and repair a broken one while the server fails; the operator must handle both."""
+    """Create an object that expires, and repair a broken object while the server fails; the operator must handle
+    both.
+    """
     broken, expiring = (
         ConfigMap.from_dict({"metadata": {"namespace": "default", "name": name}, "data": data})
         for name, data in (
@@ -609,7 +611,9 @@ async def restart(sim: Simulation, rng: random.Random, users: Users, which: str)
 
 
 async def usurp(sim: Simulation, rng: random.Random, users: Users) -> None:
-    """Take the lease from its holder, as a person does who edits it: the leader ends, and another leads later."""
+    """Take the lease from its holder, as a person who edits the lease does: the leader ends, and another replica leads
+    later.
+    """
     body = {"spec": {"holderIdentity": PERSON, "leaseDurationSeconds": rng.choice([2, 8])}}
     for lease in sim.server.objects(Lease):
         await sim.client("admin").patch(Lease.from_dict(lease), raw_patch(MERGE, msgspec.json.encode(body)))

@@ -120,7 +120,7 @@ def set_controller_reference(owner: Object, controlled: Object, *, block_owner_d
 
 
 def set_owner_reference(owner: Object, obj: Object, *, block_owner_deletion: bool | None = None) -> None:
-    """Make ``owner`` an owner of ``obj``, replacing its earlier reference.
+    """Make ``owner`` an owner of ``obj``, replacing an earlier reference to ``owner``.
 
     Raises:
         OwnerReferenceError: ``owner`` is namespaced, and ``obj`` is not in the same namespace.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finalizers: work to do before an object is deleted, registered under the names that block its deletion."""
+"""Finalizers: work to do before an object is deleted. Each is registered under the name that blocks the deletion."""
 
 from __future__ import annotations
 

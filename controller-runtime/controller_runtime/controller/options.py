@@ -80,8 +80,9 @@ class Options:
     the server (5xx, 429, conflicts) are counted separately, under a second key for each request. The limiter is not
     asked while the server cannot be reached, or when the server's answer contains a delay."""
     recover_panic: bool | None = None
-    """Whether a programming error in the reconciler (e.g. a TypeError) is handled like other errors (default: true).
-    If not, it ends the controller, and with it the manager."""
+    """Whether a programming error in the reconciler (e.g. a TypeError) is handled like other errors (default: true). If
+    not, such an error ends the controller, and with it the manager.
+    """
     need_leader_election: bool | None = None
     """Whether only a leader reconciles (default: true)."""
     enable_warmup: bool | None = None

@@ -43,7 +43,7 @@ PANICS: Final = (
 """Programming errors: in Go they would be panics, and they are counted as such."""
 
 UNREACHABLE_DELAY: Final = 8.0
-"""Maximum retry delay in seconds while the server cannot be reached, so that its return is noticed soon."""
+"""Maximum retry delay in seconds while the server cannot be reached, so that the server's return is noticed soon."""
 SERVER_DELAY: Final = 60.0
 """Maximum retry delay in seconds after an answer that reports a failure of the server."""
 _DEGRADED_DELAY: Final = 30.0

@@ -59,7 +59,7 @@ def release_of(version: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def kube_tool(name: str, release: str = DEFAULT_RELEASE) -> Tool:
-    """Return the tool for a program of a Kubernetes release; the binary reports the version it was built from."""
+    """Return the tool for a program of a Kubernetes release. The binary reports the version from which it was built."""
     group = RELEASES[release]
     major, minor = group.version.removeprefix("v").split(".")[:2]
     stamp = "k8s.io/component-base/version."
@@ -175,7 +175,7 @@ class ControlPlane:
         return f"https://{HOST}:{port}"
 
     def _blame_etcd(self) -> None:
-        """Raise etcd's error if etcd failed: it is the cause of the API server's failure."""
+        """Raise etcd's error if etcd failed: that error is the cause of the API server's failure."""
         etcd = self.supervisor.processes["etcd"]
         if etcd.poll() is not None:
             raise etcd.death()

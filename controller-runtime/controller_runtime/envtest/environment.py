@@ -199,7 +199,7 @@ class Environment:
         Raises:
             EnvtestError: the release of Kubernetes is not pinned.
             ToolError: a binary is missing and cannot be built.
-            ComponentError: a component failed. The message names its log, which is kept.
+            ComponentError: a component failed. The message names the component's log, which is kept.
         """
         if self.uses_existing_cluster:
             self._config = await load_config(environ=self._environ)
@@ -262,7 +262,7 @@ class Environment:
             self._supervisor.check()
 
     def kill(self, *, keep_logs: bool = False) -> None:
-        """Kill the processes and remove their files. Calling it again has no effect."""
+        """Kill the processes and remove their files. A second call has no effect."""
         if self._supervisor is not None:
             self._supervisor.kill()
         for directory in self._directories[1 if keep_logs else 0 :]:
@@ -277,7 +277,7 @@ class Environment:
         """Stop the environment.
 
         Raises:
-            ComponentError: a component had exited by itself. The message names its log, which is kept.
+            ComponentError: a component had exited by itself. The message names the component's log, which is kept.
         """
         try:
             self.check()
@@ -324,7 +324,8 @@ def make_directories() -> list[Path]:
 def sweep(root: Path, *, keep: float) -> None:
     """End the processes of environments whose owner has exited, and remove their directories.
 
-    A directory is kept for ``keep`` seconds, for its logs and because its owner may not have written its pid file yet.
+    A directory is kept for ``keep`` seconds, because of its logs and because the owner may not have written the pid
+    file yet.
     """
     for directory in root.glob("run-*"):
         with suppress(FileNotFoundError):  # another process has removed it meanwhile

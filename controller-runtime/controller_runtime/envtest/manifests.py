@@ -35,7 +35,7 @@ def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
     A list (``kind: List``) is replaced by its items. Sources that are objects are returned unchanged.
 
     Raises:
-        ValueError: a file does not contain manifests; the message names it.
+        ValueError: a file does not contain manifests; the message names the file.
     """
     found: list[dict[str, JSON]] = []
     for source in sources:
@@ -98,7 +98,7 @@ async def wait_established(client: LiveClient, names: Iterable[str], *, timeout:
     ``Established``.
 
     Raises:
-        EventuallyError: a CRD is not served in time. The message contains its name and its conditions.
+        EventuallyError: a CRD is not served in time. The message contains the CRD's name and conditions.
     """
     for name in names:
 
@@ -233,7 +233,7 @@ def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") 
 def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, JSON]:
     """Return a CRD whose versions are converted at ``serving``, at the path that ``crd`` sets or at ``/convert``.
 
-    Its strategy is ``Webhook``, even if it was ``None`` before.
+    The conversion strategy is then ``Webhook``, even if it was ``None`` before.
     """
     changed = copy.deepcopy(dict(crd))
     conversion = changed["spec"].get("conversion") or {}

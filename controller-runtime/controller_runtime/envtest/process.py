@@ -164,7 +164,7 @@ class PidFiles:
 
 
 def command_line(pid: int) -> str:
-    """Return a running process's arguments, joined by spaces, or "" if it has exited or is a zombie."""
+    """Return a running process's arguments, joined by spaces, or "" if the process has exited or is a zombie."""
     if _PROC.exists():
         try:
             raw = Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Leader election: one of several replicas holds a Lease and renews it; the others wait until it expires.
+"""Leader election: one of several replicas holds a Lease and renews it; the other replicas wait until the Lease
+expires.
 
-Guarantee: a holder that cannot renew the lease gives up before another replica may take it. Two rules ensure
-this. A waiting replica measures from when it *observed* a change of the record, on its own monotonic clock; clocks
-of different machines are never compared. A holder measures from when it *began* the last
+Guarantee: a holder that cannot renew the lease gives up before another replica may take it. Two rules ensure this. A
+waiting replica measures time from the moment at which it *observed* a change of the record, on its own monotonic clock;
+clocks of different machines are never compared. A holder measures time from the moment at which it *began* the last
 successful renewal, and every call to the server has a deadline within the remaining time.
 
 LeaderElectionError
@@ -153,7 +154,7 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """The holder of the lease when it was last seen."""
+        """The holder of the lease when the lease was last seen."""
         return (self._observed.spec.holder_identity or "") if self._observed else ""
 
     @property

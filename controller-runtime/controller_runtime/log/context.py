@@ -94,8 +94,8 @@ class _BoundLate:
 def into_context_late(make: Callable[[], Mapping[str, object]]) -> AbstractContextManager[None]:
     """Bind the fields that ``make`` returns, as :func:`into_context` does.
 
-    ``make`` is called when the first line is written, if any. The state that it reads must not change while the block
-    runs.
+    ``make`` is called when the first line is written, if any. The state that ``make`` reads must not change while the
+    block runs.
     """
     return _BoundLate(make)
 

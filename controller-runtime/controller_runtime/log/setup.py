@@ -99,7 +99,9 @@ def merge_context(
 
 
 def caller() -> str:
-    """Return the first place outside of logging itself on the stack, as zap names it: ``folder/file.py:line``."""
+    """Return the innermost place on the stack that is outside of the logging code, in zap's form:
+    ``folder/file.py:line``.
+    """
     found = _place(logging.getLogger(), "", {})  # the logger is not used
     folder_and_file = "/".join(found["pathname"].rsplit("/", 2)[-2:])
     return f"{folder_and_file}:{found['lineno']}"

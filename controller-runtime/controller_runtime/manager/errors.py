@@ -29,4 +29,4 @@ class GroupStoppedError(ManagerError):
 
 
 class GracePeriodExceededError(ManagerError):
-    """A runnable did not end in time; it was cancelled."""
+    """A runnable did not end in time, so it was cancelled."""

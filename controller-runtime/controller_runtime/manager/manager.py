@@ -45,9 +45,9 @@ _log = log.logger_from("controller-runtime.manager")
 class Manager:
     """Owns the clients, the cache, the servers and the runnables of one process.
 
-    Build it, register controllers and webhooks, then ``await start()``. Within ``async with``, ``api_reader`` and the
-    writes of ``client`` work even before the start; reads from the cache do not. ``transport`` and ``cache_`` replace
-    those that the manager would create, for tests and special set-ups.
+    Build a manager, register controllers and webhooks, then ``await start()``. Within ``async with``, ``api_reader``
+    and the writes of ``client`` work even before the start; reads from the cache do not. ``transport`` and ``cache_``
+    replace those that the manager would create, for tests and special set-ups.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Manager:
 
     @property
     def webhook_server(self) -> webhook.Server:
-        """The webhook server; the first access creates it, and it starts with the manager."""
+        """The webhook server. The first access creates the server, which starts together with the manager."""
         if self._webhook_server is None:
             self._webhook_server = webhook.Server(
                 self.options.webhook_host,

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles of the running process over HTTP: stacks, a sampling profile, and the memory that tracemalloc has traced.
 
-A manager serves them with ``Options(pprof_bind_address="127.0.0.1:6060")``. There is no authorization:
-bind to loopback.
+A manager serves these profiles with ``Options(pprof_bind_address="127.0.0.1:6060")``. There is no authorization: bind
+to loopback.
 """
 
 from __future__ import annotations

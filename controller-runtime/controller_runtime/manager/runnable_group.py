@@ -77,7 +77,7 @@ class WarmsUp(Protocol):
 
 
 class WarmUp:
-    """A runnable that prepares another one."""
+    """A runnable that prepares another runnable."""
 
     def __init__(self, runnable: WarmsUp) -> None:
         self.name = f"warm-up of {describe(runnable)}"
@@ -252,7 +252,7 @@ def describe(runnable: object) -> str:
 
 
 class CacheRunnable:
-    """The cache as a runnable that is ready once it is synced, which may take up to ``sync_timeout`` seconds."""
+    """The cache as a runnable. It is ready once the cache is synced, which may take up to ``sync_timeout`` seconds."""
 
     name = "cache"
 

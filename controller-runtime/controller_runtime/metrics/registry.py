@@ -3,8 +3,8 @@
 """The registry and the series that controller-runtime and client-go export: same names, labels and buckets.
 
 A dashboard written for a Go manager must work unchanged, so the text form is also that of Go: no ``_created`` series,
-and a bucket's bound is written ``1``, not ``1.0``. Other packages only observe; they do not define series that start
-with ``controller_runtime_``, ``workqueue_`` or ``rest_client_``.
+and a bucket's bound is written ``1``, not ``1.0``. Other packages only record values; they do not define series that
+start with ``controller_runtime_``, ``workqueue_`` or ``rest_client_``.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events about objects, as ``kubectl describe`` and the SDK read them: core/v1, with times and counts.
 
-Recording an event never waits: it is queued, and the broadcaster sends it. If the API server is so slow that the queue
-is full, events are dropped. This is logged, and reconciling continues.
+Recording an event never waits: the event is queued, and the broadcaster sends it later. If the API server is so slow
+that the queue is full, events are dropped. This is logged, and reconciling continues.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SourceRecorder(EventRecorder):
 
 
 class Broadcaster:
-    """The runnable that sends recorded events; when stopped, it first sends the queued ones.
+    """The runnable that sends recorded events; when it is stopped, it first sends the queued events.
 
     ``writer`` is called from one task, one call at a time. The writer's requests must not delay the requests of
     reconcilers.
@@ -146,7 +146,7 @@ class Broadcaster:
         return False
 
     async def start(self) -> None:
-        """Send events until cancelled, and then the queued ones for up to ``flush`` seconds."""
+        """Send events until cancelled. Then send the queued events, for up to ``flush`` seconds."""
         try:
             while True:
                 if not self._queue:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One client's connection: requests go to their handlers one after the other, and responses are sent in that order.
 
-While a request is in progress, no further one is parsed, and new input pauses the reading: a client that sends without
-waiting for responses fills its own buffers, not ours. If a client disconnects, the handler still runs to its end,
-because the handler's work may have effects; only the response is dropped.
+While a request is in progress, no further request is parsed, and reading is paused when new input has arrived: a client
+that sends without waiting for responses fills its own buffers, not ours. If a client disconnects, the handler still
+runs to its end, because the handler's work may have effects; only the response is dropped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The server: its address, its TLS options, its routes, and how its connections end when it stops."""
+"""The server: its address, its TLS options, its routes, and how connections end when the server stops."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """State and limits that the connections of one server share: handlers, number of connections and bytes of bodies.
 
-A server with too many connections closes the one that has waited longest for its client. When a server keeps too many
-bytes of request bodies, it stops reading bodies. If that does not help within a second, the server closes connections
-whose bodies are incomplete, the oldest body first.
+A server with too many connections closes the connection that has waited longest for its client. When a server keeps too
+many bytes of request bodies, it stops reading bodies. If that does not help within a second, the server closes
+connections whose bodies are incomplete, the oldest body first.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class SharedState:
     # How many connections.
 
     def begin_handshake(self) -> anyio.CancelScope:
-        """Count a handshake as a connection; return the scope that cancels it."""
+        """Count a handshake as a connection; return the scope that cancels the handshake."""
         scope = anyio.CancelScope()
         self._handshakes[scope] = asyncio.get_running_loop().time()
         return scope
@@ -177,7 +177,7 @@ class SharedState:
         self.changed()
 
     async def wait_for_room(self) -> None:
-        """Return once one more connection is allowed; to make room for it, another one may be closed."""
+        """Return once one more connection is allowed. To make room, another connection may be closed."""
         while len(self._connections) + len(self._handshakes) >= self._max_connections:
             self._change = anyio.Event()
             self.evict()

@@ -153,7 +153,9 @@ async def _forbid(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _miss(sim: Simulation, rng: random.Random) -> None:
-    """Stop serving a custom kind to managers for a while, as a server does when it starts or its CRD is replaced."""
+    """Stop serving a custom kind to managers for a while, as a server does while it starts or while the kind's CRD is
+    replaced.
+    """
     tables = [table for table in sim.server.tables.values() if table.properties.custom]
     if not tables:
         return

@@ -354,9 +354,9 @@ def simulate(
     """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
 
     The test runs the lives of ``seeds`` seeds from ``first`` on, each of the given ``size``, on all cores of the
-    machine. If a life fails, the one with the lowest seed is shrunk with at most ``tries`` more lives; its steps and
-    its timeline are the message of the AssertionError. The first life and a failed life are run twice, and LeakError is
-    raised if the two runs differ.
+    machine. If lives fail, the life with the lowest seed is shrunk, with at most ``tries`` more lives. The steps and
+    the timeline of the shrunk life are the message of the AssertionError. The first life and a failed life are run
+    twice, and LeakError is raised if the two runs differ.
     """
 
     def decorate(scenario: Scenario) -> Callable[[], None]:

@@ -22,7 +22,7 @@ from contextvars import Context, ContextVar
 from typing import Any, Final, Generic, ParamSpec
 
 LOOP_START: Final = 1000.0
-"""The time of a loop's clock when it begins, in seconds."""
+"""The time, in seconds, at which a loop's clock begins."""
 _MOST: Final = 200_000
 """Maximum number of callbacks at one moment of virtual time; a list of a thousand objects takes a few thousand
 callbacks.

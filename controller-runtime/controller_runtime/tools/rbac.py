@@ -19,7 +19,7 @@ from . import markers
 Grant = tuple[str, str, str]
 """Group, resource and verb; for a path, an empty group, the path and the verb."""
 Grants = dict[Grant, tuple[str, ...]]
-"""Grants, each with the names of the objects that it is restricted to; an empty tuple means all objects."""
+"""Grants, each with the names of the objects to which the grant is restricted; an empty tuple means all objects."""
 Rule = dict[str, list[str]]
 """A PolicyRule."""
 
@@ -50,7 +50,9 @@ def collect(paths: Iterable[Path]) -> dict[str, Grants]:
 
 
 def merge(found: Iterable[Grants]) -> Grants:
-    """Return the grants of several sources; a grant for all objects takes precedence over one restricted to names."""
+    """Return the grants of several sources; a grant for all objects takes precedence over a grant that is restricted to
+    names.
+    """
     merged: Grants = {}
     for grants in found:
         for grant, names in grants.items():

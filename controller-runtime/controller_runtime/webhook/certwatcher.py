@@ -67,7 +67,7 @@ class CertWatcher:
         return self._context
 
     def reload(self) -> bool:
-        """Read the files and load them if they changed; return True if they did.
+        """Read the files and load them if they changed; return True if they changed.
 
         Raises:
             CertificateError: the files cannot be used; the previous pair stays in use.
@@ -104,14 +104,16 @@ class CertWatcher:
 
 
 class SelfSigned:
-    """A certificate created in memory for ``names``: it encrypts, but proves no identity."""
+    """A certificate created in memory for ``names``: connections are encrypted, but the server's identity is not
+    proved.
+    """
 
     def __init__(self, *names: str) -> None:
         self._names = names or ("localhost", "127.0.0.1")
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context; its certificate is created by the first call."""
+        """Return the context. The first call creates the certificate."""
         if self._context is None:
             context = server_context()
             load_chain(context, *self.pair())

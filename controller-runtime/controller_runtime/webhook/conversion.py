@@ -40,7 +40,9 @@ S = TypeVar("S", bound=Object)
 
 
 class ConversionError(Exception):
-    """An object cannot be converted; the message is shown to the API server's client. Converters may raise it."""
+    """An object cannot be converted; the message is shown to the API server's client. Converters may raise this
+    error.
+    """
 
 
 class Convertible(Protocol[H]):
@@ -222,7 +224,7 @@ class _Response(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct, rename="camel"):
-    """The review that the API server sends; its empty response is ignored."""
+    """The review that the API server sends; the empty response in it is ignored."""
 
     api_version: str = ""
     kind: str = ""

@@ -110,7 +110,7 @@ class Webhook(endpoint.Endpoint):
         return admission.errored(500, text)
 
     async def _judge(self, review: envelope.Review, size: int, timeout: float) -> AdmissionResponse:
-        """Return the handler's answer. Raises TimeoutError when it takes longer than ``timeout``."""
+        """Return the handler's answer. Raises TimeoutError if the handler takes longer than ``timeout``."""
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
             # The deadline is set in the loop's next iteration, so it is set only if the handler waits for something.

@@ -80,9 +80,9 @@ class Server:
         return self._server.port
 
     def use(self, certificates: serving.TLSProvider) -> None:
-        """Serve with ``certificates``, which the caller renews, instead of those in a directory.
+        """Serve with ``certificates``, which the caller renews, instead of the certificates in a directory.
 
-        Call it before the start.
+        Call this method before the start.
         """
         self._watcher, self._tls = None, certificates
 

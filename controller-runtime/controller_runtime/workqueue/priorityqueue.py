@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A work queue: it contains each item once, hands an item to one worker at a time, and delays items until they are due.
 
-An item is waiting (for its time), ready, or in progress. While it is in progress, it may also be waiting or ready
-again, but it is not handed out again before :meth:`PriorityQueue.done`. If an item is added that is in the queue
+An item is waiting (for its time), ready, or in progress. An item in progress may also be waiting or ready again, but it
+is not handed out again before :meth:`PriorityQueue.done` is called for it. If an item is added that is in the queue
 already, it keeps the higher of the two priorities and the earlier of the two times. Ready items are handed out by
 priority; among items of the same priority, the first to become ready is the first to be handed out. An item that is
 raised to a higher priority goes to the end of that priority.
@@ -223,7 +223,7 @@ class PriorityQueue(Generic[T]):
             self._wait(entry, min(ready_at, entry.ready_at))
 
     async def get(self) -> T:
-        """Return the next item, waiting for one; call :meth:`done` when its work has ended.
+        """Wait for the next item and return it. Call :meth:`done` when the work on the item has ended.
 
         Raises:
             QueueShutDownError: the queue is shut down, and hands out no more items.
