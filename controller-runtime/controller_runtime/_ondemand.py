@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Public names of a package that are imported on first use, so that programs which do not use them do not load them.
+"""Public names of a package that are imported when first used: a program that does not use a name does not load its
+module.
 
-A package declares them twice, for type checkers and for the interpreter::
+A package declares these names twice, for type checkers and for the interpreter::
 
     if TYPE_CHECKING:
         from .fake import FakeClient as FakeClient

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events: what happened to an object, as sources report it to predicates and handlers.
 
-Events never reach a reconciler. Their objects may be shared: do not change them. An object from a cache
-is decoded when it is read: ``metadata`` costs a quarter of ``object``, and ``key`` nothing.
+Events never reach a reconciler. Their objects may be shared: do not change them. An object from a cache is decoded when
+it is read: reading ``metadata`` takes a quarter of the time of reading ``object``, and reading ``key`` costs nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _ObjectEvent(Generic[T_co]):
 
     @property
     def object(self) -> T_co:
-        """The object; UndecodableObjectError if it does not fit its class."""
+        """The object. Raises UndecodableObjectError if the object does not fit its class."""
         return self._lazy.object
 
     def views(self, shape: type[V]) -> tuple[V | T_co]:
@@ -50,28 +50,32 @@ class _ObjectEvent(Generic[T_co]):
 
     @property
     def owner_references(self) -> Owners:
-        """The object's owners; cheaper than its metadata."""
+        """The object's owner references; reading them is cheaper than reading ``metadata``."""
         return self._lazy.owner_references
 
     @property
     def own_write(self) -> bool:
-        """Whether this state is the result of a write through the cache's client, without later changes."""
+        """Whether this state is the result of a write through the cache's client, and nothing changed the object after
+        that write.
+        """
         return self._lazy.own_write
 
 
 class CreateEvent(_ObjectEvent[T_co]):
-    """An object exists that this process did not know before."""
+    """There is an object that this process did not know before."""
 
     __slots__ = ("is_in_initial_list",)
 
     def __init__(self, object: T_co | LazyObject[T_co], is_in_initial_list: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.is_in_initial_list = is_in_initial_list
-        """Whether the object existed when its source started, perhaps for long, and has not changed since."""
+        """Whether the object already existed, perhaps for a long time, when the source started, and has not changed
+        since then.
+        """
 
 
 class UpdateEvent(Generic[T_co]):
-    """An object changed. If both states have the same resourceVersion, it did not change: this is a resync."""
+    """An object changed, or a resync reports it again. In a resync, both states have the same resourceVersion."""
 
     __slots__ = ("_new", "_old")
 
@@ -81,16 +85,16 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def old(self) -> T_co:
-        """The object before the change; UndecodableObjectError if it does not fit its class."""
+        """The object before the change. Raises UndecodableObjectError if the object does not fit its class."""
         return self._old.object
 
     @property
     def new(self) -> T_co:
-        """The object after the change; UndecodableObjectError if it does not fit its class."""
+        """The object after the change. Raises UndecodableObjectError if the object does not fit its class."""
         return self._new.object
 
     def views(self, shape: type[V]) -> tuple[V | T_co, V | T_co]:
-        """Return the old and the new object like :meth:`CreateEvent.views`, each as ``shape`` or whole."""
+        """Return the old and the new object, each in the form in which :meth:`CreateEvent.views` returns an object."""
         return self._old.view(shape) or self._old.object, self._new.view(shape) or self._new.object
 
     @property
@@ -120,12 +124,14 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def own_write(self) -> bool:
-        """Whether the new state is the result of a write through the cache's client, without later changes."""
+        """Whether the new state is the result of a write through the cache's client, and nothing changed the object
+        after that write.
+        """
         return self._new.own_write
 
     @property
     def changed(self) -> bool:
-        """Whether the resourceVersion differs; it does not in a resync."""
+        """Whether the two resourceVersions differ. In a resync, they are equal."""
         return self._old.resource_version != self._new.resource_version
 
 
@@ -137,7 +143,7 @@ class DeleteEvent(_ObjectEvent[T_co]):
     def __init__(self, object: T_co | LazyObject[T_co], state_unknown: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.state_unknown = state_unknown
-        """Whether the deletion itself was missed, so that ``object`` is only the last state that was seen."""
+        """Whether the watch missed the deletion itself. ``object`` is then only the last state that was seen."""
 
 
 class GenericEvent(_ObjectEvent[T_co]):

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers map an event to requests for the objects that it concerns.
+"""Handlers map an event to requests for the objects that the event concerns.
 
-Handlers need not set a priority: sources give events of the first list and of resyncs a lower one than
-all other events (:data:`controller_runtime.workqueue.LOW_PRIORITY`).
+Handlers need not set a priority: sources give events of the first list and of resyncs a lower priority than all other
+events (:data:`controller_runtime.workqueue.LOW_PRIORITY`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ Discover = Callable[[type[Object]], Awaitable[Resource]]
 class EventHandler(ABC, Generic[T_contra]):
     """Adds the requests for an event. Events of one source arrive one after another, in order.
 
-    The methods for events are coroutine functions, or plain functions that return None.
-    An event for which a method raises is retried after a second, then with growing delays, and so possibly after later
-    events.
+    The methods for events are coroutine functions, or plain functions that return None. If a method raises, its event
+    is retried after a second, and then with growing delays. Later events may therefore be handled before that event.
     """
 
     immediate: bool = False
-    """Whether all methods for events are plain functions: their events then need no buffer and no task switch."""
+    """True if all methods for events are plain functions. The events then need no buffer and no task switch."""
 
     async def prepare(self, discover: Discover) -> None:
         """Discover the other kinds that the methods need; called once, before the first event.
@@ -47,10 +46,11 @@ class EventHandler(ABC, Generic[T_contra]):
         """
 
     def decode(self, evt: event.Event[T_contra]) -> None:
-        """Decode the parts of an event that the methods read; called before an event is queued for methods that wait.
+        """Decode the parts of an event that the methods read; called first for each event, unless the handler is
+        immediate.
 
-        An object that cannot be decoded raises UndecodableObjectError here, and the cache skips it. Raised by a method
-        later, the error would cause one retry after another.
+        If the object cannot be decoded, this method raises UndecodableObjectError, and the cache skips the object. If a
+        method for events raised that error later, the event would be retried again and again.
         """
         _objects(evt)
 
@@ -72,7 +72,7 @@ class EventHandler(ABC, Generic[T_contra]):
 
 
 class Funcs(EventHandler[T]):
-    """Async functions as a handler; events without a function are dropped."""
+    """Makes a handler of async functions. Events of a type that has no function are dropped."""
 
     def __init__(
         self,
@@ -129,7 +129,8 @@ class EnqueueRequestForObject(EventHandler[Object]):
 class _EnqueueRequestForOwner(EventHandler[Object]):
     """Adds requests for owners.
 
-    It is immediate once it knows, from the class or by discovery, whether the owner's kind is namespaced.
+    The handler is immediate once it knows whether the owner's kind is namespaced. It learns this from the class or by
+    discovery.
     """
 
     def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
@@ -154,7 +155,7 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
         return self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
     def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> Awaitable[None] | None:
-        # The old owner too: it must be reconciled when it loses the object.
+        # The old owner gets a request, too: an owner must be reconciled when it loses an object.
         return self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
 
     def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> Awaitable[None] | None:
@@ -191,7 +192,7 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
 
 
 def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = False) -> EventHandler[Object]:
-    """Return a handler that adds requests for the owners of kind ``owner``, in any version.
+    """Return a handler that adds requests for those owners whose kind is ``owner``, in any API version.
 
     With ``only_controller``, only the owner that controls the object gets a request.
     """
@@ -213,7 +214,7 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
         await self._enqueue(queue, evt)
 
     async def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
-        # The old object too: the objects that only it mapped to must be reconciled as well.
+        # Map the old object, too: the objects to which only the old object maps must be reconciled as well.
         await self._enqueue(queue, evt)
 
     async def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
@@ -239,7 +240,8 @@ def enqueue_requests_from_map_func(
     For an update, ``fn`` is called with the old object and then with the new one.
 
     ``reads`` declares the fields that ``fn`` reads, with the same names as in the kind. ``fn`` then gets such a struct,
-    which takes a tenth of the time to decode, or the object if it is decoded already or does not fit the struct.
+    whose decoding takes a tenth of the time. If the object is decoded already or does not fit the struct, ``fn`` gets
+    the object.
     """
     return _EnqueueRequestsFromMapFunc(fn, reads)
 

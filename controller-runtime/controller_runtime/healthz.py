@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Health endpoints: named checks, served together and one by one, in the text that Kubernetes' own servers use.
+"""Health endpoints: named checks, which are served together and one by one, in the text format of Kubernetes' own
+servers.
 
-A check fails by raising :class:`NotHealthyError`, whose message is public, so it must not contain secrets;
-any other error is a bug, which the HTTP server logs and answers with 500. A check may return a remark about a
-condition that an operator should know although nothing fails, e.g. a degraded kind: remarks are always shown,
-and do not make the endpoint fail.
+A check fails by raising :class:`NotHealthyError`. The message of this error is public, so it must not contain secrets.
+Any other error is a bug: the HTTP server logs the error and answers with 500. A check that passes may return a remark
+about a condition that an operator should know, e.g. a degraded kind. Remarks are always shown, and do not make the
+endpoint fail.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class NotHealthyError(Exception):
 
 
 def ping() -> None:
-    """Succeed."""
+    """Pass always."""
 
 
 class _Outcome(msgspec.Struct, frozen=True):
@@ -43,15 +44,17 @@ class _Outcome(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.error:
-            # Kubernetes' servers withhold the reason. Ours contains no secrets, and the events of a pod
-            # show nothing else about a failed probe.
+            # Kubernetes' servers withhold the reason of a failure. Our reasons contain no secrets, and without them the
+            # events of a pod would not show why a probe failed.
             return f"[-]{self.name} failed: {' '.join(self.error.split())}\n"
         status = f"[+]{self.name} {'excluded: ' if self.excluded else ''}ok"
         return f"{status}: {self.remark}\n" if self.remark else f"{status}\n"
 
 
 class HealthHandler:
-    """Serves ``checks``: all at the endpoint, each one at a path below it. Knows ``?verbose`` and ``?exclude=name``."""
+    """Serves all ``checks`` at the endpoint, and each one at a path below the endpoint. Supports ``?verbose`` and
+    ``?exclude=name``.
+    """
 
     def __init__(self, endpoint: str, checks: Mapping[str, Checker], *, deadline: float = _DEADLINE) -> None:
         self._endpoint = "/" + endpoint.strip("/")
@@ -97,7 +100,7 @@ class HealthHandler:
         return HTTPResponse.text(text, status=500 if failed else 200)
 
     def _log_changes(self, outcomes: list[_Outcome]) -> None:
-        """Log checks that fail now and did not at their last run, and checks that pass again."""
+        """Log checks that fail now but passed in their last run, and checks that pass again."""
         failed = {outcome.name: outcome.error for outcome in outcomes if outcome.error}
         began = {name: error for name, error in failed.items() if name not in self._failed}
         ended = [

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which events are worth a request: filters between a source and its handler.
 
-Predicates return at once and change nothing. An event passes if every predicate of its source passes it. It also passes
-if a predicate raises, which is logged: the reconcile then decides by the state of the object. A creation or an update
-whose object cannot be decoded is skipped.
+Predicates return at once and change nothing. An event passes if every predicate of its source passes it. If a predicate
+raises, the error is logged and the event passes: the reconcile then decides by the state of the object. A creation or
+an update whose object cannot be decoded is skipped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Predicate(Generic[T_contra]):
 
 
 class Funcs(Predicate[T]):
-    """Functions as a predicate; events without a function pass."""
+    """Makes a predicate of functions. Events of a type that has no function pass."""
 
     def __init__(
         self,
@@ -116,10 +116,10 @@ class ResourceVersionChanged(Predicate[Object]):
 
 
 class NotOwnWrite(Predicate[Object]):
-    """Stops creations and updates that only reflect a write of this process, whose result the writer received.
+    """Stops creations and updates that only reflect one of our own writes whose result the writer has received.
 
-    For a reconciler that finishes its work in the reconcile that writes: the watch event of its own write
-    would only cause a redundant reconcile. A failed reconcile is retried anyway, and a later change by another
+    Use it for a reconciler that finishes its work in the same reconcile in which it writes: the watch event of its own
+    write would only cause a redundant reconcile. A failed reconcile is retried anyway, and a later change by another
     writer arrives as a separate event.
     """
 
@@ -178,15 +178,19 @@ class _Combined(Predicate[T]):
 
 
 def and_(*predicates: Predicate[T]) -> Predicate[T]:
-    """Return a predicate that passes when all of ``predicates`` do; it stops at the first that does not."""
+    """Return a predicate that passes an event if all of ``predicates`` pass it. It calls no more of them after the
+    first that does not.
+    """
     return predicates[0] if len(predicates) == 1 else _Combined(all, predicates)
 
 
 def or_(*predicates: Predicate[T]) -> Predicate[T]:
-    """Return a predicate that passes when one of ``predicates`` does; it stops at the first that does."""
+    """Return a predicate that passes an event if one of ``predicates`` passes it. It calls no more of them after the
+    first that does.
+    """
     return predicates[0] if len(predicates) == 1 else _Combined(any, predicates)
 
 
 def not_(predicate: Predicate[T]) -> Predicate[T]:
-    """Return a predicate that passes when ``predicate`` does not."""
+    """Return a predicate that passes an event if ``predicate`` does not pass it."""
     return _Combined(lambda answers: not any(answers), (predicate,))

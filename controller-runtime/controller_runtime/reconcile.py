@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract between a controller and the code that does its work: a key in, a result or an error out.
 
-A request names an object. It says neither which events caused it nor how many. The reconciler reads the current
-state, compares it with the desired state of the object, and moves the current state towards the desired one.
-A second call for the same state changes nothing.
+A request names an object. The request says neither which events caused it nor how many there were. The reconciler reads
+the current state, compares it with the desired state of the object, and moves the current state towards the desired
+one. A second call for the same state changes nothing.
 
 ControllerError             a controller failed
 ├── TerminalError           a retry of this object would fail in the same way
@@ -32,9 +32,10 @@ class ControllerError(Exception):
 
 
 class TerminalError(ControllerError):
-    """Raise it ``from`` the cause when a retry is pointless: it is logged and counted, and the request is not retried.
+    """Raise this error ``from`` its cause when a retry is pointless: the error is logged and counted, and the request
+    is not retried.
 
-    The object is reconciled again at the next event, e.g. when it changes, or an object that it owns.
+    The object is reconciled again at the next event, e.g. when the object itself or an object that it owns changes.
     """
 
     @property
@@ -44,13 +45,15 @@ class TerminalError(ControllerError):
 
 
 class ReconcileTimeoutError(ControllerError):
-    """A reconcile was cancelled after its controller's ``reconciliation_timeout``; it is retried as after any error."""
+    """A reconcile was cancelled after its controller's ``reconciliation_timeout``; the request is retried as after any
+    other error.
+    """
 
     needs_no_stack = True
 
 
 class PanicError(ControllerError):
-    """A programming error that a controller recovered from; its cause is that error."""
+    """Reports a programming error from which a controller recovered; ``__cause__`` is the original error."""
 
 
 class Request(NamespacedName):
@@ -105,15 +108,17 @@ class Reconciler(Protocol):
 
         The controller handles the outcome:
 
-        - an error raised, also ``SystemExit`` or the ``CancelledError`` of a future that was cancelled: it is logged
-          once and counted, and the request is tried again, after a delay that grows with each failure;
-        - :class:`TerminalError` raised: it is logged and counted, and the request is not tried again;
+        - an error was raised, which may also be ``SystemExit`` or the ``CancelledError`` of a future that was
+          cancelled: the error is logged once and counted, and the request is tried again, after a delay that grows with
+          each failure;
+        - :class:`TerminalError` was raised: the error is logged and counted, and the request is not tried again;
         - ``Result(requeue_after=d)``: the request is tried again after ``d``, a timedelta or a number of seconds, and
           its failures are forgotten;
         - ``Result()``: the request is done, and its failures are forgotten.
 
-        It is never called for the same request twice at a time. It is cancelled when the grace period of a stopping
-        manager is over, at once when leadership is lost, and after ``reconciliation_timeout``.
+        This method is never called for the same request twice at the same time. A call is cancelled after
+        ``reconciliation_timeout``, at the end of the grace period of a stopping manager, and immediately when
+        leadership is lost.
         """
         ...
 
@@ -130,15 +135,19 @@ class Func:
 
 
 class ObjectReconciler(Protocol[T_contra]):
-    """Reconciles an object that was read for it."""
+    """Reconciles an object that is read before each call."""
 
     async def reconcile(self, obj: T_contra) -> Result:
-        """Reconcile ``obj``, which is the callee's own copy; the outcomes are those of a Reconciler."""
+        """Reconcile ``obj``, a copy that this method may change; the outcomes are those of
+        :meth:`Reconciler.reconcile`.
+        """
         ...
 
 
 class AsReconciler(Generic[T]):
-    """Reads the object that a request names and passes it on; a request for a deleted object is done."""
+    """Reads the object that a request names and passes the object to an ObjectReconciler. If the object does not exist,
+    the request is done.
+    """
 
     def __init__(self, client: Reader, kind: type[T], reconciler: ObjectReconciler[T]) -> None:
         self._client = client

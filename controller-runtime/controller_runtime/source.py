@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources of events (a watched kind, a channel, a function), and the path of their events to a handler.
 
-A source runs as a task of its controller and feeds that controller's queue. A kind that the server does not
-serve, or denies, does not stop its controller: the source waits for the kind, and other sources continue.
-An event passes the predicates and then the handler, in order; events whose handler failed are retried.
+A source runs as a task of its controller and feeds that controller's queue. If the server does not serve a kind, or
+denies access to it, the controller does not stop: the source waits for the kind, and other sources continue. Each event
+goes through the predicates to the handler, in order. An event whose handler failed is retried.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Queue = handler.Queue
 KIND_SOURCE: Final = "kind source: "
 _FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 60.0
-"""The most seconds between two attempts to handle an event."""
+"""Maximum delay in seconds between two attempts to handle an event."""
 MAX_RETRIES: Final = 1024
-"""The most failed events of one source that are kept for a retry."""
+"""Maximum number of failed events of one source that are kept for a retry."""
 
 When = Callable[[], Awaitable[object]]
 EXPEDITED: Final = workqueue.LOW_PRIORITY // 2
@@ -57,7 +57,7 @@ class Informers(Protocol):
     """The part of a cache that a source uses."""
 
     async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
-        """Return the informer of ``kind``, which starts with the cache."""
+        """Return the informer of ``kind``; the informer starts together with the cache."""
         ...
 
 
@@ -66,12 +66,12 @@ class Discovers(Protocol):
     """Informers that also discover kinds that are not watched."""
 
     async def resource_for(self, kind: type[Object]) -> Resource:
-        """Return where ``kind`` is served, and whether it has namespaces."""
+        """Return where ``kind`` is served, and whether the kind is namespaced."""
         ...
 
 
 class _Retries:
-    """Calls of a handler that failed, each due again after a delay that doubles up to :data:`LONGEST_RETRY`."""
+    """Failed calls of a handler. Each is due again after a delay, which doubles up to :data:`LONGEST_RETRY`."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, _Call]] = []
@@ -81,7 +81,7 @@ class _Retries:
         return len(self._heap)
 
     def add(self, call: _Call, failures: int) -> bool:
-        """Keep a call for later. If there are too many, drop the one that failed most often and return False."""
+        """Keep a call for later. If too many calls are kept, drop the call that failed most often and return False."""
         due = anyio.current_time() + min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY)
         heapq.heappush(self._heap, (due, next(self._numbers), failures, call))
         if len(self._heap) <= MAX_RETRIES:
@@ -91,21 +91,22 @@ class _Retries:
         return False
 
     def due(self) -> tuple[_Call, int] | None:
-        """Take the next call that is due, and how often it has failed."""
+        """Remove and return a call that is due, and how often the call has failed; return None if no call is due."""
         if not self._heap or self._heap[0][0] > anyio.current_time():
             return None
         _, _, failures, call = heapq.heappop(self._heap)
         return call, failures
 
     def wait(self) -> float | None:
-        """Return the seconds until the next call is due, or None without calls."""
+        """Return the seconds until the next call is due, or None if no call is kept."""
         return max(0.0, self._heap[0][0] - anyio.current_time()) if self._heap else None
 
 
 class _EventHandler(Generic[T]):
-    """Predicates, then the handler. Their errors do not reach the sender of the event.
+    """Passes events through the predicates to the handler. Except for UndecodableObjectError, errors of predicates and
+    handler do not reach the sender of an event.
 
-    An event whose handler failed is retried later, after events that arrived meanwhile.
+    An event whose handler failed is retried later; events that arrived meanwhile may be handled first.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class _EventHandler(Generic[T]):
         self._more = asyncio.Event()
 
     async def prepare(self, informers: Informers) -> None:
-        """Let the handler discover other kinds; if that fails, its first events wait for the discovery."""
+        """Let the handler discover other kinds. If the discovery fails, the handler gets its events nevertheless."""
         if isinstance(informers, Discovers):
             try:
                 await self._handler.prepare(informers.resource_for)
@@ -144,7 +145,7 @@ class _EventHandler(Generic[T]):
         self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
-        """Pass on a change; one that changes nothing has low priority."""
+        """Pass on an update; an update that changes nothing has low priority."""
         if Origins.wanted():
             queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
         if not evt.changed:
@@ -168,7 +169,9 @@ class _EventHandler(Generic[T]):
         return self._handler.generic(evt, queue) if passes else None
 
     def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
-        """Return ``queue`` with a note of the event for each request, if it keeps notes."""
+        """Return a queue that notes the event as the origin of each request, or ``queue`` itself if it keeps no
+        origins.
+        """
         origins = getattr(queue, "origins", None)
         if not isinstance(origins, Origins):
             return queue
@@ -214,14 +217,16 @@ class _EventHandler(Generic[T]):
             self._more.set()
 
     def _passes(self, evt: E, passes: Callable[[E], bool], *, immediate: bool) -> bool:
-        """Return True if the predicates pass the event or one raises: an extra event is harmless, a lost one is not."""
+        """Return True if the predicates pass the event, or if one of them raises: an extra event is harmless, a lost
+        event is not.
+        """
         try:
             if not passes(evt):
                 return False
             if not immediate:
                 self._handler.decode(evt)
         except cache.UndecodableObjectError:
-            raise  # the informer counts it
+            raise  # the informer counts this error
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
@@ -230,12 +235,14 @@ class _EventHandler(Generic[T]):
         try:
             call()
         except cache.UndecodableObjectError:
-            raise  # the informer counts it
+            raise  # the informer counts this error
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
             self._failed(call, 0, error)
 
     def _failed(self, call: _Call, failures: int, error: BaseException) -> None:
-        """Try ``call`` again later. Only its first failure is logged as an error: the retry may well succeed."""
+        """Try ``call`` again later. Only the first failure of a call is logged as an error; failures of its retries are
+        logged for debugging.
+        """
         level = _log.debug if failures else _log.error
         level("Event could not be handled, it is tried again", source=self._name, error=error)
         if not self._retries.add(call, failures + 1):
@@ -260,12 +267,13 @@ class SyncingSource(Source):
 
     @abstractmethod
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when the source was started and its existing objects are cached, or cannot be listed.
+        """Return when the source was started, and its existing objects either are cached or cannot be listed.
 
-        They may be delivered later, after a :meth:`warm_up`.
+        If :meth:`warm_up` was called before, the events of these objects may be delivered only after this method has
+        returned.
 
         Raises:
-            CacheSyncTimeoutError: neither happened within ``timeout`` seconds.
+            CacheSyncTimeoutError: this did not happen within ``timeout`` seconds.
         """
 
     @property
@@ -275,7 +283,7 @@ class SyncingSource(Source):
 
 
 class Kind(SyncingSource, Generic[T]):
-    """The events of a kind in a cache; starting it makes the cache watch the kind."""
+    """Delivers the events of a kind from a cache. When the source starts, the cache watches the kind."""
 
     def __init__(
         self,
@@ -333,7 +341,7 @@ class Kind(SyncingSource, Generic[T]):
 
 
 class Deferred(Source):
-    """A source that starts once ``when`` returns; the controller does not wait for its first events."""
+    """Starts another source once ``when`` returns; the controller does not wait for the first events of that source."""
 
     def __init__(self, src: Source, when: When) -> None:
         self._source = src
@@ -351,10 +359,10 @@ class Deferred(Source):
 class Expedited(Source):
     """Moves objects of ``kind`` that need work to the front of the queue, once, when all kinds have been listed.
 
-    A start adds every object of a kind to the queue, in the order of the list. After an outage, the few that changed
-    meanwhile would wait for all others. ``needs_work`` gets the synced informers of ``kind`` and of ``others``, and
-    returns a function that checks one key and should decode as little as possible. Nothing is moved if a kind cannot
-    be listed.
+    When a controller starts, every object of a kind is added to the queue, in the order of the list. After an outage,
+    the few objects that changed meanwhile would wait for all others. ``needs_work`` gets the synced informers of
+    ``kind`` and of ``others``, and returns a function that checks one key. That function should decode as little as
+    possible. Nothing is moved if a kind cannot be listed.
     """
 
     def __init__(

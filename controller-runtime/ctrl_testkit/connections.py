@@ -17,7 +17,9 @@ from controller_runtime.serving.sharedstate import SharedState
 
 
 class Line(asyncio.Transport):
-    """The transport of a connection; like a real one, it reports its end in the loop's next iteration."""
+    """The transport of a connection; like a real transport, it reports the end of the connection in the loop's next
+    iteration.
+    """
 
     def __init__(self, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()

@@ -63,9 +63,9 @@ class Proxy:
     cause other faults: ``refuse`` answers in the server's place, ``hold`` returns True for requests that must never
     reach the server, ``rewrite`` changes the pieces of answers, and ``route`` returns the server for a request.
     ``answered`` is called with each request that the server has answered, before the client gets the answer. Lists
-    record what happened: ``seen`` the requests, ``answers`` the requests with their status codes, and ``expired`` the
-    requests that got a 410, as their answer or in a watch. If the server is away, the client's connection closes
-    without an answer.
+    record what happened: ``seen`` contains the requests, ``answers`` the requests with their status codes, and
+    ``expired`` the requests that got a 410, either as their answer or in a watch. If the server is away, the client's
+    connection closes without an answer.
     """
 
     def __init__(self, target: Config) -> None:
@@ -89,7 +89,7 @@ class Proxy:
         return Config(self.url)
 
     def freeze(self, *, new: bool = False) -> None:
-        """Pass on nothing more on the open connections and, with ``new``, on later ones."""
+        """Stop passing on data on the open connections and, with ``new``, also on later connections."""
         self._frozen |= self._open.keys()
         self.blackhole = new
 
@@ -198,7 +198,7 @@ def control_plane(audit_log: Path) -> Iterator[Environment]:
 def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
     """Return a function that reads the finished writes to core objects and leases of a namespace from the audit log.
 
-    They are in the order in which the server received them.
+    The writes are in the order in which the server received them.
     """
 
     def read(namespace: str) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ class Worker:
 
 
 class Polite(Worker):
-    """Ends by itself some time after a request; records if it was cancelled instead."""
+    """Ends by itself some time after :meth:`stop` is called; records if it was cancelled instead."""
 
     def __init__(self, name: str, diary: list[str], *, takes: float) -> None:
         super().__init__(name, diary)

@@ -23,7 +23,7 @@ DEEP: Final = 500
 
 def _raising(failure: BaseException) -> Callable[..., NoReturn]:
     def fail(*_: object) -> NoReturn:
-        raise type(failure)(*failure.args)  # a new one: a traceback grows each time
+        raise type(failure)(*failure.args)  # a new exception: a traceback grows each time
 
     return fail
 

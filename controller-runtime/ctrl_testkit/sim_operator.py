@@ -3,9 +3,9 @@
 """An operator that uses all parts of the library, and its invariants: the scenario that finds bugs of the library.
 
 A ConfigMap has a value and the name of a PriorityClass. The operator adds a finalizer to the ConfigMap, and keeps a
-Secret with its value and the value of the class. It deletes the ConfigMap when its time to live is over, and the Secret
-before the ConfigMap is removed. It records an event for each Secret that it writes, and waits a moment for more changes
-of a PriorityClass.
+Secret with the ConfigMap's value and the value of the class. The operator deletes the ConfigMap when the ConfigMap's
+time to live is over, and it deletes the Secret before the ConfigMap is removed. The operator records an event for each
+Secret that it writes. When a PriorityClass changes, the operator waits a moment for more changes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ PERSON = "maintenance"
 
 
 class Trouble:
-    """The failure that the operator's own code causes each time, while it is set in the calm part of a life."""
+    """The failure that the operator's own code causes in each reconcile. It is set for a while in the calm part of a
+    life.
+    """
 
     now: ClassVar[str] = ""
 
@@ -116,7 +118,7 @@ class Keeper:
         left = None if due is None else due - datetime.now(UTC)
         if left is not None and left <= timedelta():
             await self._client.delete(source, preconditions={"uid": source.metadata.uid or ""})
-            # The event of an own write does not cause a reconcile, so this one goes on.
+            # The event of our own write does not cause a reconcile, so this reconcile goes on.
             return await self._reconcile(await self._client.get(ConfigMap, source.key))
         await self._keep_secret(source)
         await self._note(source)
@@ -124,7 +126,7 @@ class Keeper:
 
     @staticmethod
     async def _cancel_now_and_then() -> None:
-        """Fail sometimes, as code that awaits a future which other code has cancelled, or with an error."""
+        """Fail sometimes: with an error, or like code that awaits a future that other code has cancelled."""
         if Trouble.now == "raised":
             raise OSError("a service that the operator needs is away")
         is_due = random.random() < 0.03 and anyio.current_time() - LOOP_START < BUSY
@@ -141,7 +143,7 @@ class Keeper:
     async def _note(self, source: ConfigMap) -> None:
         """Write the Secret's value to an annotation, and read the ConfigMap back.
 
-        The patch has no optimistic lock, so it may follow changes that were not read.
+        The patch has no optimistic lock, so the server may apply it after changes that were not read.
         """
         value = (source.data or {})["value"]
         if (source.metadata.annotations or {}).get(NOTED) != value:
@@ -187,7 +189,7 @@ class Census:
     """Counts objects by the events of a cache, as a tracker of an operator does."""
 
     of: ClassVar[dict[str, Census]] = {}
-    """By the name of the process."""
+    """The census of each process, by the name of the process."""
     wrong: ClassVar[list[str]] = []
     """Wrong events of all replicas, also of ended ones; they are kept here because a cache only logs handlers' errors."""
 
@@ -297,7 +299,7 @@ class Users:
             await anyio.sleep(rng.random() * 0.05)
 
     async def edit(self, sim: Simulation, rng: random.Random, name: str = "", *, lives: bool = False) -> None:
-        """Change the data of a ConfigMap one to four times; if it ``lives``, it does not expire soon."""
+        """Change the data of a ConfigMap one to four times; with ``lives``, the ConfigMap does not expire soon."""
         name = name or self._key(rng)["name"]
         for _ in range(rng.choice([1, 1, 2, 4])):
             await self.change(sim, rng, name, lives=lives)
@@ -362,7 +364,8 @@ class Users:
 async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
     """Delete a Secret, and delete it again soon after the operator has created it.
 
-    Watches are late, and then compacted and cut, so that caches learn of the deletions from a list.
+    Watches are late. Then the changes are compacted and the watches are cut, so that caches find the deletions only in
+    a list.
     """
     key = {"namespace": "default", "name": name}
     with sim.server.watches.delays.during(lambda _: 0.3):
@@ -453,7 +456,9 @@ async def collect_garbage(sim: Simulation) -> None:
 
 
 async def act_calmly(sim: Simulation) -> None:
-    """Create an object that expires, and repair a broken one while the server fails; the operator must handle both."""
+    """Create an object that expires, and repair a broken object while the server fails; the operator must handle
+    both.
+    """
     broken, expiring = (
         ConfigMap.from_dict({"metadata": {"namespace": "default", "name": name}, "data": data})
         for name, data in (
@@ -547,7 +552,7 @@ async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
 
 @asynccontextmanager
 async def missed_changes(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
-    """Hold back changes after a moment, so that caches must learn them from lists; some lists take long."""
+    """Hold back changes after a moment, so that caches must read them from lists; some lists take long."""
     seconds = rng.choice([0.0, 0.3])
 
     def late(request: Request) -> float:
@@ -606,7 +611,9 @@ async def restart(sim: Simulation, rng: random.Random, users: Users, which: str)
 
 
 async def usurp(sim: Simulation, rng: random.Random, users: Users) -> None:
-    """Take the lease from its holder, as a person does who edits it: the leader ends, and another leads later."""
+    """Take the lease from its holder, as a person who edits the lease does: the leader ends, and another replica leads
+    later.
+    """
     body = {"spec": {"holderIdentity": PERSON, "leaseDurationSeconds": rng.choice([2, 8])}}
     for lease in sim.server.objects(Lease):
         await sim.client("admin").patch(Lease.from_dict(lease), raw_patch(MERGE, msgspec.json.encode(body)))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A kind in two versions, as written by an operator's author: v1 is the hub, v1alpha1 converts to and from it."""
+"""A kind in two versions, as written by an operator's author: v1 is the hub, v1alpha1 converts to and from v1."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""ConfigMaps that expire: one annotated ``example.com/ttl: "30"`` is deleted 30 seconds after its creation.
+"""ConfigMaps that expire: a ConfigMap annotated ``example.com/ttl: "30"`` is deleted 30 seconds after its creation.
 
 A validating webhook rejects a ttl that is not a number, so that the mistake is found when the ConfigMap is created.
 """

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces of teams: each one labelled ``example.com/team`` gets a ConfigMap ``team`` with the team's name.
+"""Namespaces of teams: each namespace labelled ``example.com/team`` gets a ConfigMap ``team`` with the team's name.
 
-Several replicas may run: the leader reconciles, and another replica takes over when it ends. Changes of the
+Several replicas may run: the leader reconciles, and another replica takes over when the leader ends. Changes of the
 ConfigMap by other clients are reverted.
 """
 

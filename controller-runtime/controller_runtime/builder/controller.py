@@ -4,7 +4,7 @@
 
     new_controller_managed_by(mgr).for_(TrainJob).owns(JobSet).complete(reconciler)
 
-Each method names the lower-level call that it is short for.
+The docstring of each method names the lower-level call for which the method is short.
 """
 
 from __future__ import annotations
@@ -71,14 +71,15 @@ class Builder:
         self._problem = ""
 
     def named(self, name: str) -> Self:
-        """Use ``name`` for the controller in logs and metrics, instead of its kind in lower case."""
+        """Use ``name`` for the controller in logs and metrics, instead of the reconciled kind in lower case."""
         self._name = name
         return self
 
     def for_(self, kind: type[T], *, predicates: Predicates[T] = (), only_metadata: bool = False) -> Self:
         """Reconcile objects of ``kind`` when they change; call it once.
 
-        Short for ``watches(kind, handler.EnqueueRequestForObject())``, and it names the controller.
+        Short for ``watches(kind, handler.EnqueueRequestForObject())``. The kind is also the default of the controller's
+        name.
         """
         if self._kind is not None:
             self._problem = "for_() was called twice: a controller reconciles one kind"
@@ -96,10 +97,11 @@ class Builder:
         match_every_owner: bool = False,
         only_metadata: bool = False,
     ) -> Self:
-        """When an object of ``kind`` changes, reconcile the object of the kind of :meth:`for_` that controls it.
+        """When an object of ``kind`` changes, reconcile the owner that controls it, if the owner has the kind given to
+        :meth:`for_`.
 
-        With ``match_every_owner``, reconcile all its owners of that kind. Short for
-        ``watches(kind, handler.enqueue_request_for_owner(Owner, only_controller=True))``, where ``Owner`` is that kind.
+        With ``match_every_owner``, reconcile all owners of the changed object that have this kind. Short for
+        ``watches(kind, handler.enqueue_request_for_owner(Owner, only_controller=True))``, where ``Owner`` is this kind.
         """
 
         def of_the_owner() -> handler.EventHandler[Object]:  # for_() may come later in the sentence
@@ -120,19 +122,19 @@ class Builder:
     ) -> Self:
         """Let ``handle`` map changes of objects of ``kind`` to requests.
 
-        Short for ``watches_raw_source(source.Kind(mgr.cache, kind, handle, *predicates))``. With
-        ``only_metadata``, the cache keeps only the metadata of objects, and handlers get only that. With ``when``,
-        the kind is watched only after ``when`` has returned (``source.Deferred``); reconciles do not wait for it.
+        Short for ``watches_raw_source(source.Kind(mgr.cache, kind, handle, *predicates))``. With ``only_metadata``, the
+        cache keeps only the metadata of objects, and handlers get only the metadata. With ``when``, the kind is watched
+        only after ``when`` has returned (``source.Deferred``); reconciles do not wait for this.
         """
         return self._watch(kind, lambda: handle, predicates, only_metadata, when)
 
     def watches_raw_source(self, src: source.Source) -> Self:
-        """Add requests from a custom source. Event filters do not apply to it."""
+        """Add requests from a custom source. Event filters do not apply to such a source."""
         self._sources.append(src)
         return self
 
     def with_event_filter(self, *predicates: predicate.Predicate[Any]) -> Self:
-        """For every kind watched, drop an event unless all of these predicates pass it."""
+        """For every watched kind, drop the events that one of these predicates does not pass."""
         self._filters.extend(predicates)
         return self
 

@@ -59,9 +59,10 @@ class WebhookBuilder(Generic[T]):
         return self
 
     def with_conversion(self, *versions: webhook.Spoke[Any, T] | type[webhook.Convertible[T]]) -> Self:
-        """Convert objects between this version, the hub, and ``versions``, with a webhook at ``/convert``.
+        """Convert objects between the version of this builder's kind, which is the hub, and ``versions``, at
+        ``/convert``.
 
-        A version is a :class:`webhook.Spoke`, or a kind that converts itself. All kinds share the path.
+        A version is a :class:`webhook.Spoke`, or a kind that converts itself. All kinds share the path of the webhook.
 
         Raises:
             ValueError: a kind cannot be converted.
@@ -74,8 +75,8 @@ class WebhookBuilder(Generic[T]):
         """Register with the manager's webhook server, which starts with the manager.
 
         Raises:
-            ValueError: nothing is declared, a path is taken, is not valid or has no handler, or a version of the
-                kind that the manager's scheme knows cannot be converted.
+            ValueError: nothing is declared; a path is taken, is not valid or has no handler; or the manager's scheme
+                knows a version of the kind that cannot be converted.
         """
         if not self._handlers and not self._spokes:
             raise ValueError(f"webhook for {self._kind.gvk}: neither validator nor defaulter nor conversion")

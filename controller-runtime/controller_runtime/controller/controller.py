@@ -54,7 +54,9 @@ def reconcile_id() -> str:
 
 
 def _new_id() -> str:
-    """Return a version 4 UUID for logs. It may be predictable: the system's random numbers cost three times as much."""
+    """Return a version 4 UUID for logs. The UUID may be predictable: one from the system's random numbers would cost
+    three times as much.
+    """
     digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -103,7 +105,7 @@ class Controller:
         return self.settings.need_leader_election
 
     def watch(self, src: source.Source) -> None:
-        """Take requests from ``src``, too: when the controller starts, or at once if it has started."""
+        """Take requests from ``src``, too: from the start of the controller on, or from now on if it has started."""
         if self._tasks is not None:
             self._tasks.start_soon(self._run_source, src)
         else:
@@ -120,8 +122,9 @@ class Controller:
     async def warm_up(self) -> None:
         """Start the watches early: a follower may wait a long time before its controllers start.
 
-        It returns when the controller starts; sources that are added until then are warmed up, too. The queue stays
-        empty and no metric changes: the sources deliver events only after the start, then from filled caches.
+        This method returns when the controller starts; sources that are added until then are warmed up, too. The queue
+        stays empty and no metric changes: the sources deliver events only after the start, from caches that are already
+        filled.
         """
         if not self.settings.enable_warmup:
             return
@@ -150,15 +153,15 @@ class Controller:
 
         Raises:
             CacheSyncTimeoutError: a kind was neither listed nor refused within ``cache_sync_timeout``.
-            ControllerError: it was started before, or its workers or the source of a kind ended although it was not
-                stopped.
+            ControllerError: the controller was started before, or its workers or the source of a kind ended although
+                the controller was not stopped.
             Exception: a source failed, or the reconciler panicked and ``recover_panic`` is false.
         """
         if self._started:
             raise ControllerError(f"controller {self.name} was started before: was it added twice?")
         self._started = True
         self._changed.set()
-        # Checked only here: a trace line costs several microseconds even if it is not written.
+        # Check the log level only here: a trace line costs several microseconds even if it is not written.
         self._traces = _log.enabled(log.TRACE)
         _show_metrics(self.name, self.settings.max_concurrent_reconciles)
         with log.into_context(**_fields(self.name, self.settings)):
@@ -248,8 +251,8 @@ class Controller:
             self._time.observe(time.perf_counter() - began)
 
     async def _outcome(self, request: Request) -> Result | Exception:
-        # An error refers to the frames that it passed. If such a frame refers to the error, too, only the garbage
-        # collector can free them.
+        # An error refers to the frames through which it was raised. If such a frame also refers to the error, only the
+        # garbage collector can free the two.
         try:
             return await self._reconcile(request)
         except SystemExit as error:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Owner references and finalizers, and bringing one object into a desired state.
 
-Functions for references and finalizers change only the object passed in, not the stored one;
-:func:`create_or_update` and :func:`create_or_patch` write, and do not change the object passed in.
+Functions for references and finalizers change only the object passed in, not the stored object.
+:func:`create_or_update` and :func:`create_or_patch` write to the API server, and do not change the object passed in.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ async def create_or_update(
 ) -> tuple[T, OperationResult]:
     """Return the object named by ``obj`` after ``mutate``, and the operation: create, update or none.
 
-    ``mutate`` gets a copy of the stored object, or of ``obj`` if none is stored. Its changes to the status are lost
-    if status is a subresource. If it unsets a field that the server then sets to a default, every call sends an update.
+    ``mutate`` gets a copy of the stored object, or of ``obj`` if none is stored. Changes that ``mutate`` makes to the
+    status are lost if the status is a subresource. If ``mutate`` unsets a field that the server then sets to a default,
+    every call sends an update.
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
@@ -62,8 +63,8 @@ async def create_or_update(
 async def create_or_patch(client_: client.Client, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
     """Work like :func:`create_or_update`, with merge patches of the changes: one for the object, one for its status.
 
-    There are no conflicts, and concurrent changes of other writers stay, except in the same field; a list is one field.
-    The status is patched only on an existing object, not on one that is created.
+    There are no conflicts. Concurrent changes by other writers are kept, except in fields that ``mutate`` changes, too;
+    a list counts as one field. The status is patched only on an existing object, not on one that is created.
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
@@ -103,7 +104,7 @@ def set_controller_reference(owner: Object, controlled: Object, *, block_owner_d
     """Make ``owner`` the only controller of ``controlled``.
 
     When ``owner`` is deleted, the garbage collector deletes ``controlled``. When ``controlled`` changes, a controller
-    that ``owns`` its kind reconciles ``owner``.
+    that ``owns`` this kind reconciles ``owner``.
 
     Raises:
         AlreadyOwnedError: another object controls ``controlled``.
@@ -119,7 +120,7 @@ def set_controller_reference(owner: Object, controlled: Object, *, block_owner_d
 
 
 def set_owner_reference(owner: Object, obj: Object, *, block_owner_deletion: bool | None = None) -> None:
-    """Make ``owner`` an owner of ``obj``, replacing its earlier reference.
+    """Make ``owner`` an owner of ``obj``, replacing an earlier reference to ``owner``.
 
     Raises:
         OwnerReferenceError: ``owner`` is namespaced, and ``obj`` is not in the same namespace.
@@ -146,7 +147,7 @@ def remove_controller_reference(owner: Object, obj: Object) -> None:
     """Make ``obj`` no longer controlled by ``owner``.
 
     Raises:
-        OwnerReferenceError: ``owner`` does not control it.
+        OwnerReferenceError: ``owner`` does not control ``obj``.
     """
     controller = controller_of(obj)
     if controller is None or not _same(controller, _unchecked(owner)):

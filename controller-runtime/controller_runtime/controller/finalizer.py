@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finalizers: work to do before an object is deleted, registered under the names that block its deletion."""
+"""Finalizers: work to do before an object is deleted. Each is registered under the name that blocks the deletion."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Finalizer(ABC, Generic[T]):
     async def finalize(self, obj: T) -> FinalizeResult:
         """Clean up, and return the changes to ``obj`` itself.
 
-        It must be idempotent: if it raises, it is called again in a later reconcile. The
-        finalizer is removed from ``obj`` after it has returned.
+        This method must be idempotent: if it raises, it is called again in a later reconcile. After it has returned,
+        the finalizer is removed from ``obj``.
         """
 
 
@@ -78,7 +78,7 @@ class Finalizers(Generic[T]):
         """Run ``finalizer`` for objects with the finalizer ``name`` (``example.com/bucket``), in order of registration.
 
         Raises:
-            ValueError: the name is not a domain and a name, or is registered already.
+            ValueError: the name does not consist of a domain and a name, or is registered already.
         """
         problems = names.is_qualified_name(name)
         if problems or "/" not in name:
@@ -90,7 +90,8 @@ class Finalizers(Generic[T]):
         self._registered[name] = finalizer
 
     async def finalize(self, obj: T) -> FinalizeResult:
-        """Add the finalizers that ``obj`` lacks or, when it is being deleted, run and remove those that it has.
+        """Add the finalizers that ``obj`` lacks or, if ``obj`` is being deleted, run and remove the finalizers that
+        ``obj`` has.
 
         Only ``obj`` is changed; the caller writes it.
 

@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of failed reconciles: a panic, an error without a retry, or a retry after a delay that depends on the cause.
 
-Failures are counted by cause, so that one cause does not lengthen the delays of another. An obstacle that lasts raises
-the delay to many minutes; a single 503 after it must not have to wait as long.
+Failures are counted by cause, so that one cause does not lengthen the delays of another. A persistent error raises the
+delay to many minutes; the retry after a later single 503 must not be delayed as long.
 
 server unreachable   5 ms, doubled by each further failure up to 8 s, without a token of the shared limit: we want to
                      notice soon when the server is back
 server failed        the limiter's delay, but at most 60 s: while an object changes, each of its events adds a failure
-                     without any time in between. Counted separately, until the request succeeds or fails for a
-                     reason other than these two
+                     without any time in between. These failures are counted separately, until the request succeeds
+                     or fails for a reason other than these two
 kind not served      the limiter's delay, but at most 30 s: no event reports that the kind is served again
 any other            the limiter's delay. If an event causes a reconcile before the retry is due, and that reconcile
-                     fails, too, the failure is not counted and the retry keeps its time: events must not postpone it
+                     fails, too, the failure is not counted and the retry keeps its time: events must not postpone
+                     the retry
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ PANICS: Final = (
 """Programming errors: in Go they would be panics, and they are counted as such."""
 
 UNREACHABLE_DELAY: Final = 8.0
-"""Maximum retry delay in seconds while the server cannot be reached, so that its return is noticed soon."""
+"""Maximum retry delay in seconds while the server cannot be reached, so that the server's return is noticed soon."""
 SERVER_DELAY: Final = 60.0
 """Maximum retry delay in seconds after an answer that reports a failure of the server."""
 _DEGRADED_DELAY: Final = 30.0
@@ -50,7 +51,9 @@ _SERVER_ERRORS: Final = (ServerError, TooManyRequestsError, ConflictError)
 
 
 def is_terminal(error: BaseException) -> bool:
-    """Return True if a retry is pointless: ``error`` or a cause of it is terminal; of a group, every member must be."""
+    """Return True if a retry is pointless: ``error`` or one of its causes is terminal. A group is terminal if all its
+    members are.
+    """
     waiting = [error]
     for _ in range(raised.MOST):  # a circle of causes has no end
         if not waiting:
@@ -68,7 +71,7 @@ def is_terminal(error: BaseException) -> bool:
 
 
 def is_degraded(error: BaseException) -> bool:
-    """Return True if ``error``, its cause or a member reports that a kind is not served."""
+    """Return True if ``error``, one of its causes or one of its members reports that a kind is not served."""
     return any(isinstance(each, CacheDegradedError) for each in raised.parts(error))
 
 
@@ -94,7 +97,9 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> bool:
-    """Return True if the reconciled object itself cannot be decoded: only a new write of it, an event, can help."""
+    """Return True if the reconciled object itself cannot be decoded. Only a new write of the object, which causes an
+    event, can help.
+    """
     return any(
         isinstance(each, UndecodableObjectError) and each.key == request and each.gvk == kind
         for each in raised.parts(error)
@@ -132,7 +137,7 @@ class Retries:
         self._unreachable = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=UNREACHABLE_DELAY)
         self._server_failed: set[Request] = set()
         self._due: dict[Request, float] = {}
-        """When, on the loop's clock, requests are retried after the failures that :meth:`_own_delay` counted."""
+        """The times, on the loop's clock, of the retries after the failures that :meth:`_own_delay` counted."""
 
     def delay(self, request: Request, error: Exception) -> float:
         """Count a failure and return the seconds until the retry.
@@ -154,7 +159,7 @@ class Retries:
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
 
     def _own_delay(self, request: Request) -> float:
-        """Return the seconds until the retry; count the failure unless an earlier retry is still to come."""
+        """Return the seconds until the retry; count the failure unless an earlier retry is still pending."""
         now = anyio.current_time()
         if (left := self._due.get(request, now) - now) > 0:
             return left

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""etcd and kube-apiserver: their pinned releases, and both as processes on loopback with their certificates."""
+"""etcd and kube-apiserver: their pinned releases, their certificates, and how both run as processes on loopback."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ _NAMES: Final = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.defau
 def release_of(version: str, environ: Mapping[str, str] | None = None) -> str:
     """Return the release line of ``version``, which may be a patch version (``1.36.3``, ``v1.36.3``).
 
-    An empty version means that of the variable ``ENVTEST_K8S_VERSION`` in ``environ``, else the default.
+    If ``version`` is empty, the variable ``ENVTEST_K8S_VERSION`` in ``environ`` is used or, if it is not set, the
+    default.
 
     Raises:
         EnvtestError: the release line is not pinned.
@@ -58,7 +59,7 @@ def release_of(version: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def kube_tool(name: str, release: str = DEFAULT_RELEASE) -> Tool:
-    """Return the tool for a program of a Kubernetes release; the binary reports the version it was built from."""
+    """Return the tool for a program of a Kubernetes release. The binary reports the version from which it was built."""
     group = RELEASES[release]
     major, minor = group.version.removeprefix("v").split(".")[:2]
     stamp = "k8s.io/component-base/version."
@@ -69,9 +70,9 @@ def kube_tool(name: str, release: str = DEFAULT_RELEASE) -> Tool:
 class ControlPlane:
     """An API server and its store.
 
-    The certificates are written to ``directory``, which must outlive the processes. Without ``service_accounts``
-    the ServiceAccount admission plugin is off, so pods can be created although no controller creates service
-    accounts. With ``etcd_gateway``, etcd answers the JSON requests of clients with `etcd_tls`.
+    The certificates are written to ``directory``, which must outlive the processes. Without ``service_accounts`` the
+    ServiceAccount admission plugin is off, so pods can be created although no controller creates service accounts. With
+    ``etcd_gateway``, etcd answers JSON requests of clients that use the settings `etcd_tls`.
     """
 
     def __init__(
@@ -107,7 +108,9 @@ class ControlPlane:
 
     @property
     def etcd_tls(self) -> ssl.SSLContext:
-        """The TLS settings of a client of etcd: with the API server's certificate, the only one that etcd accepts."""
+        """The TLS settings of a client of etcd. They use the API server's certificate, because etcd accepts no
+        other.
+        """
         context = ssl.create_default_context(cafile=str(self.pki / "etcd-ca.crt"))
         context.load_cert_chain(self.pki / "etcd-client.crt", self.pki / "etcd-client.key")
         return context
@@ -134,7 +137,7 @@ class ControlPlane:
         self.supervisor.start(apiserver)
         try:
             await self.supervisor.wait_ready(apiserver, timeout=timeout)
-        except Exception:  # raised again, unless etcd's end explains it
+        except Exception:  # raised again, unless etcd's failure is the cause
             self._blame_etcd()
             raise
         self.supervisor.check()
@@ -149,7 +152,7 @@ class ControlPlane:
         ``flags`` replace the additional flags of the previous start.
 
         Raises:
-            ComponentError: it failed.
+            ComponentError: the API server failed.
         """
         if flags is not None:
             self._flags = flags
@@ -160,10 +163,10 @@ class ControlPlane:
     async def start_another_api_server(self, name: str, *, etcd_url: str = "", timeout: float = 60) -> str:
         """Start another API server on the same etcd, or on a proxy of it at ``etcd_url``.
 
-        Return its URL once it is ready. It uses the first server's certificates.
+        Return the URL of the new server once it is ready. The new server uses the first server's certificates.
 
         Raises:
-            ComponentError: it failed.
+            ComponentError: the API server failed.
         """
         (port,) = free_ports(1)
         apiserver = self._apiserver_component(name, port, etcd_url or self.etcd_url)
@@ -172,7 +175,7 @@ class ControlPlane:
         return f"https://{HOST}:{port}"
 
     def _blame_etcd(self) -> None:
-        """Raise etcd's error if etcd failed: it is the cause of the API server's failure."""
+        """Raise etcd's error if etcd failed: that error is the cause of the API server's failure."""
         etcd = self.supervisor.processes["etcd"]
         if etcd.poll() is not None:
             raise etcd.death()
@@ -254,13 +257,13 @@ def etcd_tls_flags(pki: Path, *, gateway: bool = False) -> list[str]:
         "peer-trusted-ca-file": pki / "etcd-ca.crt",
         "enable-grpc-gateway": "true" if gateway else "false",
     }
-    if gateway:  # it is a client of etcd
+    if gateway:  # the gateway is a client of etcd
         flags |= {"client-cert-file": pki / "etcd-client.crt", "client-key-file": pki / "etcd-client.key"}
     return _arguments(flags)
 
 
 def etcd_client_flags(pki: Path) -> list[str]:
-    """Return the API server's flags for an etcd with `etcd_tls_flags`."""
+    """Return the API server's flags for an etcd that runs with the flags of `etcd_tls_flags`."""
     flags = {
         "etcd-cafile": pki / "etcd-ca.crt",
         "etcd-certfile": pki / "etcd-client.crt",

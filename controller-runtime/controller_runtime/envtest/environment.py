@@ -58,12 +58,12 @@ class Environment:
         async with Environment(crds=[Path("config/crd/json")]) as environment:
             async with Transport(environment.config) as transport: ...
 
-    No controllers run: namespaces stay, Jobs create no pods, and garbage is not collected. Start one environment
-    per test run and give each test its own namespace. The processes end with this process, on Linux even if it is
-    killed, and the next environment removes the files that a killed one left on disk.
+    No controllers run: namespaces stay, Jobs create no pods, and garbage is not collected. Start one environment per
+    test run and give each test its own namespace. etcd and kube-apiserver end with this process, on Linux even if this
+    process is killed. The next environment removes the files that a killed environment left on disk.
 
-    ``version`` is a pinned release of Kubernetes, such as ``1.37``: by default that of ``ENVTEST_K8S_VERSION``, else
-    the library's. Binaries in ``KUBEBUILDER_ASSETS`` are used whatever their version.
+    ``version`` is a pinned release of Kubernetes, such as ``1.37``. If it is empty, ``ENVTEST_K8S_VERSION`` is used or,
+    if that is not set, the library's default. Binaries in ``KUBEBUILDER_ASSETS`` are used regardless of their version.
 
     With ``etcd_gateway``, tests can send JSON to etcd, at ``control_plane.etcd_url`` with ``control_plane.etcd_tls``.
 
@@ -119,7 +119,7 @@ class Environment:
 
     @property
     def control_plane(self) -> ControlPlane:
-        """The control plane; EnvtestError if the environment is not running, or uses an existing cluster."""
+        """The control plane. Raises EnvtestError if the environment is not running, or uses an existing cluster."""
         if self._control_plane is None:
             why = (
                 "the environment uses an existing cluster"
@@ -168,10 +168,12 @@ class Environment:
     async def install_webhooks(
         self, *sources: Path | Manifest, prefix: str = "", namespaces: Sequence[str] = ()
     ) -> WebhookServing:
-        """Install the webhook configurations in files, folders or objects, pointed at :attr:`webhook_serving`.
+        """Install the webhook configurations in files, folders or objects; their webhooks are called at
+        :attr:`webhook_serving`.
 
-        The API server calls them after a short delay. ``prefix`` is prepended to their names. With
-        ``namespaces``, they are called only for objects in these namespaces and for cluster-scoped objects.
+        The API server begins to call the webhooks after a short delay. ``prefix`` is prepended to the names of the
+        configurations. With ``namespaces``, the webhooks are called only for objects in these namespaces and for
+        cluster-scoped objects.
 
         Raises:
             ValueError: the sources contain no webhook configuration.
@@ -197,7 +199,7 @@ class Environment:
         Raises:
             EnvtestError: the release of Kubernetes is not pinned.
             ToolError: a binary is missing and cannot be built.
-            ComponentError: a component failed. The message names its log, which is kept.
+            ComponentError: a component failed. The message names the component's log, which is kept.
         """
         if self.uses_existing_cluster:
             self._config = await load_config(environ=self._environ)
@@ -260,7 +262,7 @@ class Environment:
             self._supervisor.check()
 
     def kill(self, *, keep_logs: bool = False) -> None:
-        """Kill the processes and remove their files. Calling it again has no effect."""
+        """Kill the processes and remove their files. A second call has no effect."""
         if self._supervisor is not None:
             self._supervisor.kill()
         for directory in self._directories[1 if keep_logs else 0 :]:
@@ -275,7 +277,7 @@ class Environment:
         """Stop the environment.
 
         Raises:
-            ComponentError: a component had exited by itself. The message names its log, which is kept.
+            ComponentError: a component had exited by itself. The message names the component's log, which is kept.
         """
         try:
             self.check()
@@ -299,9 +301,10 @@ class Environment:
 
 
 def make_directories() -> list[Path]:
-    """Create an environment's directory for certificates and logs, and one for its data, in memory if possible.
+    """Create an environment's directory for certificates and logs, and a directory for its data, which is in memory if
+    possible.
 
-    Without a file system in memory, one directory serves for both. Directories of environments whose process has exited
+    Without a file system in memory, both are the same directory. Directories of environments whose process has exited
     are removed first.
     """
     roots = [_root(Path(tempfile.gettempdir()))]
@@ -321,7 +324,8 @@ def make_directories() -> list[Path]:
 def sweep(root: Path, *, keep: float) -> None:
     """End the processes of environments whose owner has exited, and remove their directories.
 
-    A directory is kept for ``keep`` seconds, for its logs and because its owner may not have written its pid file yet.
+    A directory is kept for ``keep`` seconds, because of its logs and because the owner may not have written the pid
+    file yet.
     """
     for directory in root.glob("run-*"):
         with suppress(FileNotFoundError):  # another process has removed it meanwhile

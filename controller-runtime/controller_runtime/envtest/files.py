@@ -18,7 +18,8 @@ def private_directory(path: Path) -> Path:
     """Create the directory ``path`` unless it exists, and set its mode to 0700; return it.
 
     Raises:
-        PermissionError: it, or a link in its place, belongs to another user, who could replace its files.
+        PermissionError: the directory, or a link in its place, belongs to another user, who could replace the files in
+            the directory.
     """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if {path.lstat().st_uid, path.stat().st_uid} != {os.geteuid()}:

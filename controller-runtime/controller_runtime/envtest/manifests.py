@@ -35,7 +35,7 @@ def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
     A list (``kind: List``) is replaced by its items. Sources that are objects are returned unchanged.
 
     Raises:
-        ValueError: a file does not contain manifests; the message names it.
+        ValueError: a file does not contain manifests; the message names the file.
     """
     found: list[dict[str, JSON]] = []
     for source in sources:
@@ -50,7 +50,8 @@ def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
 async def apply_manifests(client: Writer, objects: Iterable[Manifest], *, owner: str = FIELD_OWNER) -> None:
     """Server-side apply ``objects`` in order.
 
-    It may be repeated. Unlike ``kubectl apply``, it writes no annotation that would limit their size.
+    The call may be repeated. Unlike ``kubectl apply``, it writes no annotation that would limit the size of the
+    objects.
     """
     for data in objects:
         await client.apply(Unstructured.wrap(dict(data)), field_owner=owner, force=True)
@@ -85,7 +86,7 @@ def _items(document: JSON) -> list[JSON]:
 async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[str]:
     """Apply the CRDs among ``manifests`` and return their names (``jobsets.jobset.x-k8s.io``).
 
-    The function does not wait until they are served; use `wait_established` for that.
+    The function does not wait until the CRDs are served; use `wait_established` for that.
     """
     crds = [manifest for manifest in manifests if manifest.get("kind") == "CustomResourceDefinition"]
     await apply_manifests(writer, crds)
@@ -93,10 +94,11 @@ async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[st
 
 
 async def wait_established(client: LiveClient, names: Iterable[str], *, timeout: float = 30) -> None:
-    """Return once each of the named CRDs is served and listed in discovery, which lags behind its condition.
+    """Return once each of the named CRDs is served and listed in discovery. Discovery lags behind the condition
+    ``Established``.
 
     Raises:
-        EventuallyError: a CRD is not served in time. The message contains its name and its conditions.
+        EventuallyError: a CRD is not served in time. The message contains the CRD's name and conditions.
     """
     for name in names:
 
@@ -123,18 +125,18 @@ def open_crd(
     schema: Mapping[str, JSON] | None = None,
     **version: JSON,
 ) -> dict[str, JSON]:
-    """Return a CustomResourceDefinition for tests that need a kind, but not the project that defines it.
+    """Return a CustomResourceDefinition for tests that need a kind without the project that defines the kind.
 
     Args:
         gvk: the kind, with the only version that is served.
-        plural: the name in paths; without one, the kind in lower case and an ``s``.
+        plural: the name in paths; if empty, the kind in lower case and an ``s``.
         namespaced: False for a cluster-scoped kind.
-        schema: the ``openAPIV3Schema``; without one, objects may contain any fields.
+        schema: the ``openAPIV3Schema``; if None, objects may contain any fields.
         version: further fields of the version, such as ``subresources={"status": {}}``.
     """
     singular = gvk.kind.lower()
     plural = plural or f"{singular}s"
-    # A group in k8s.io requires the annotation.
+    # The API server requires this annotation for groups in k8s.io.
     approved = {"api-approved.kubernetes.io": "unapproved, for tests"}
     names = {"kind": gvk.kind, "listKind": f"{gvk.kind}List", "plural": plural, "singular": singular}
     served = {"name": gvk.version, "served": True, "storage": True, **version}
@@ -201,7 +203,7 @@ def prepare_serving(cert_dir: Path) -> WebhookServing:
 def select_namespaces(manifest: Manifest, namespaces: Sequence[str]) -> dict[str, JSON]:
     """Return a webhook configuration restricted to objects in ``namespaces``, which isolates tests.
 
-    Its webhooks are still called for objects of cluster-scoped kinds, except for other namespaces.
+    Its webhooks are still called for objects of cluster-scoped kinds, except for Namespace objects of other namespaces.
     """
     changed = copy.deepcopy(dict(manifest))
     requirement = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(namespaces)}
@@ -229,9 +231,9 @@ def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") 
 
 
 def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, JSON]:
-    """Return a CRD that converts its versions at ``serving``, at its own path or the default ``/convert``.
+    """Return a CRD whose versions are converted at ``serving``, at the path that ``crd`` sets or at ``/convert``.
 
-    Its strategy is ``Webhook``, even if it was ``None`` before.
+    The conversion strategy is then ``Webhook``, even if it was ``None`` before.
     """
     changed = copy.deepcopy(dict(crd))
     conversion = changed["spec"].get("conversion") or {}

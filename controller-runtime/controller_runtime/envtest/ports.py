@@ -25,8 +25,8 @@ def free_ports(
 ) -> list[int]:
     """Return ``count`` different ports on which no process listens now, and reserve them for two minutes.
 
-    They are chosen at random below the ephemeral range, so that an outgoing connection does not take one before its
-    server listens. The reservation is a file in ``reservations``, by default a directory of this user for temporary
+    They are chosen at random below the ephemeral range, so that no outgoing connection takes a port before a server
+    listens on it. The reservation is a file in ``reservations``, by default a directory of this user for temporary
     files: no other call of this function, in this or another process, returns the same port meanwhile. The rule is that
     of controller-runtime's ``pkg/internal/testing/addr``.
 
@@ -55,7 +55,9 @@ def free_ports(
 
 
 def _reserve(path: Path) -> bool:
-    """Create the file ``path`` and return True; return False while another call's reservation of the port holds."""
+    """Create the file ``path`` and return True; return False if another call has reserved the port and its reservation
+    is still valid.
+    """
     with suppress(FileNotFoundError):
         if time.time() - path.stat().st_mtime > _RESERVED_SECONDS:
             path.unlink()

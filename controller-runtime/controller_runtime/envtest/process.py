@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start, probe and stop the processes of a control plane, and find those that an earlier run left running.
 
-A `Supervisor` owns the components of one directory. Each component runs in its own session, so that Ctrl-C in
-the terminal reaches only this process, which decides the order of shutdown. Tied components end with this
-process, even if it is killed; untied ones outlive it, and the directory's next supervisor finds them by their
+A `Supervisor` owns the components of one directory. Each component runs in its own session, so that Ctrl-C in the
+terminal reaches only this process, which decides the order of shutdown. Tied components end with this process, even if
+this process is killed. Untied components outlive this process, and the directory's next supervisor finds them by their
 pid files.
 
-A pid alone is not enough, because the system reuses pids. A component's pid file therefore also records the
-command line and the start time, and a process is considered ours only if all three match. Of the command line, only the
-arguments are compared, because a script runs as an interpreter, or replaces itself with another program.
+A pid alone is not enough, because the system reuses pids. A component's pid file therefore also records the command
+line and the start time, and a process is considered ours only if all three match. Only the arguments of the command
+line are compared, not the program, because a script runs as its interpreter, or replaces itself with another program.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from controller_runtime.envtest.files import private_directory, write_private
 
 _PROC: Final = Path("/proc/self/stat")
 _PAUSES: Final = (0.0, 0.005, 0.02)
-"""Seconds before each attempt to read a command line: while a process executes another program, it has none."""
+"""Seconds to wait before each attempt to read a command line: while a process replaces its program, it has no command
+line.
+"""
 _POLL: Final = 0.05
 _TAIL_LINES: Final = 12
 # Sets the signal that this process receives when its parent dies, checks that the parent has not died meanwhile,
@@ -162,7 +164,7 @@ class PidFiles:
 
 
 def command_line(pid: int) -> str:
-    """Return a running process's arguments, joined by spaces, or "" if it has exited or is a zombie."""
+    """Return a running process's arguments, joined by spaces, or "" if the process has exited or is a zombie."""
     if _PROC.exists():
         try:
             raw = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -245,7 +247,7 @@ class Process:
         """Send a signal unless the process has ended."""
         if self.poll() is not None:
             return
-        if self._child:  # not waited for yet, so the pid is still its own
+        if self._child:  # not waited for yet, so the pid still belongs to this process
             with suppress(ProcessLookupError):
                 os.kill(self.identity.pid, number)
         else:
@@ -276,8 +278,8 @@ class Process:
 class Supervisor:
     """Starts and stops the components whose logs and pid files are in ``directory``.
 
-    ``tied`` components end with this process, even after SIGKILL (on Linux); others run until they are stopped.
-    A tied component is tied to the thread that starts it, which must live as long as the component.
+    ``tied`` components end with this process, even after SIGKILL (on Linux); others run until they are stopped. A tied
+    component ends with the thread that starts it, so that thread must live as long as the component.
     """
 
     def __init__(self, directory: Path, *, tied: bool) -> None:
@@ -380,7 +382,8 @@ class Supervisor:
     async def stop(self, *names: str, grace: float = 10) -> list[str]:
         """Stop the named components, all at the same time, and return when they have ended.
 
-        A component that does not end within ``grace`` seconds is killed; the names of these are returned.
+        A component that does not end within ``grace`` seconds is killed. The names of the killed components are
+        returned.
         """
         ending = [self.processes[name] for name in names if name in self.processes]
         for process in ending:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report the progress of long-running work.
 
-Code that builds or starts something takes a `Progress` and is independent of terminals. A command-line tool
-passes one that draws bars; tests pass `PlainProgress`, which occasionally writes a line.
+Code that builds or starts something takes a `Progress` and is independent of terminals. A command-line tool passes a
+`Progress` that draws bars; tests pass `PlainProgress`, which occasionally writes a line.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from controller_runtime.machinery.printable import printable_line
 
 
 class Progress(Protocol):
-    """Receives the progress of named tasks. Calls for one task are in order, and none follows its `finish`."""
+    """Receives the progress of named tasks. Calls for one task are in order, and no call follows the task's
+    `finish`.
+    """
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Start a task; without ``total`` its length is not known yet."""
+        """Start a task; without ``total``, the length of the task is not known yet."""
         ...
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
-        """Report that ``done`` of ``total`` steps are complete, and the current step."""
+        """Report that ``done`` of ``total`` steps are complete; ``detail`` is the current step."""
         ...
 
     def finish(self, task: str, detail: str = "") -> None:

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Leader election: one of several replicas holds a Lease and renews it; the others wait until it expires.
+"""Leader election: one of several replicas holds a Lease and renews it; the other replicas wait until the Lease
+expires.
 
-Guarantee: a holder that cannot renew the lease gives up before another replica may take it. Two rules ensure
-this. A waiting replica measures from when it *observed* a change of the record, on its own monotonic clock; clocks
-of different machines are never compared. A holder measures from when it *began* the last
+Guarantee: a holder that cannot renew the lease gives up before another replica may take it. Two rules ensure this. A
+waiting replica measures time from the moment at which it *observed* a change of the record, on its own monotonic clock;
+clocks of different machines are never compared. A holder measures time from the moment at which it *began* the last
 successful renewal, and every call to the server has a deadline within the remaining time.
 
 LeaderElectionError
@@ -34,7 +35,7 @@ from controller_runtime.rest import RestError
 
 JITTER: Final = 1.2
 _LEASE_FRACTION: Final = 0.9
-"""A holder gives up after this fraction of the lease's duration at the latest, whatever the other durations are."""
+"""A holder gives up after this fraction of the lease's duration at the latest, regardless of the other durations."""
 _DEADLINE_FRACTION: Final = 0.98
 """A holder gives up after this fraction of the renew deadline."""
 _LONGEST_LEASE: Final = 2**31 - 1
@@ -79,7 +80,8 @@ class Timing:
     @property
     def tenure(self) -> float:
         """Seconds after the start of the last successful renewal at which a holder gives up."""
-        # A little early: a request in flight at that moment must arrive within the deadline, too.
+        # The holder gives up a little before the deadline, so that a request in flight at that moment still arrives in
+        # time.
         return min(_DEADLINE_FRACTION * self.renew_deadline, _LEASE_FRACTION * self.lease_duration)
 
 
@@ -92,7 +94,7 @@ class Elector(Protocol):
 
     @property
     def lease(self) -> Lease:
-        """The lease as last seen, or before that, one with only its name."""
+        """The lease as it was last seen. If it has not been seen yet, this is a lease with only the name."""
 
     @property
     def may_act(self) -> bool:
@@ -102,7 +104,7 @@ class Elector(Protocol):
         """Return once the lease is ours."""
 
     async def renew(self) -> None:
-        """Keep the lease until cancelled; LeaderElectionLostError if it could not be kept."""
+        """Keep the lease until cancelled. Raises LeaderElectionLostError if the lease could not be kept."""
 
     async def release(self) -> None:
         """Give the lease up, if it is ours; a failure is only logged."""
@@ -147,12 +149,12 @@ class LeaderElector:
 
     @property
     def lease(self) -> Lease:
-        """The lease as last seen, or before that, one with only its name."""
+        """The lease as it was last seen. If it has not been seen yet, this is a lease with only the name."""
         return self._observed or Lease(metadata=self._metadata())
 
     @property
     def leader(self) -> str:
-        """The holder of the lease when it was last seen."""
+        """The holder of the lease when the lease was last seen."""
         return (self._observed.spec.holder_identity or "") if self._observed else ""
 
     @property
@@ -190,7 +192,7 @@ class LeaderElector:
         """Keep the lease until cancelled.
 
         Raises:
-            LeaderElectionLostError: it could not be renewed; the caller must stop acting at once.
+            LeaderElectionLostError: the lease could not be renewed; the caller must stop acting at once.
         """
         try:
             while True:
@@ -213,9 +215,9 @@ class LeaderElector:
             _log.error("Failed to release lease", lease=self._key, error=error)
 
     async def _give_up(self) -> bool:
-        """Free the lease unless another holds it; return True if it is free."""
-        # A write may have been cancelled by the stop. Writing a free lease also makes that write conflict, if the
-        # server handles it later.
+        """Free the lease unless another replica holds it. Return True if the lease is free."""
+        # A write may have been cancelled when the program stopped. If the server handles that write later, it conflicts
+        # with our write of the free lease.
         while True:
             if self._unanswered:
                 self._observe(await self._client.get(Lease, self._key))
@@ -241,7 +243,9 @@ class LeaderElector:
 
     @property
     def tenure_ends(self) -> float:
-        """When, on the monotonic clock, the tenure of a holder ends, unless it renews the lease before."""
+        """The time, on the monotonic clock, at which the tenure of a holder ends unless the holder renews the lease
+        before.
+        """
         return self._renewed_at + self._timing.tenure
 
     async def _renew_in_time(self) -> None:
@@ -278,7 +282,7 @@ class LeaderElector:
 
     async def _acquire_or_renew(self) -> bool:
         if self._observed is not None and self.is_leader:
-            # The holder's own copy is usually the newest one, which saves reading the lease.
+            # The holder's own copy of the lease is usually the newest one, so the lease need not be read.
             try:
                 return await self._write(self._client.update(self._ours(self._observed)))
             except (ConflictError, NotFoundError) as error:
@@ -293,7 +297,9 @@ class LeaderElector:
         return await self._write(self._client.update(self._ours(current)))
 
     async def _write(self, request: Awaitable[Lease]) -> bool:
-        """Observe the answer to a write, and return True if it names us: only then the server stored the write."""
+        """Observe the answer to a write. Return True if the answer names us as the holder: only then did the server
+        store the write.
+        """
         self._unanswered = True
         try:
             self._observe(await request)
@@ -304,7 +310,7 @@ class LeaderElector:
         return self.leader == self._identity
 
     def _observe(self, lease: Lease) -> None:
-        # A holder that renews changes the record; the time of our observation counts, not the times in it.
+        # A holder changes the record at each renewal. The time of our observation counts, not the times in the record.
         if self._observed is None or lease.spec != self._observed.spec:
             self._observed_at = anyio.current_time()
         self._observed = lease
@@ -316,7 +322,7 @@ class LeaderElector:
         return min(lease.spec.lease_duration_seconds or self._timing.lease_duration, _LONGEST_LEASE)
 
     def _ours(self, current: Lease | None) -> Lease:
-        """Return ``current`` as we hold it, renewed now; without it, a new lease."""
+        """Return ``current`` with us as the holder, renewed now. If ``current`` is None, return a new lease."""
         now = format_micro_time(self._now())
         before = current.spec if current is not None else None
         acquired, transitions = now, 0
@@ -328,7 +334,8 @@ class LeaderElector:
                 transitions += 1
         spec = LeaseSpec(
             holder_identity=self._identity,
-            # The API allows only whole seconds: round up, so that others never wait for less time than we act.
+            # The API allows only whole seconds: round up, so that other replicas never wait for a shorter time than we
+            # act.
             lease_duration_seconds=math.ceil(self._timing.lease_duration),
             acquire_time=acquired,
             renew_time=now,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A LeaderElector in a thread of its own: the lease is renewed while the program's event loop is busy.
+"""A LeaderElector in a thread of its own: the lease is renewed even while the program's event loop is busy.
 
 The thread has its own event loop and connection. Renewing in a thread would let a blocked program keep its lease,
 so two rules restore the usual guarantees:
@@ -38,7 +38,7 @@ Connect = Callable[[], AbstractAsyncContextManager[client.Client]]
 _POLL: Final = 0.1
 """Seconds between two checks whether the thread still runs."""
 _JOIN_TIMEOUT: Final = 5.0
-"""Seconds; then the thread is abandoned."""
+"""Seconds to wait for the end of the thread. After that, the thread is abandoned."""
 
 
 def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:
@@ -94,7 +94,7 @@ class ThreadedElector:
 
     @property
     def lease(self) -> Lease:
-        """The lease as last seen, or before that, one with only its name."""
+        """The lease as it was last seen. If it has not been seen yet, this is a lease with only the name."""
         if self._elector is not None:
             return self._elector.lease
         return Lease(metadata=ObjectMeta(namespace=self._key.namespace, name=self._key.name))
@@ -107,7 +107,7 @@ class ThreadedElector:
         return not self._ended and time.monotonic() < self._elector.tenure_ends
 
     async def acquire(self) -> None:
-        """Return once the lease is ours; from then on it is renewed, even while our own loop is blocked."""
+        """Return once the lease is ours. From then on the lease is renewed, even while our own loop is blocked."""
         await self._start()
         outer, elected = asyncio.get_running_loop(), asyncio.Event()
         self._leading = self._begin(self._lead(outer, elected))
@@ -146,7 +146,7 @@ class ThreadedElector:
         work = self._release()
         try:
             released = asyncio.wrap_future(self._begin(work))
-        except RuntimeError:  # its loop is closed
+        except RuntimeError:  # the thread's loop is closed
             work.close()
             return
         while thread.is_alive() and not released.done():
@@ -177,7 +177,8 @@ class ThreadedElector:
     async def _start(self) -> None:
         if self._thread is not None:
             return
-        # A model builds its validator on first use, which is not safe in two threads at once: use it before.
+        # A model builds its validator on first use, which is not safe in two threads at once: use the model before the
+        # thread starts.
         Lease.from_json(Lease(metadata=self.lease.metadata, spec=self.lease.spec).to_json())
         outer, ready = asyncio.get_running_loop(), asyncio.Event()
         failure: list[BaseException] = []
@@ -247,11 +248,11 @@ class ThreadedElector:
     async def _release(self) -> None:
         assert self._lock is not None  # noqa: S101 -- the thread serves
         assert self._elector is not None  # noqa: S101
-        async with self._lock:  # a cancelled _lead holds it until its request has ended
+        async with self._lock:  # a cancelled _lead holds the lock until its request has ended
             await self._elector.release()
 
 
 def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    """Call back in another thread's loop, unless that has ended."""
+    """Run ``callback`` in another thread's loop. Do nothing if that loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)

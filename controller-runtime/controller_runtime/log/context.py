@@ -26,7 +26,8 @@ _bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
 class _Bound:
     """Binds fields while the block runs.
 
-    All fields are in one context variable, at a tenth of the cost of structlog, which has one for each field.
+    All fields are in one context variable. This costs a tenth of structlog's context, which has a variable for each
+    field.
     """
 
     __slots__ = ("_fields", "_token")
@@ -43,7 +44,9 @@ class _Bound:
 
 
 def into_context(**fields: object) -> AbstractContextManager[None]:
-    """Bind keys and values to every line logged within the ``with`` block and the tasks it starts."""
+    """Bind keys and values to every line logged within the ``with`` block and within the tasks that the block
+    starts.
+    """
     return _Bound(fields)
 
 
@@ -91,8 +94,8 @@ class _BoundLate:
 def into_context_late(make: Callable[[], Mapping[str, object]]) -> AbstractContextManager[None]:
     """Bind the fields that ``make`` returns, as :func:`into_context` does.
 
-    ``make`` is called when the first line is written, if any. The state that it reads must not change while the block
-    runs.
+    ``make`` is called when the first line is written, if any. The state that ``make`` reads must not change while the
+    block runs.
     """
     return _BoundLate(make)
 
@@ -105,7 +108,7 @@ def bound() -> Mapping[str, object]:
 def logger_from(name: str = "") -> Logger:
     """Return the logger of the current context; each line carries the fields bound by :func:`into_context`.
 
-    It may be made at import: a later :func:`configure` still applies.
+    The logger may be created at import: a later :func:`configure` still applies.
     """
     return cast("Logger", _Unbound(name))
 

@@ -27,11 +27,11 @@ LOGGER_NAME: Final = "logger_name"
 """The bound key that carries a logger's name; written as ``logger``."""
 
 CUT: Final = 256
-"""The most characters of a text of unknown origin that are repeated in a message."""
+"""Maximum number of characters of a text of unknown origin that are repeated in a message."""
 LONGEST: Final = 16 * 1024
-"""The most characters of a value in a line."""
+"""Maximum number of characters of a value in a line."""
 _DEEPEST: Final = 32
-"""The most levels of a value in a line."""
+"""Maximum number of nested levels of a value in a line."""
 
 VERBOSITY: Final[Mapping[str, int]] = {
     "critical": PANIC,
@@ -52,7 +52,8 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 def renderer(options: Options, now_ns: Callable[[], int], caller: Callable[[], str] = lambda: "") -> Renderer:
-    """Return the last processor: an event becomes one line (console stacks follow on lines of their own).
+    """Return the last processor, which turns an event into one line. In the console form, stacks follow on separate
+    lines.
 
     ``caller`` returns the place in the code that writes the line, or an empty text.
     """
@@ -168,7 +169,7 @@ def _time(ns: int, encoding: TimeEncoding) -> float | str:
 
 @functools.lru_cache(maxsize=1)
 def _second(seconds: int) -> str:
-    """Return a second of the clock; many lines share it."""
+    """Return a second of the clock as text; cached, because many lines share a second."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -189,7 +190,7 @@ def _stack(error: object) -> str:
 
 
 def needs_no_stack(error: BaseException) -> bool:
-    """Return True if the error, or every part of a group, declares that its text says everything."""
+    """Return True if the error, or every part of a group, declares that its text suffices without a stack."""
     try:
         return all(getattr(each, "needs_no_stack", False) for each in raised.leaves(error))
     except (Exception, SystemExit):  # from an attribute of the error
@@ -197,7 +198,9 @@ def needs_no_stack(error: BaseException) -> bool:
 
 
 def _value(value: object) -> JSON:
-    """Return a value as JSON; for a value whose own code fails, or that contains itself, only name its type."""
+    """Return a value as JSON. If the value's own code fails, or the value contains itself, return a text that names its
+    type.
+    """
     try:
         return _plain(value)
     except (Exception, SystemExit) as error:
@@ -245,7 +248,9 @@ class LineLimiter:
         self._held_back = 0
 
     def allow(self) -> dict[str, int] | None:
-        """Return None if the line must be dropped, else extra fields for it: the number of lines dropped before."""
+        """Return None if the line must be dropped. Otherwise return extra fields for the line: how many lines were
+        dropped before.
+        """
         if not self._bucket.try_take():
             self._held_back += 1
             return None

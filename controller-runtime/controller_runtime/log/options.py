@@ -42,7 +42,7 @@ class TimeEncoding(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """Log options; None follows ``development``, as zap's presets do."""
+    """Log options. The value of an option that is None depends on ``development``, as in zap's presets."""
 
     development: bool = False
     encoder: Encoder | None = None
@@ -96,7 +96,7 @@ class Options:
 
 
 def parse_encoder(text: str) -> Encoder:
-    """Return the encoder of that name, in any case."""
+    """Return the encoder of that name, in upper or lower case."""
     try:
         return Encoder(text.lower())
     except ValueError:
@@ -146,7 +146,7 @@ LIMIT: Final = _Limit()
 def limit(verbosity: int) -> int:
     """Drop lines above ``verbosity`` before they are made; return the previous limit.
 
-    The set-up of the log calls it. Until then there is no limit, and each logger decides by itself.
+    The set-up of the log calls this function. Until then there is no limit, and each logger decides by itself.
     """
     before, LIMIT.verbosity = LIMIT.verbosity, verbosity
     return before

@@ -35,7 +35,9 @@ class Sink:
     def _write(self, line: str) -> None:
         # stderr is looked up at each write: a test or a daemon may have replaced it.
         stream = self._stream if self._stream is not None else sys.stderr
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, a closed stream, none
+        with contextlib.suppress(
+            OSError, ValueError, AttributeError
+        ):  # a full disk, a closed stream, or no stream
             stream.write(line + "\n")
             stream.flush()
 
@@ -43,7 +45,7 @@ class Sink:
 
 
 class Logger(structlog.BoundLoggerBase):
-    """A logger with bound keys and values; a line that is not written costs a comparison, and is not rendered."""
+    """A logger with bound keys and values; a line that is not written costs only a comparison, and is not rendered."""
 
     def _log(self, method: str, message: str, fields: dict[str, object]) -> None:
         if VERBOSITY[method] <= getattr(self._logger, "verbosity", INFO):
@@ -57,7 +59,7 @@ class Logger(structlog.BoundLoggerBase):
         return verbosity <= allowed
 
     def error(self, message: str, /, **fields: object) -> None:
-        """Log a failure; pass the exception as ``error=``: its text is written, and its stack."""
+        """Log a failure. Pass the exception as ``error=``: the exception's text and stack are written."""
         self._log("error", message, fields)
 
     def warning(self, message: str, /, **fields: object) -> None:
@@ -90,14 +92,16 @@ def bind(name: str) -> Logger:
 def merge_context(
     _logger: object, _method: str, fields: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Add the bound fields to a line's fields, which take precedence: a processor of structlog."""
+    """Add the bound fields to a line's own fields, which take precedence. This function is a structlog processor."""
     for key, value in bound().items():
         fields.setdefault(key, value)
     return fields
 
 
 def caller() -> str:
-    """Return the first place outside of logging itself on the stack, as zap names it: ``folder/file.py:line``."""
+    """Return the innermost place on the stack that is outside of the logging code, in zap's form:
+    ``folder/file.py:line``.
+    """
     found = _place(logging.getLogger(), "", {})  # the logger is not used
     folder_and_file = "/".join(found["pathname"].rsplit("/", 2)[-2:])
     return f"{folder_and_file}:{found['lineno']}"
@@ -110,7 +114,7 @@ def verbosity() -> int:
 
 
 def set_verbosity(wanted: int) -> None:
-    """Write lines up to that verbosity from now on; do nothing before :func:`configure` was called."""
+    """Write lines up to that verbosity from now on; the call has no effect before :func:`configure` was called."""
     sink = _sink()
     if isinstance(sink, Sink):
         sink.verbosity = wanted

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a manager could not start, or ended.
 
-ManagerError                      the options contradict each other, or a component failed; the message names it
+ManagerError                      the options contradict each other, or the component named in the message failed
 ├── UnreachableError              the API server was never reached
 ├── LostLeadershipError           another replica leads, or may soon: end the process
 ├── GroupStoppedError             a runnable was added while the manager stops
@@ -29,4 +29,4 @@ class GroupStoppedError(ManagerError):
 
 
 class GracePeriodExceededError(ManagerError):
-    """A runnable did not end in time; it was cancelled."""
+    """A runnable did not end in time, so it was cancelled."""

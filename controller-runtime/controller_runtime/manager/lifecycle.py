@@ -17,16 +17,20 @@ from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
 from .runnable_group import Runnable, RunnableGroup, describe
 
 _CANCEL_TIMEOUT: Final = 2.0
-"""Seconds; code in a thread cannot be cancelled, and is abandoned after them."""
+"""Seconds to wait until cancelled runnables have ended. After that they are abandoned, because code in a thread cannot
+be cancelled.
+"""
 
 _log = log.logger_from("controller-runtime.manager")
 
 
 class Lifecycle:
-    """Groups in order. Each starts when the previous one is ready; all stop in order within ``grace`` seconds.
+    """Groups of runnables in order. Each starts when the previous one is ready; all stop in order within ``grace``
+    seconds.
 
-    ``connect`` is awaited before the webhooks start. With an ``elector``, the last group starts once elected. The
-    lease is kept until nothing acts on it any more, and is then released if ``may_release`` returns True.
+    ``connect`` is awaited before the webhooks start. With an ``elector``, the last group starts once this process is
+    elected. The lease is kept until no runnable relies on it any more, and is then released if ``may_release`` returns
+    True.
     """
 
     def __init__(
@@ -114,7 +118,7 @@ class Lifecycle:
     def _won(self, elector: leaderelection.Elector) -> None:
         self._on_elected(elector)
         if self._tasks is not None:
-            # In its own task, since renewals must not wait until everything is ready.
+            # Start in a separate task, because renewals must not wait until everything is ready.
             self._tasks.start_soon(self._lead, self._tasks)
 
     async def _stop_in_order(self) -> None:
@@ -149,7 +153,7 @@ class Lifecycle:
             _log.error("Runnables do not end although cancelled", runnables=self.abandoned)
 
     async def _step_down(self) -> None:
-        """Release the lease, unless it was lost or something may still act on it: then it is left to expire."""
+        """Release the lease. If it was lost, or a runnable may still rely on it, leave it to expire instead."""
         if self._elector is None:
             return
         await self._election.stop()
@@ -180,7 +184,7 @@ class Lifecycle:
 
 
 class _Candidate:
-    """The runnable that acquires the lease, reports it, and renews it."""
+    """The runnable that acquires the lease, reports that this process leads, and renews the lease."""
 
     name = "leader election"
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manager: the components that the controllers of one process share.
 
-It starts the event broadcaster, servers, webhooks, caches together with warm-ups, others and, once elected, the
-runnables that only a leader runs; each group when the previous one is ready. Within the grace period, it stops others,
-the leader's runnables, warm-ups, caches, webhooks and servers, in this order; then it releases the lease and stops the
-broadcaster. The first failure, at any time, stops everything, and ``start`` raises it.
+A manager starts its components in groups: the event broadcaster, servers, webhooks, caches together with warm-ups,
+other runnables and, once elected, the runnables that only a leader runs. Each group starts when the previous one is
+ready. Within the grace period, the manager stops other runnables, the leader's runnables, warm-ups, caches, webhooks
+and servers, in this order; then it releases the lease and stops the broadcaster. The first failure, at any time, stops
+everything, and ``start`` raises this failure.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _INFORMERS: Final = "informers"
 _CONNECT_RETRY: Final = 1.0
 """Seconds between requests until the API server answers for the first time."""
 _ATTEMPT_TIMEOUT: Final = 4.0
-"""Seconds that an attempt to reach the server may take: failures must be logged in time."""
+"""Seconds that an attempt to reach the server may take. The value is small, so that failures are logged soon."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -44,9 +45,9 @@ _log = log.logger_from("controller-runtime.manager")
 class Manager:
     """Owns the clients, the cache, the servers and the runnables of one process.
 
-    Build it, register controllers and webhooks, then ``await start()``. Within ``async with``, ``api_reader`` and the
-    writes of ``client`` work even before the start; reads from the cache do not. ``transport`` and ``cache_`` replace
-    those that it would create, for tests and special set-ups.
+    Build a manager, register controllers and webhooks, then ``await start()``. Within ``async with``, ``api_reader``
+    and the writes of ``client`` work even before the start; reads from the cache do not. ``transport`` and ``cache_``
+    replace those that the manager would create, for tests and special set-ups.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Manager:
         self.metrics = metrics.REGISTRY
         self.controller_options = self.options.controller
         self.controller_names: set[str] = set()
-        """The names in use: logs and metrics distinguish controllers by them."""
+        """The names that are in use. Logs and metrics distinguish controllers by name."""
         self._owned: list[AbstractAsyncContextManager[object]] = []
         self._elector: leaderelection.Elector | None = None
         self._unanswered_at = -math.inf
@@ -103,7 +104,9 @@ class Manager:
             on_elected=self._report_leading,
         )
         self.elected = self._lifecycle.elected
-        """Set once the runnables of a leader are ready; without leader election, once all runnables are."""
+        """Set once the runnables that only a leader runs are ready; without leader election, once all runnables are
+        ready.
+        """
         self._healthz: dict[str, healthz.Checker] = {}
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
@@ -136,7 +139,8 @@ class Manager:
     def add(self, runnable: Runnable) -> None:
         """Run ``runnable`` with the manager, or from now on if the manager has started already.
 
-        It runs on the leader only, unless it is a webhook server or its ``need_leader_election`` returns False.
+        The runnable runs on the leader only, unless it is a webhook server or its ``need_leader_election`` returns
+        False.
 
         Raises:
             GroupStoppedError: the manager is stopping.
@@ -165,7 +169,7 @@ class Manager:
         self._add_check(self._readyz, name, check)
 
     def add_metrics_server_extra_handler(self, path: str, handler: Handler) -> None:
-        """Serve ``handler`` on the metrics server, behind its filter; do nothing if that server is off.
+        """Serve ``handler`` on the metrics server, behind that server's filter; do nothing if the server is off.
 
         Raises:
             ManagerError: the path is taken or is not absolute.
@@ -182,7 +186,7 @@ class Manager:
 
     @property
     def webhook_server(self) -> webhook.Server:
-        """The webhook server; the first access creates it, and it starts with the manager."""
+        """The webhook server. The first access creates the server, which starts together with the manager."""
         if self._webhook_server is None:
             self._webhook_server = webhook.Server(
                 self.options.webhook_host,
@@ -209,7 +213,8 @@ class Manager:
         await self._stack.aclose()
 
     async def reach(self, timeout: float) -> int:
-        """Return the HTTP status of the API server's first answer; the start does not wait for an answer again.
+        """Return the HTTP status of the API server's first answer. After this, :meth:`start` does not wait for an
+        answer again.
 
         Raises:
             UnreachableError: no answer came within ``timeout`` seconds.
@@ -220,24 +225,24 @@ class Manager:
     def abandoned(self) -> list[str]:
         """The names of runnables that did not end after they were cancelled: code in a thread cannot be cancelled.
 
-        They still run when ``start`` returns. ``asyncio.run`` and the interpreter would wait for them, so end the
-        process with ``os._exit``.
+        These runnables still run when ``start`` returns. ``asyncio.run`` and the interpreter would wait for them, so
+        end the process with ``os._exit``.
         """
         return self._lifecycle.abandoned
 
     def stop(self) -> None:
-        """Ask a running manager to stop; ``start`` returns when it has."""
+        """Ask a running manager to stop; ``start`` returns when the manager has stopped."""
         self._lifecycle.stop.set()
 
     async def start(self, stop: anyio.Event | None = None) -> None:
         """Run until ``stop`` is set, :meth:`stop` is called, something fails or the task is cancelled.
 
-        In each case, everything is stopped in order before it returns.
+        In each case, everything is stopped in order before this method returns.
 
         Raises:
             UnreachableError: the API server could not be reached.
             LostLeadershipError: another replica leads, or may soon; the process must end.
-            ManagerError: a runnable failed, or did not end within the grace period; the message names it.
+            ManagerError: a runnable failed, or did not end within the grace period. The message names the runnable.
         """
         if self._started:
             raise ManagerError("manager already started")
@@ -288,7 +293,7 @@ class Manager:
         self._unanswered_at = anyio.current_time()
 
     def _may_release(self) -> bool:
-        """Return True if the lease may be released: the server performs no write of ours after that.
+        """Return True if the lease may be released, because the server cannot perform any of our writes after that.
 
         A write that was cancelled, or whose response did not come, may still be on its way.
         """
@@ -322,7 +327,9 @@ def _count_request(code: str, method: str, host: str) -> None:
 
 
 class _FirstAnswer:
-    """The first answer over ``transport``, which is requested once; the connection is kept for later requests."""
+    """The API server's first answer, which is requested once over ``transport``. The connection is kept for later
+    requests.
+    """
 
     def __init__(self, transport: rest.RoundTripper, address: str) -> None:
         self._transport = transport
@@ -330,11 +337,15 @@ class _FirstAnswer:
         self._status = 0
 
     async def status(self, timeout: float) -> int:
-        """Return its HTTP status. If there is none yet, call :func:`reach`, and log attempts that time out."""
+        """Return the HTTP status of the answer. If the server has not answered yet, call :func:`reach`, and log
+        attempts that time out.
+        """
         return self._status or await self._ask(timeout, self._report_silence)
 
     async def wait(self, timeout: float) -> None:
-        """Return once the server has answered; do not wait if ``timeout`` is 0. Log retries, raise as :func:`reach`."""
+        """Return once the server has answered; do not wait if ``timeout`` is 0. Log retries. Raises like
+        :func:`reach`.
+        """
         if timeout > 0 and not self._status:
             await self._ask(timeout, self._report)
 
@@ -351,7 +362,9 @@ class _FirstAnswer:
 
 
 class _SpareConnection:
-    """A runnable that opens a connection while the caches fill, so that the first write does not wait for it."""
+    """A runnable that opens a connection while the caches fill, so that the first write need not wait for a
+    connection.
+    """
 
     name = "connection of the first write"
 
@@ -397,8 +410,8 @@ def _new_elector(
 ) -> leaderelection.LeaderElector | leaderelection.ThreadedElector:
     """Return the elector of a manager.
 
-    With ``observe``, which is called for each request, it renews the lease in its own thread, if the credentials can be
-    used there. Otherwise it uses ``client_``.
+    If ``observe`` is set and the credentials can be used in another thread, the elector renews the lease in its own
+    thread and calls ``observe`` for each request. Otherwise the elector uses ``client_``.
 
     Raises:
         ManagerError: the options are incomplete or contradict each other.

@@ -25,7 +25,7 @@ class ControllerOptions:
     """Defaults of every controller."""
 
     group_kind_concurrency: Mapping[str, int] = field(default_factory=dict)
-    """Workers by ``Kind.group``."""
+    """Number of workers for each ``Kind.group``."""
     max_concurrent_reconciles: int = 1
     cache_sync_timeout: float = 120.0
     recover_panic: bool = True
@@ -46,20 +46,26 @@ class Options:
     """Kinds that the client reads from the server."""
     client_live_unstructured: bool = False
     """Read kinds without a model from the server. By default the client reads them from the cache, which watches each
-    such kind from its first read on: a map function that lists one sends one request, not one for each event."""
+    such kind from its first read on: a map function that lists such a kind then sends one request in total, not one
+    request for each event.
+    """
     client_field_validation: client.FieldValidation | None = None
     """How the server handles unknown fields in the client's writes; None uses the server's default."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
     user_agent: str = ""
-    """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; empty uses that
-    of the connection. The part before its slash is the field manager of writes that name no field owner."""
+    """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; if empty, the user
+    agent of the connection's configuration. The part before the slash is the field manager of writes that name no field
+    owner.
+    """
 
     leader_election: bool = False
     leader_election_id: str = ""
     leader_election_namespace: str = ""
-    """The namespace of the lease; empty means that of the connection, in a pod the pod's own."""
+    """The namespace of the lease. If empty, the namespace of the connection's configuration, which in a pod is the
+    pod's own.
+    """
     leader_election_release_on_cancel: bool = True
-    """Whether the lease is released at the end, so that another replica need not wait until it expires."""
+    """Whether the lease is released at the end, so that another replica need not wait until the lease expires."""
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
@@ -69,8 +75,9 @@ class Options:
     metrics_cert_dir: str = ""
     """The folder of tls.crt and tls.key; without these files, the process makes a self-signed certificate."""
     metrics_filter: FilterProvider | None = None
-    """Authorizes the metrics server's clients; without one, every client is served.
-    See :func:`controller_runtime.metrics.with_authentication_and_authorization`."""
+    """Authorizes the metrics server's clients; if None, every client is served. See
+    :func:`controller_runtime.metrics.with_authentication_and_authorization`.
+    """
     metrics_extra_handlers: Mapping[str, Handler] = field(default_factory=dict)
     """Handlers of the metrics server besides ``/metrics``, by path; the filter protects these, too."""
     metrics_tls_options: TLSOptions | None = None
@@ -81,11 +88,14 @@ class Options:
     liveness_endpoint_name: str = "healthz"
 
     pprof_bind_address: str = ""
-    """The address of the server for profiles; empty turns it off. It has no authorization, so use a loopback address:
-    see :mod:`controller_runtime.manager.pprof`."""
+    """The address of the server for profiles; if empty, the server is off. The server has no authorization, so use a
+    loopback address: see :mod:`controller_runtime.manager.pprof`.
+    """
 
     tracing: Instrumentation | None = None
-    """Records OpenTelemetry spans: see :func:`controller_runtime.tracing.from_environment`. None records none."""
+    """Records OpenTelemetry spans: see :func:`controller_runtime.tracing.from_environment`. If None, no spans are
+    recorded.
+    """
 
     webhook_host: str = ""
     webhook_port: int = 9443
@@ -94,6 +104,8 @@ class Options:
     """The TLS options of the webhook server."""
 
     graceful_shutdown_timeout: float = 30.0
-    """Seconds in which all components together must stop; a negative number means no limit, zero cancels at once."""
+    """Seconds in which all components together must stop; a negative number means no limit, and zero means that all are
+    cancelled at once.
+    """
     connect_timeout: float = 10.0
     """Seconds for which the start waits for an unreachable API server; zero skips this check."""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles of the running process over HTTP: stacks, a sampling profile, and the memory that tracemalloc has traced.
 
-A manager serves them with ``Options(pprof_bind_address="127.0.0.1:6060")``. There is no authorization:
-bind to loopback.
+A manager serves these profiles with ``Options(pprof_bind_address="127.0.0.1:6060")``. There is no authorization: bind
+to loopback.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ class Profile:
 def sample(seconds: float, hz: float, stop: threading.Event) -> Profile:
     """Return a profile of all threads except the calling one, over ``seconds`` or until ``stop`` is set.
 
-    It blocks, so call it in a thread. A sample takes tens of microseconds per thread, and blocks other Python code.
+    This function blocks, so call it in a thread. A sample takes tens of microseconds per thread, and blocks other
+    Python code.
     """
     profile, own = Profile(), threading.get_ident()
     began = due = time.monotonic()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runnables that start and stop together.
 
-A group's ``start`` returns once each of its members is ready; ``stop`` once each has ended. A member that
-fails, at any time, is reported and stops the whole manager, which never runs without some of its members.
+A group's ``start`` returns once each of its members is ready; ``stop`` once each has ended. If a member fails, at any
+time, the failure is reported and the whole manager stops: a manager never runs without one of its members.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _log = log.logger_from("controller-runtime.manager")
 class Runnable(Protocol):
     """Something that lives as long as the manager: :meth:`start` runs until cancelled, or until its work is done.
 
-    An error that it raises stops the manager; so does a ``CancelledError`` that was not requested here.
+    An error that :meth:`start` raises stops the manager; so does a ``CancelledError``, unless the group has cancelled
+    the runnable.
 
-    It may also implement ``async ready()``, which returns once others may rely on it; ``stop()``, which asks it
-    to end in its own order (without this method, it is cancelled); ``need_leader_election() -> bool`` (without this
-    method, it runs on the leader only); and ``async warm_up()``, which is awaited once, while the caches fill, if it
-    runs on the leader only.
+    A runnable may also implement some of these methods. ``async ready()`` returns once others may rely on the runnable.
+    ``stop()`` asks the runnable to end in its own order; without this method, it is cancelled.
+    ``need_leader_election() -> bool`` returns True if it runs on the leader only; without this method, it does.
+    ``async warm_up()`` is awaited once, while the caches fill, if the runnable runs on the leader only.
     """
 
     async def start(self) -> None:
@@ -44,7 +45,7 @@ class HasReady(Protocol):
     """A runnable that reports when it is ready."""
 
     async def ready(self) -> None:
-        """Return once others may rely on it."""
+        """Return once others may rely on this runnable."""
         ...
 
 
@@ -62,21 +63,21 @@ class LeaderElectionRunnable(Protocol):
     """A runnable that declares whether only a leader may run it."""
 
     def need_leader_election(self) -> bool:
-        """Return True if it runs on the leader only."""
+        """Return True if this runnable runs on the leader only."""
         ...
 
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """A runnable that can prepare itself before it is elected and started."""
+    """A runnable that can prepare itself before the manager is elected and starts it."""
 
     async def warm_up(self) -> None:
-        """Prepare; the election does not wait for it."""
+        """Prepare. The election does not wait until this method returns."""
         ...
 
 
 class WarmUp:
-    """A runnable that prepares another one."""
+    """A runnable that prepares another runnable."""
 
     def __init__(self, runnable: WarmsUp) -> None:
         self.name = f"warm-up of {describe(runnable)}"
@@ -94,7 +95,7 @@ class _Member:
         self.runnable = runnable
         self.scope = anyio.CancelScope()
         self.left = anyio.Event()
-        """Set when it has ended, or was abandoned."""
+        """Set when the runnable has ended, or was abandoned."""
 
 
 class RunnableGroup:
@@ -122,7 +123,7 @@ class RunnableGroup:
         return self._tasks is not None
 
     def add(self, runnable: Runnable) -> None:
-        """Start ``runnable`` with the group, or now if that has started.
+        """Start ``runnable`` with the group, or now if the group has started.
 
         Raises:
             GroupStoppedError: the group is stopping, or has stopped.
@@ -162,7 +163,7 @@ class RunnableGroup:
             await self._changed.wait()
 
     def kill(self) -> list[str]:
-        """Cancel all members that still run; return the names of those that were asked to end and did not."""
+        """Cancel all members that still run; return the names of those that had been asked to end before."""
         asked, self._stopping = self._stopping, True
         for member in self._running:
             member.scope.cancel()
@@ -251,7 +252,7 @@ def describe(runnable: object) -> str:
 
 
 class CacheRunnable:
-    """The cache as a runnable that is ready once it is synced, which may take up to ``sync_timeout`` seconds."""
+    """The cache as a runnable. It is ready once the cache is synced, which may take up to ``sync_timeout`` seconds."""
 
     name = "cache"
 

@@ -55,7 +55,7 @@ def build(
         made.health = Server(address, routes, name="health probe server")
         made.runnables.append(made.health)
     if options.pprof_bind_address not in OFF:
-        from controller_runtime.manager import pprof  # only where it is on
+        from controller_runtime.manager import pprof  # imported only if the server is on
 
         address = Address.parse(options.pprof_bind_address)
         made.pprof = Server(address, pprof.routes(), name="pprof server")
@@ -87,7 +87,7 @@ def _metrics_tls(options: Options, runnables: list[Runnable]) -> TLSProvider:
 
 
 class _Reviewer:
-    """Creates access reviews; raises ReviewError, which the metrics server handles, if that fails."""
+    """Creates access reviews. If that fails, it raises ReviewError, which the metrics server handles."""
 
     def __init__(self, client_: client.LiveClient) -> None:
         self._client = client_

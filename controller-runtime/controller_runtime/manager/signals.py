@@ -23,7 +23,8 @@ _log = log.logger_from("controller-runtime.manager.signals")
 async def setup_signal_handler(
     exit_now: Callable[[int], object] = os._exit,
 ) -> AsyncIterator[anyio.Event]:
-    """Yield an event for ``Manager.start``. The first SIGTERM or SIGINT sets it, the second calls ``exit_now(1)``.
+    """Yield an event for ``Manager.start``. The first SIGTERM or SIGINT sets the event; the second calls
+    ``exit_now(1)``.
 
     Meanwhile SIGUSR1 raises the log's verbosity by one level, up to trace, and SIGUSR2 restores the initial level.
     Signals that were ignored are handled, too, as by Go's ``signal.Notify``. At the end, the previous handlers are
@@ -61,7 +62,7 @@ async def setup_signal_handler(
 
 
 def more(verbosity: int) -> int:
-    """Return the next of info, debug and trace above ``verbosity``, or ``verbosity`` itself if it is trace or above."""
+    """Return the lowest of info, debug and trace that is above ``verbosity``; if none is, return ``verbosity``."""
     return next(
         (level for level in (log.INFO, log.DEBUG, log.TRACE) if level > verbosity), max(verbosity, log.TRACE)
     )

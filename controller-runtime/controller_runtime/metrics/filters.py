@@ -45,9 +45,9 @@ DENIED_TTL: Final = 30.0
 """Seconds for which a denial is cached."""
 _DEADLINE: Final = 10.0
 _AT_ONCE: Final = 4
-"""The most concurrent reviews."""
+"""Maximum number of concurrent reviews."""
 _REMEMBERED: Final = 1024
-"""The most answers that are kept of each kind: invented tokens must not fill the memory."""
+"""Maximum number of answers of each kind that are kept, so that invented tokens cannot fill the memory."""
 
 _log = log.logger_from("controller-runtime.metrics")
 
@@ -78,7 +78,7 @@ def with_authentication_and_authorization(reviewer: Reviewer) -> Filter:
 
 
 class _AccessFilter:
-    """Answers unknown clients with 401, unauthorized ones with 403, and with 500 if the review fails."""
+    """Answers unknown clients with 401 and unauthorized clients with 403. If a review fails, the answer is 500."""
 
     def __init__(self, reviewer: Reviewer) -> None:
         self._reviewer = reviewer
@@ -157,7 +157,9 @@ class _AccessFilter:
             _log.error(message, error=error, **fields, **held_back)
 
     async def _ask(self, review: T) -> T:
-        """Return the API server's answer. Few reviews run at once: invalid tokens must not delay leases and events."""
+        """Return the API server's answer. Only a few reviews run at once, so that invalid tokens do not delay leases
+        and events.
+        """
         with anyio.fail_after(_DEADLINE):
             async with self._asking:
                 return await self._reviewer.create(review)
@@ -170,7 +172,7 @@ class _ExpiringCache(Generic[V]):
         self._answers: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
 
     def get(self, key: Hashable) -> tuple[V] | None:
-        """Return the answer in a tuple, or None without one."""
+        """Return the answer in a tuple, or None if the answer is unknown or has expired."""
         answer = self._answers.get(key)
         if answer is None or answer[0] <= anyio.current_time():
             return None
@@ -186,7 +188,7 @@ class _ExpiringCache(Generic[V]):
 
 def _bearer_token(headers: Mapping[str, str]) -> str:
     scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
-    # A token is ASCII; others could not be sent on.
+    # A token is ASCII. Other texts could not be sent to the API server.
     return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry and the series that controller-runtime and client-go export: same names, labels and buckets.
 
-A dashboard written for a Go manager reads these unchanged, so the text form is Go's too: no ``_created``
-series, and a bucket's bound is written ``1``, not ``1.0``. Other packages only observe; they do not define
-series that start with ``controller_runtime_``, ``workqueue_`` or ``rest_client_``.
+A dashboard written for a Go manager must work unchanged, so the text form is also that of Go: no ``_created`` series,
+and a bucket's bound is written ``1``, not ``1.0``. Other packages only record values; they do not define series that
+start with ``controller_runtime_``, ``workqueue_`` or ``rest_client_``.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class TaskCollector(Collector):
         return [GaugeMetricFamily("python_asyncio_tasks", "Tasks of the event loop")]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the one family; without a running loop it has no sample."""
+        """Yield the one family. If no loop runs, the family has no sample."""
         (family,) = self.describe()
         with contextlib.suppress(RuntimeError):
             family.add_metric([], len(asyncio.all_tasks()))
@@ -228,8 +228,8 @@ class _OtherNameError(Exception):
 def render(registry: Collector = REGISTRY) -> bytes:
     """Return the families of ``registry`` in Prometheus' text format (:data:`CONTENT_TYPE`).
 
-    prometheus_client's own writer is in a module that also contains HTTP servers and clients, and imports the
-    libraries of both.
+    prometheus_client's own writer is used only for names that need quotes: its module also contains HTTP servers and
+    clients, and imports the libraries of both.
     """
     families = list(registry.collect())
     try:

@@ -26,7 +26,7 @@ from .registry import CONTENT_TYPE, REGISTRY, render
 
 PATH: Final = "/metrics"
 MAX_AGE: Final = 1.0
-"""Seconds for which one rendered text is the response to all scrapes, since rendering blocks the event loop."""
+"""Seconds for which one rendered text is the response to all scrapes, because rendering blocks the event loop."""
 
 Filter = Callable[[Handler], Handler]
 """Wraps every handler of the server, e.g. to authenticate clients."""
@@ -63,11 +63,11 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port that the server listens on."""
         return self._server.port
 
     def add_extra_handler(self, path: str, handler: Handler) -> None:
-        """Serve ``handler`` at ``path``, behind the server's filter; also while the server runs.
+        """Serve ``handler`` at ``path``, behind the server's filter. This is also possible while the server runs.
 
         Raises:
             ValueError: the path is taken or is not absolute.
@@ -86,7 +86,7 @@ class MetricsServer:
         self._server.listen()
 
     def close(self) -> None:
-        """Release the address, if the server was never started."""
+        """Release the address of a server that was never started."""
         self._server.close()
 
     def need_leader_election(self) -> bool:

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Correlation of repeated events: an event is counted on the previous one, combined with similar ones, or dropped.
+"""Correlation of repeated events: an event raises the count of an earlier event, is combined with similar events, or is
+dropped.
 
-The rules and figures are client-go's, so a cluster sees as many events from this process as from a Go one.
-A repeated event raises the count of the first one. From the tenth on, events that differ only in their messages are
-combined into one event, until none comes for ten minutes. A source may send 25 events of one type about an object at
+The rules and figures are client-go's, so a cluster sees as many events from this process as from a Go process. A
+repeated event raises the count of the first one. Events that differ only in their messages are combined into one event
+from the tenth on, until no such event comes for ten minutes. A source may send 25 events of one type about an object at
 once, and after that one every five minutes.
 """
 
@@ -31,7 +32,7 @@ V = TypeVar("V")
 
 
 class CorrelateResult(msgspec.Struct):
-    """An event to send: ``event`` as new, or as a higher count of the event stored under its name."""
+    """An event to send: ``event`` is either new, or the stored event of the same name with a higher count."""
 
     event: Event
     key: Key
@@ -99,11 +100,11 @@ class Correlator:
         return CorrelateResult(event, key, known is not None)
 
     def store(self, key: Key, event: Event) -> None:
-        """Remember ``event`` as the one stored for ``key``."""
+        """Remember ``event`` as the stored event of ``key``."""
         self._seen.put(key, _Seen(event.name, event.first_timestamp, event.count or 1))
 
     def forget(self, key: Key) -> None:
-        """Forget the event of ``key``, which was not stored, so that the next one is created."""
+        """Forget the event of ``key`` because it was not stored, so that the next event of ``key`` is created."""
         self._seen.drop(key)
 
     def _combine(self, event: Event) -> tuple[Event, Key]:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events about objects, as ``kubectl describe`` and the SDK read them: core/v1, with times and counts.
 
-Recording an event never waits: it is queued, and the broadcaster sends it. When the API server is slow and the
-queue is full, events are dropped, which is logged; reconciling continues.
+Recording an event never waits: the event is queued, and the broadcaster sends it later. If the API server is so slow
+that the queue is full, events are dropped. This is logged, and reconciling continues.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class EventRecorder(Protocol):
         """Queue an event about ``obj``, which must have a name; ``event_type`` is Normal or Warning.
 
         Raises:
-            ValueError: ``event_type`` is another one.
+            ValueError: ``event_type`` is neither Normal nor Warning.
         """
         ...
 
@@ -72,11 +72,12 @@ class SourceRecorder(EventRecorder):
     def event_once(self, obj: Object, event_type: str, reason: str, message: str, *, key: str = "") -> None:
         """Queue an event as :meth:`EventRecorder.event` does, but only once for each ``obj``, ``reason`` and ``key``.
 
-        The event's name is derived from them, so the API server rejects a second event, also after a restart. The same
-        message again in the same process raises the count. If the event has expired, it is recorded again.
+        The event's name is derived from these three, so the API server rejects a second event, also after a restart. If
+        the same process records the same message again, this raises the count. If the event has expired, it is recorded
+        again.
 
         Raises:
-            ValueError: ``event_type`` is another one.
+            ValueError: ``event_type`` is neither Normal nor Warning.
         """
         if event_type not in {NORMAL, WARNING}:
             raise ValueError(f"event type {event_type!r} must be {NORMAL} or {WARNING}")
@@ -89,9 +90,10 @@ class SourceRecorder(EventRecorder):
 
 
 class Broadcaster:
-    """The runnable that sends recorded events; when stopped, it first sends the queued ones.
+    """The runnable that sends recorded events; when it is stopped, it first sends the queued events.
 
-    ``writer`` is called from one task, one call at a time. Its requests must not delay those of reconcilers.
+    ``writer`` is called from one task, one call at a time. The writer's requests must not delay the requests of
+    reconcilers.
     """
 
     name = "event broadcaster"
@@ -124,7 +126,7 @@ class Broadcaster:
     def enqueue(
         self, source: str, obj: Object, event_type: str, reason: str, message: str, *, name: str = ""
     ) -> None:
-        """Queue an event, or drop it if the queue is full. Without ``name``, it gets a unique name."""
+        """Queue an event, or drop it if the queue is full. Without ``name``, the event gets a unique name."""
         if len(self._queue) >= self._capacity:
             self._lost += 1
             if self._lost == 1:
@@ -144,7 +146,7 @@ class Broadcaster:
         return False
 
     async def start(self) -> None:
-        """Send events until cancelled, and then the queued ones for up to ``flush`` seconds."""
+        """Send events until cancelled. Then send the queued events, for up to ``flush`` seconds."""
         try:
             while True:
                 if not self._queue:
@@ -175,13 +177,13 @@ class Broadcaster:
         )
 
     def _new_name(self, about: str) -> str:
-        # Nanoseconds in base 16, as client-go names events; a name is made unique by its time.
+        # Nanoseconds in base 16, as client-go names events; the time makes the name unique.
         moment = self._now()
         self._serial = (self._serial + 1) % 1000
         return f"{about}.{int(moment.timestamp()) * 10**9 + moment.microsecond * 1000 + self._serial:x}"
 
     async def _send_next(self) -> None:
-        # Each event is correlated once; if its sending is cancelled, its result stays pending.
+        # Each event is correlated once. If sending the event is cancelled, the result of the correlation stays pending.
         if self._pending is None:
             self._pending = self._correlator.correlate(self._queue.popleft())
         if self._pending is not None:
@@ -225,7 +227,7 @@ class Broadcaster:
             try:
                 stored = await self._writer.patch(event, raw_patch(MERGE, msgspec.json.encode(patch)))
             except NotFoundError:
-                # Events expire after an hour, so the stored one may be deleted.
+                # Events expire after an hour, so the stored event may have been deleted.
                 about = event.involved_object.name if event.involved_object else None
                 event.metadata = ObjectMeta(name=self._new_name(about or ""), namespace=event.namespace)
                 stored = await self._writer.create(event)

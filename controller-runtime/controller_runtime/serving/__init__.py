@@ -23,4 +23,4 @@ from .server import TLSOptions as TLSOptions
 from .server import TLSProvider as TLSProvider
 
 if TYPE_CHECKING:
-    from . import certificates as certificates  # costs 60 ms: import it only to issue one
+    from . import certificates as certificates  # its import takes 60 ms: import it only to issue certificates

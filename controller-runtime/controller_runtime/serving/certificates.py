@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of X.509 certificates that several packages issue. The import costs 60 ms: import it only to issue one."""
+"""Parts of X.509 certificates, shared by the packages that issue certificates. Importing this module takes 60 ms:
+import it only to issue a certificate.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 SKEW: Final = timedelta(hours=1)
-"""Certificates are valid from this long before they are issued, because clocks differ."""
+"""How far ``notBefore`` lies before the time of issue, because clocks differ."""
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
@@ -35,7 +37,7 @@ _PURPOSES: Final = (
 def builder(
     subject: x509.Name, issuer: x509.Name, key: PublicKey, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
-    """Return an unsigned certificate without extensions, valid from :data:`SKEW` before ``now``."""
+    """Return an unsigned certificate without extensions, whose validity begins :data:`SKEW` before ``now``."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -50,7 +52,7 @@ def builder(
 def authority(
     unsigned: x509.CertificateBuilder, key: PublicKey, *, path_length: int | None, purposes: Iterable[str]
 ) -> x509.CertificateBuilder:
-    """Return the certificate with the extensions of a certificate authority that has ``key``."""
+    """Return ``unsigned`` with the extensions of a certificate authority whose key is ``key``."""
     return (
         unsigned.add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
         .add_extension(key_usage(*purposes), critical=True)
@@ -61,7 +63,9 @@ def authority(
 def leaf(
     unsigned: x509.CertificateBuilder, issuer: PublicKey, usage: x509.ObjectIdentifier
 ) -> x509.CertificateBuilder:
-    """Return the certificate with the extensions of a server or client, issued by the authority with key ``issuer``."""
+    """Return ``unsigned`` with the extensions of a server or client certificate. ``issuer`` is the key of the authority
+    that issues it.
+    """
     return (
         unsigned.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(key_usage("digital_signature"), critical=True)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One client's connection: requests go to their handlers one after the other, and responses are sent in that order.
 
-While a request is in progress, no further one is parsed, and new input pauses the reading: a client that sends
-without waiting for responses fills its own buffers, not ours. A client that disconnects does not stop the handler,
-whose work may have effects; only the response is dropped.
+While a request is in progress, no further request is parsed, and reading is paused when new input has arrived: a client
+that sends without waiting for responses fills its own buffers, not ours. If a client disconnects, the handler still
+runs to its end, because the handler's work may have effects; only the response is dropped.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from .reader import Reader, State
 from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
-"""Seconds for which an idle connection is kept. An API server keeps it for 90 s, so it does not use a connection that
-we have closed. A client may pause for as long while it sends a body or reads a response."""
+"""Seconds for which an idle connection is kept. An API server closes its idle connections after 90 s, so it never uses
+a connection that we have closed. A client that sends a body or reads a response may pause for the same time.
+"""
 HEAD_TIMEOUT: Final = 30.0
 """Seconds from the first byte of a request within which its head must be complete."""
 _LINGER: Final = 10.0
-"""Seconds for which further input of a rejected client is discarded, so that the client reads the reason."""
+"""After a request is rejected, further input is discarded for this many seconds, so that the client can read the
+response.
+"""
 _SLICE: Final = 16 * 1024
-"""Bytes that are parsed before checking for a request in progress: the limit of pipelined requests."""
+"""Number of bytes that are parsed before the next check for a request in progress. This limits pipelined requests."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -45,7 +48,8 @@ class Connection(asyncio.BufferedProtocol):
         """When the client last sent something."""
         self.body_since = self.last_input
         """When the client began to send the body."""
-        # Requests and ready responses in their order, input that is not parsed yet, and the wait for room to write.
+        # The queue contains requests and ready responses in order. ``_rest`` is input that is not parsed yet; ``_room``
+        # is set once there is room to write.
         self._queue: deque[tuple[HTTPRequest | HTTPResponse, bytes]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._rest = b""
@@ -70,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def kept(self) -> int:
-        """Bytes that are kept of the body that is arriving."""
+        """Number of bytes that are kept of the body that is arriving."""
         return self._reader.kept
 
     def pause_body(self) -> None:
@@ -108,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._loop.time() + KEEP_ALIVE
         self._timer = self._loop.call_later(HEAD_TIMEOUT, self._tick)
         self._shared.enter(self)
-        if self._shared.closing:  # a handshake that ended too late
+        if self._shared.closing:  # the handshake was completed too late
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -144,7 +148,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._shared.pause_body(self)
 
     def eof_received(self) -> bool:
-        """Still answer the request in progress if the transport can stay half open, which is not possible with TLS."""
+        """Return True if a request in progress can still be answered. The transport must be able to stay half open,
+        which is not possible with TLS.
+        """
         self._eof = True
         return self._task is not None and self._transport.can_write_eof()
 
@@ -164,10 +170,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._task is not None and self._room is None:
             until = now + HEAD_TIMEOUT  # the client waits for us
         elif now < self._deadline:
-            # The timer runs at least this often, so that a deadline that is moved forward is still met.
+            # The timer runs at least this often, so that a deadline is met even if it has been moved to an earlier
+            # time.
             until = min(self._deadline, now + HEAD_TIMEOUT)
         else:
-            # Closing would wait for unsent data, and the client does not read.
+            # With unsent data, abort: close would wait until the client has read the data, but the client does not
+            # read.
             unsent = self._transport.get_write_buffer_size()
             (self._transport.abort if unsent else self._transport.close)()
             return
@@ -185,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause()
                 break
             reader.feed(data[at : at + _SLICE])
-        if self._ended and not reader.unread:  # the rest of a body that was refused
+        if self._ended and not reader.unread:  # the rest of the refused body has arrived
             self._transport.close()
 
     def _wait_for_more(self, before: State) -> None:
@@ -215,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
     def _enqueue(self, item: HTTPRequest | HTTPResponse, connection: bytes) -> None:
         self._queue.append((item, connection))
         if self._task is None:
-            # Owned by the connection, which the shared state waits for.
+            # The connection owns this task, and the shared state waits for the connection.
             self._task = self._loop.create_task(self._work())
 
     async def _work(self) -> None:

@@ -20,7 +20,7 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _BODILESS: Final = frozenset({204, 304})
 _REMEMBERED: Final = 256
-"""The most bytes of a target that is cached."""
+"""Targets of at most this many bytes are cached."""
 
 
 class ServerError(Exception):
@@ -30,7 +30,9 @@ class ServerError(Exception):
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a request. Names are case-insensitive; of several headers with one name, the first counts."""
+    """The headers of a request. Names are case-insensitive; if several headers have the same name, the first one
+    counts.
+    """
 
     __slots__ = ("_fields",)
 
@@ -84,7 +86,9 @@ class Inspection(Protocol):
     """Minimum size in bytes of the bodies that are inspected; smaller ones go to their handler uninspected."""
 
     def begin(self) -> Callable[[bytes], str | None]:
-        """Return a function that takes each piece of one body, and returns the reason to reject it, or None."""
+        """Return a function that takes the pieces of one body, one after the other. It returns the reason to reject the
+        body, or None.
+        """
         ...
 
 
@@ -135,7 +139,7 @@ def render(response: HTTPResponse, connection: bytes, second: int, *, headless: 
 
 @lru_cache(maxsize=16)
 def _start(status: int, content_type: str, second: int) -> bytes:
-    """Return the common part of the responses of one second."""
+    """Return the part that is the same in all responses of one second with this status and content type."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:

@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the bytes of a connection into requests, and reject malformed ones.
+"""Parse the bytes of a connection into requests, and reject malformed requests.
 
 ::
 
     IDLE ──first byte──► HEAD ──blank line──► BODY ──last byte──► IDLE, or OVER when it was the last request
       └── malformed input is answered with 4xx or 5xx ──► OVER
 
-Heads that Go's net/http refuses are refused: a proxy in front of the server might interpret them differently.
-A request whose body exceeds the limit is delivered at once, without its body; the rest of the body is discarded.
+A head that Go's net/http refuses is refused here, too: a proxy in front of the server might interpret such a head
+differently. A request whose body exceeds the limit is delivered at once, without its body; the rest of the body is
+discarded.
 """
 
 from __future__ import annotations
@@ -25,24 +26,26 @@ from . import message
 from .message import Headers, HTTPRequest, HTTPResponse, Inspection
 
 MAX_HEAD: Final = 64 * 1024
-"""The most bytes of a head; a longer one is refused."""
+"""Maximum number of bytes of a request's head; a longer head is refused."""
 _OVERHEAD: Final = 8
 """A body that is sent in chunks may take this many times its size on the wire."""
 
 _HOST: Final = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*[ \t]*")
-"""Hosts that Go's server accepts; an empty one is valid."""
+"""Hosts that Go's server accepts. An empty host is valid."""
 _PART: Final = 8 * 1024
 """The pieces of a body are joined into parts of at least this many bytes."""
 
 Deliver = Callable[[HTTPRequest | HTTPResponse, bytes], None]
-"""Takes a request, or the response to a malformed one, and the value of the response's Connection header."""
+"""Takes two arguments: a request or the response to a malformed request, and the value of the response's Connection
+header.
+"""
 
-# The log package must not be imported here; it forwards the records of this logger.
+# Do not import the log package here: it forwards the records of this logger.
 _log = logging.getLogger("controller-runtime.http")
 
 
 class State(enum.Enum):
-    """The part of the input that the reader is in."""
+    """The part of a request that the reader is reading."""
 
     IDLE = enum.auto()
     HEAD = enum.auto()
@@ -56,7 +59,7 @@ class _RefusedError(Exception):
 
 
 class Reader:
-    """Reads requests; its ``on_…`` methods are called by the parser."""
+    """Reads requests. The parser calls the ``on_…`` methods."""
 
     def __init__(
         self,
@@ -67,12 +70,13 @@ class Reader:
     ) -> None:
         """Make a reader.
 
-        ``count_kept`` is called with the number of bytes of a body that the reader keeps from now on, or with a
-        negative number when it drops them. The receiver of a request owns its body, and must call it to release them.
+        ``count_kept`` is called with the number of bytes when the reader keeps a piece of a body, and with a negative
+        number when the reader drops bytes. The receiver of a request owns the request's body, and must itself call
+        ``count_kept`` to release the bytes.
         """
         self.state = State.IDLE
         self.discarding = False
-        """True if the body is too long or was refused: its request is delivered without it."""
+        """True if the body is too long or was refused: the request is delivered without the body."""
         self.unread = False
         """True if the last request was refused before all of it had arrived."""
         self.expecting = False
@@ -98,7 +102,7 @@ class Reader:
         self._let_go()
         self._deliver = _drop
         if hasattr(self, "_parser"):
-            del self._parser  # it refers to its reader
+            del self._parser  # the parser refers to this reader
 
     def _let_go(self) -> None:
         self._parts.clear()
@@ -122,7 +126,7 @@ class Reader:
                 self._refuse(431, "431 request header fields too large\n")
         elif self.state is State.BODY:
             self._wire += len(piece)
-            if self._wire > _OVERHEAD * self._size + MAX_HEAD:  # empty chunks, endless trailers
+            if self._wire > _OVERHEAD * self._size + MAX_HEAD:  # e.g. empty chunks or endless trailers
                 self._refuse(400, "400 bad request\n")
 
     def _refuse(self, status: int, text: str) -> None:
@@ -148,8 +152,10 @@ class Reader:
             self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Check the head, and whether the body may follow."""
-        # Of several headers with one name the first counts.
+        """Check the head. Refuse a body that is too long, and note whether the client waits before it sends the
+        body.
+        """
+        # If several headers have the same name, the first one counts.
         self._headers = headers = dict(reversed(self._fields))
         self._check_head(headers)
         self._fields.clear()
@@ -166,7 +172,9 @@ class Reader:
             )
 
     def _check_head(self, headers: dict[bytes, bytes]) -> None:
-        """Refuse a head as Go's server does; the parser has refused conflicting lengths and malformed fields."""
+        """Refuse a head as Go's server does; the parser has already refused conflicting lengths and malformed
+        fields.
+        """
         version, host = self._parser.get_http_version(), headers.get(b"host")
         repeated = len(headers) < len(self._fields)
         names = [name for name, _ in self._fields] if repeated else []
@@ -180,7 +188,7 @@ class Reader:
             status, text = 400, "400 Bad Request: malformed Host header"
         elif b"transfer-encoding" not in headers:
             return
-        elif version == "1.0":  # other servers ignore the field, and find the body's end elsewhere
+        elif version == "1.0":  # other servers ignore this header, and see the body end elsewhere
             status, text = 400, "400 bad request\n"
         elif (
             names.count(b"transfer-encoding") > 1

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The server: its address, its TLS options, its routes, and how its connections end when it stops."""
+"""The server: its address, its TLS options, its routes, and how connections end when the server stops."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class TLSProvider(Protocol):
     def context(self) -> ssl.SSLContext:
         """Return the context for the next connection.
 
-        It is called for each connection. It must return the same object until another certificate is to be served,
-        and then another object.
+        This method is called for each connection. It must return the same object as long as the certificate is the
+        same, and a new object for a new certificate.
         """
         ...
 
@@ -54,15 +54,15 @@ class TLSOptions:
     minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     maximum_version: ssl.TLSVersion | None = None
     ciphers: str = ""
-    """Ciphers up to TLS 1.2, in OpenSSL's notation; those of TLS 1.3 cannot be chosen."""
+    """Ciphers for TLS 1.2 and older, in OpenSSL's notation. The ciphers of TLS 1.3 cannot be chosen."""
     next_protocols: tuple[str, ...] = (HTTP_1_1,)
-    """Protocols offered by ALPN, of which the server implements only HTTP/1.1. Empty offers none."""
+    """Protocols to offer by ALPN; if empty, none are offered. The server implements only HTTP/1.1."""
     client_ca: bytes | Path | None = None
-    """Certificate authorities, in PEM, for client certificates; None does not request certificates."""
+    """Certificate authorities, in PEM, for client certificates. If None, the server requests no client certificates."""
     client_certificate_required: bool = True
     """With ``client_ca``: if False, clients without a certificate are served, too."""
     configure: Callable[[ssl.SSLContext], None] | None = None
-    """Called last with the context, for settings that have no option here."""
+    """Called with the context after all other options are set, for settings that have no option here."""
 
     def apply(self, context: ssl.SSLContext) -> None:
         """Set the options on a server's ``context``.
@@ -72,7 +72,7 @@ class TLSOptions:
         """
         try:
             with warnings.catch_warnings():
-                # The interpreter warns of versions before 1.2; the operator has chosen one.
+                # The interpreter warns of TLS versions before 1.2, but the operator has chosen the version.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 context.minimum_version = self.minimum_version
                 if self.maximum_version is not None:
@@ -151,7 +151,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that the server listens on; the requested one before :meth:`listen`."""
+        """The port that the server listens on; before :meth:`listen`, the requested port."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else self._address.port
 
     def listen(self) -> socket.socket:
@@ -176,7 +176,8 @@ class Server:
             else:
                 self._socket = socket.create_server(("", port), backlog=1024)
         except OSError as error:
-            # The library puts the address into strerror; for a name that does not resolve, errno is negative.
+            # The library adds the address to strerror, so ask the system for the text. If a name does not resolve,
+            # errno is negative.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror or str(error)
             raise ServerError(f"listen on {self._address}: {reason}") from error
@@ -186,7 +187,7 @@ class Server:
         return self._socket
 
     def close(self) -> None:
-        """Release the address, if the server was never started."""
+        """Release the address of a server that was never started."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -236,14 +237,16 @@ class Server:
         return context
 
     def _renewed(self, context: ssl.SSLContext | None) -> ssl.SSLContext | None:
-        """Return the context for the next connection: ``context`` unless the provider has another one by now."""
+        """Return the context for the next connection: the provider's new context if it has a usable one, and
+        ``context`` otherwise.
+        """
         if self._tls is None:
             return None
         try:
             newest = self._tls.context()
             if newest is not context:
                 self._apply_options(newest)
-        except Exception:  # the provider's code; new connections still get the former certificate
+        except Exception:  # the provider may raise anything; the former certificate stays in use
             _log.exception("Certificate cannot be replaced")
             return context
         return newest
@@ -260,7 +263,9 @@ class Server:
 
 
 async def _accept(listening: socket.socket, shared: SharedState) -> socket.socket:
-    """Return the next connection. If accepting fails for lack of file descriptors, close an idle one and retry."""
+    """Return the next connection. If no connection can be accepted, e.g. for lack of file descriptors, close one that
+    waits for its client, and retry.
+    """
     complained = False
     while True:
         try:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """State and limits that the connections of one server share: handlers, number of connections and bytes of bodies.
 
-A server with too many connections closes the one that has waited longest for its client. When it keeps too many bytes
-of bodies, it stops reading bodies; if that does not help within a second, it drops incomplete ones, the oldest first.
+A server with too many connections closes the connection that has waited longest for its client. When a server keeps too
+many bytes of request bodies, it stops reading bodies. If that does not help within a second, the server closes
+connections whose bodies are incomplete, the oldest body first.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ from . import message
 from .message import Handler, HTTPRequest, HTTPResponse, Inspection
 
 MAX_KEPT: Final = 24 * 1024 * 1024
-"""The most bytes of bodies that one server keeps at a time, incomplete or in progress."""
+"""Maximum number of bytes of bodies that one server keeps at a time, for incomplete requests and for requests in
+progress.
+"""
 _CONNECTIONS: Final = (16, 1024)
 _SHARE: Final = 8
 """A server uses an eighth of the process's file descriptors, so that four servers leave half to the clients."""
 _STALL_TIMEOUT: Final = 1.0
-"""Seconds that a client has to send a body, a request or a handshake while others wait for its place."""
+"""While other clients wait for room, a client must send its body, its request or its handshake within this many
+seconds.
+"""
 _CLOSE_TIMEOUT: Final = 1.0
 """Seconds that closing a connection may take once the server stops."""
 _BUFFER: Final = 64 * 1024
@@ -65,7 +70,7 @@ class Client(Protocol):
 
     @property
     def kept(self) -> int:
-        """Bytes that are kept of the body that is arriving."""
+        """Number of bytes that are kept of the body that is arriving."""
 
     def pause_body(self) -> None:
         """Stop reading the body until :meth:`resume_body`."""
@@ -84,7 +89,9 @@ class Client(Protocol):
 
 
 class SharedState:
-    """The shared state of one server's connections: the routes, whether it is closing, how full it is."""
+    """The shared state of one server's connections: the routes, whether the server is closing, and how full the server
+    is.
+    """
 
     def __init__(
         self,
@@ -101,14 +108,14 @@ class SharedState:
         self.inspection = inspection
         self.now = now
         self.closing = False
-        # One buffer for all connections, since input is parsed as soon as it is read. Without it, TLS allocates
-        # 256 KiB for each record, which the kernel has to map and take back.
+        # All connections share one buffer, because input is parsed as soon as it is read. Without this buffer, TLS
+        # allocates 256 KiB for each record, and the kernel has to map and unmap them each time.
         self.buffer = memoryview(bytearray(_BUFFER))
         self._connections: set[Client] = set()
         self._handshakes: dict[anyio.CancelScope, float] = {}
         self._max_connections = max_connections or default_max_connections()
         self.kept_total = 0
-        """Bytes of bodies, arriving or in progress."""
+        """Number of bytes of bodies that are arriving or belong to a request in progress."""
         self._max_kept = max(max_kept, 2 * max_body)
         self._paused: set[Client] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -131,7 +138,9 @@ class SharedState:
     # Answers.
 
     async def answer(self, request: HTTPRequest) -> HTTPResponse:
-        """Return the response of the request's handler; a 500 if the handler fails, a 404 if there is none."""
+        """Return the response of the request's handler, a 500 if the handler fails, or a 404 if no handler serves the
+        path.
+        """
         handler = self.route(request.path)
         if handler is None:
             return _NOT_FOUND
@@ -146,7 +155,7 @@ class SharedState:
             return _BROKEN
 
     def render(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> bytes:
-        """Return the bytes of a response, or of a 500 if its headers cannot be written."""
+        """Return the bytes of a response, or of a 500 if the response's headers cannot be written."""
         second = int(self.now())
         try:
             return message.render(answer, connection, second, headless=headless)
@@ -157,7 +166,7 @@ class SharedState:
     # How many connections.
 
     def begin_handshake(self) -> anyio.CancelScope:
-        """Count a handshake as a connection; return the scope that cancels it."""
+        """Count a handshake as a connection; return the scope that cancels the handshake."""
         scope = anyio.CancelScope()
         self._handshakes[scope] = asyncio.get_running_loop().time()
         return scope
@@ -168,7 +177,7 @@ class SharedState:
         self.changed()
 
     async def wait_for_room(self) -> None:
-        """Return once one more connection is allowed; to make room for it, another one may be closed."""
+        """Return once one more connection is allowed. To make room, another connection may be closed."""
         while len(self._connections) + len(self._handshakes) >= self._max_connections:
             self._change = anyio.Event()
             self.evict()
@@ -176,7 +185,9 @@ class SharedState:
                 await self._change.wait()
 
     def evict(self) -> None:
-        """Close the connection or handshake that has waited longest for its client, if that is at least a second."""
+        """Close the connection or handshake that has waited longest for its client, if it has waited at least a
+        second.
+        """
         waiting: list[tuple[float, Callable[[], None]]] = [
             (each.last_input, each.drop) for each in self._connections if each.waiting
         ]
@@ -199,7 +210,7 @@ class SharedState:
         return self.kept_total > self._max_kept
 
     def pause_body(self, connection: Client) -> None:
-        """Stop reading a body until others are done or dropped."""
+        """Stop reading a body until other bodies have been handled or dropped."""
         connection.pause_body()
         self._paused.add(connection)
         if self._timer is None:
@@ -222,7 +233,8 @@ class SharedState:
         """Return the clients to drop, the oldest body first.
 
         While a request in progress may still release its body, these are only clients that have sent nothing for a
-        second. Otherwise, these are all clients whose bodies began more than a second ago.
+        second although their bodies are being read. Otherwise, these are all clients whose bodies began more than a
+        second ago.
         """
         latest = asyncio.get_running_loop().time() - _STALL_TIMEOUT
         receiving = [each for each in self._connections if each.kept]

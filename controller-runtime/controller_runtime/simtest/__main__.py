@@ -83,7 +83,8 @@ def _replay(given: argparse.Namespace) -> int:
 def _check(given: argparse.Namespace) -> int:
     """Run the life of each seed four times and compare.
 
-    Two runs are in this process, the second one after the first lives of all seeds, and two in new processes.
+    Two runs are in this process: the second run of a seed comes after the first runs of all seeds. Two more runs are in
+    new processes.
     """
     seeds = range(given.first, given.first + given.seeds)
     first = _lives(given, seeds)
@@ -115,7 +116,7 @@ def _lives(given: argparse.Namespace, seeds: Sequence[int]) -> list[Life]:
 
 
 def _sized(given: argparse.Namespace) -> Loaded:
-    """Return the named test; sizes that were given on the command line replace its own."""
+    """Return the named test; sizes that were given on the command line replace the test's own sizes."""
     test = load(given.scenario)
     own: dict[str, float] = {name: value for name in _SIZES if (value := getattr(given, name)) is not None}
     return test._replace(size={**test.size, **own})  # type: ignore[typeddict-item]

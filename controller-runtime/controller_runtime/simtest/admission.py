@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission by the webhooks of the managers under test: AdmissionReviews in bytes, answered by their webhook servers.
+"""Admission by the webhooks of the managers under test: their webhook servers answer AdmissionReviews as bytes.
 
 The API server picks a replica that is ready, as a Service does. The review takes some time on its way and is answered
 in the process of that replica; if the process is killed or paused meanwhile, there is no answer in time.
@@ -38,7 +38,7 @@ from .server import Server
 
 _TIMEOUT: Final = 10.0
 _SLOWEST: Final = 0.02
-"""Maximum seconds that a review is on its way, without a fault."""
+"""Maximum seconds that a review is on its way if no fault delays it."""
 _SUBRESOURCES: Final = ("status",)
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
 """The label of a namespace that the API server sets."""
@@ -105,7 +105,7 @@ class Webhooks:
         """The API server reaches no replica while this is positive."""
 
     def listen(self, process: Process, context: Context, has_synced: Callable[[], bool]) -> Listener:
-        """Return the webhook server of a process; it is ready when the caches of the process have synced."""
+        """Return the webhook server of a process; the server is ready when the caches of the process have synced."""
         listener = Listener()
         self._endpoints[process.name] = _Endpoint(process, context, listener, has_synced)
         return listener
@@ -141,7 +141,9 @@ class Webhooks:
                 server.admit_subresource.setdefault((gvk, subresource), []).append(call.review)
 
     async def send(self, path: str, body: bytes, seconds: float) -> HTTPResponse:
-        """Return the answer of a replica. Raises OSError if there is none, TimeoutError if it takes too long."""
+        """Return the answer of a replica. Raises OSError if no replica can be reached, TimeoutError if the answer takes
+        too long.
+        """
         rng, delay = self._rng, self.delays.longest()
         await anyio.sleep(min(delay, seconds))
         if delay >= seconds:
@@ -174,10 +176,11 @@ class _Call:
         self._namespaces = _selector(hook, "namespaceSelector")
 
     async def review(self, review: Review) -> None:
-        """Call the webhook if one of its rules matches the write, and apply its patch to the object.
+        """Call the webhook if one of its rules matches the write, and apply the patch in the answer to the object.
 
         Raises:
-            StatusError: the webhook denied the write, or the call failed and its failure policy is not Ignore.
+            StatusError: the webhook denied the write, or the call failed and the webhook's failure policy is not
+                Ignore.
         """
         if not any(self._matches(rule, review) for rule in self._hook["rules"]) or not self._picks(review):
             return
@@ -204,7 +207,9 @@ class _Call:
             review.new = patched(self._table, review.new, patch, JSON_PATCH)
 
     def _patch_of(self, response: Mapping[str, Any]) -> list[Any]:
-        """Return the patch in an answer. Raises ValueError if it is malformed, or comes from a validating webhook."""
+        """Return the patch in an answer. Raises ValueError if the patch is malformed, or comes from a validating
+        webhook.
+        """
         encoded = response.get("patch")
         if not encoded:
             return []
@@ -255,7 +260,9 @@ class _Call:
 
 
 def _order(configuration: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a configuration: mutating ones come first, then the order is by name."""
+    """Return the sort key of a configuration: mutating configurations come first; within each type, the order is by
+    name.
+    """
     return str(configuration["kind"]), str((configuration.get("metadata") or {}).get("name") or "")
 
 

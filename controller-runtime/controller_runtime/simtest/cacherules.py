@@ -27,7 +27,9 @@ from .server import Server
 _Versions = dict[NamespacedName, str]
 _DENIED: Final = 403
 _MEMORY: Final = 300.0
-"""Seconds for which a request for a watch may count as a failure; it counts if the watch lasted only a few seconds."""
+"""Seconds for which requests for a watch are remembered. Each may count as a failed attempt to resume the watch: it
+does if the watch lasted only a few seconds.
+"""
 _Watch = tuple[Process, str, str]
 
 
@@ -68,7 +70,9 @@ def missed(server: Server, informer: SharedInformer) -> Iterator[str]:
 
 
 def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
-    """Return True if reads find an own write that the watch has not reported, although it has passed that version."""
+    """Return True if reads find our own write although the watch has reached that write's version without reporting
+    it.
+    """
     inner, write = informer._informers.get(""), informer.store._writes.get(key)
     return (
         inner is not None
@@ -86,7 +90,7 @@ def is_readable(informer: SharedInformer) -> bool:
 
 
 def held_back(informer: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
-    """Yield, for each object, the key and the id of the first change held back from handlers during a write."""
+    """For each object, yield the key and the id of the first change that is held back from handlers during a write."""
     for key, writing in informer.processor._held._writing.items():
         for change, _ in writing.held[:1]:
             yield key, id(change)
@@ -113,7 +117,7 @@ def _table_of(server: Server, informer: SharedInformer) -> Table | None:
 
 
 def found(informer: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
-    """Yield the entries that reads find and the options of a list select."""
+    """Yield the entries that reads find and that the options of a list select."""
     store, now = informer.store, anyio.current_time()
     fields = dict(options.get("fields") or {})
     own = {"metadata.namespace": "namespace", "metadata.name": "name"}

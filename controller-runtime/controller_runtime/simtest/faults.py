@@ -106,7 +106,9 @@ async def _cut_off(sim: Simulation, rng: random.Random) -> None:
 
 
 async def miss_changes(sim: Simulation, seconds: float) -> None:
-    """Hold back changes from watches, then compact them and cut the watches: caches must read them from lists."""
+    """Hold back changes from watches, then compact the changes and cut the watches: caches must read the changes from
+    lists.
+    """
     until = sim.loop.time() + seconds
     with sim.server.watches.delays.during(lambda _: max(0.0, until - sim.loop.time())):
         await anyio.sleep(seconds * 0.99)
@@ -151,7 +153,9 @@ async def _forbid(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _miss(sim: Simulation, rng: random.Random) -> None:
-    """Stop serving a custom kind to managers for a while, as a server does when it starts or its CRD is replaced."""
+    """Stop serving a custom kind to managers for a while, as a server does while it starts or while the kind's CRD is
+    replaced.
+    """
     tables = [table for table in sim.server.tables.values() if table.properties.custom]
     if not tables:
         return

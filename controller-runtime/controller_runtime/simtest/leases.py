@@ -23,17 +23,23 @@ _WRITE_TIMEOUT: Final = 35.0
 
 
 class Leases:
-    """Follows the leases of a cluster; a lease counts from the time at which the server stored it."""
+    """Follows the leases of a cluster; the duration of a lease counts from the time at which the server stored the
+    lease.
+    """
 
     def __init__(self, now: Callable[[], float], is_manager: Callable[[str], bool] = lambda _: True) -> None:
-        """``is_manager`` returns True for the name of a manager; a person may take any lease."""
+        """``is_manager`` returns True if a holder identity belongs to a manager. Other holders are persons, who may
+        take any lease.
+        """
         self._now = now
         self._is_manager = is_manager
         self._stored: dict[str, float] = {}
-        """By uid, when a lease was last written."""
+        """For each lease, by uid, the time of the last write."""
 
     def see(self, event: Event) -> None:
-        """Check a change. Raises AssertionError if a lease was taken before it expired, or if its term is wrong."""
+        """Check a change. Raises AssertionError if a lease was taken before it expired, or if ``acquireTime`` or
+        ``leaseTransitions`` is wrong.
+        """
         if event.table.properties.gvk != Lease.gvk or event.type == "DELETED":
             return
         metadata, spec = event.document["metadata"], _spec(event.document)
@@ -105,13 +111,17 @@ class Holders(Observer):
         self._leading: set[Process] = set()
         """Processes that know that they have acquired the lease."""
         self._deposed: set[Process] = set()
-        """Processes that knew this, and have since read that another holds the lease."""
+        """Processes that knew that they had acquired the lease, and have later read that another process holds the
+        lease.
+        """
         self._unanswered: dict[Process, dict[int, tuple[Request, float]]] = {}
-        """By process and id: the unanswered writes except those of leases and events, and when they were sent."""
+        """For each process, the unanswered writes and when they were sent, by id. Writes of leases and events are not
+        included.
+        """
         self._identities: dict[Process, str] = {}
         self._fail = fail
         self._open: dict[Process, int] = {}
-        """By stopped process: how many of its later requests about leases had no success."""
+        """For each stopped process, how many of its requests about leases since the stop had no success."""
 
     def follow(self, process: Process, identity: str) -> None:
         """Record the holder identity of a process."""
@@ -122,7 +132,9 @@ class Holders(Observer):
         self._open.setdefault(process, 0)
 
     def sends(self, process: Process, request: Request) -> None:
-        """Count a request; fail if it is about leases, and the leader knows already that another has replaced it."""
+        """Count a request. Fail if the request is about leases and the process already knows that another process has
+        replaced it as the leader.
+        """
         if process in self._deposed and "/leases" in request.path:
             self._fail(f"a leader goes on although another holds its lease: {process.name}")
         if is_fenced_write(request):
@@ -139,7 +151,7 @@ class Holders(Observer):
             self._open[process] -= 1
 
     def _learn(self, process: Process, request: Request, response: Response) -> None:
-        """Note if the process learns that it holds the lease, or that another took it."""
+        """Note if the response shows that the process holds the lease, or that another process has taken the lease."""
         identity = self._identities.get(process)
         if not identity or not isinstance(response, CompleteResponse) or not _is_success(response):
             return
@@ -150,7 +162,7 @@ class Holders(Observer):
             self._deposed.add(process)
 
     def arrives(self, process: Process, request: Request) -> None:
-        """Check that a process does not release the lease of another."""
+        """Check that a process does not release the lease of another process."""
         if request.method != "PUT" or "/leases/" not in request.path:
             return
         sent: dict[str, Any] = msgspec.json.decode(request.body or b"{}")
@@ -167,13 +179,14 @@ class Holders(Observer):
                 self._fail(f"the lease of another is given up by {process.name}")
 
     def has_given_up(self, process: Process) -> bool:
-        """Return True if a process has sent a lease without a holder."""
+        """Return True if a process has sent a lease without a holder, which releases the lease."""
         return process in self._given_up
 
     def ended(self, process: Process) -> None:
-        """Check that a stopped process holds no lease if all its requests about leases since the stop had success.
+        """Check that a stopped process holds no lease if all requests about leases that it has sent since the stop
+        succeeded.
 
-        It may keep the lease if the server may still perform one of its last writes.
+        The process may keep the lease as long as the server may still perform one of the process's last writes.
         """
         open_requests, identity = self._open.pop(process, 1), self._identities[process]
         last = max((at for _, at in self._unanswered.pop(process, {}).values()), default=-math.inf)

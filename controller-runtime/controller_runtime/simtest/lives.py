@@ -37,7 +37,7 @@ SEED: Final = "SEED"
 WORKERS: Final = "SIM_WORKERS"
 """The environment variable with the number of processes."""
 _BEFORE: Final = 5
-"""Lines that are shown before the first difference."""
+"""Number of lines that are shown before the first difference."""
 _LINES: Final = 60
 _NUMBER: Final = struct.Struct("q")
 _BATCH: Final = 50
@@ -57,7 +57,7 @@ class Outcome:
     digest: str
     callbacks: int
     trace: Sequence[str] = ()
-    """The callbacks by name, if the life was traced."""
+    """The names of the callbacks, if the life was traced."""
 
 
 def run(
@@ -68,7 +68,7 @@ def run(
     trace: bool = False,
     **size: Unpack[Size],
 ) -> Outcome:
-    """Run the life of a seed, with the given steps or those that the seed draws; ``trace`` records each callback."""
+    """Run the life of a seed, with ``steps`` or with the steps that the seed draws; ``trace`` records each callback."""
     loop = SimLoop(random.Random(f"{seed}/order"))
     if trace:
         loop.trace = []
@@ -124,9 +124,11 @@ class Life(msgspec.Struct, frozen=True):
     seed: int
     digest: str
     lines: list[str]
-    """The timeline. Each line contains the state of the loop: two are equal only if everything before was equal."""
+    """The timeline. Each line contains the state of the loop, so two lines are equal only if everything before them was
+    equal.
+    """
     calls: list[str]
-    """The callbacks by name, of a traced life."""
+    """The names of the callbacks, if the life was traced."""
 
     @classmethod
     def of(cls, outcome: Outcome) -> Life:
@@ -213,7 +215,7 @@ def report(outcome: Outcome, *, lines: int = _LINES) -> str:
 
 
 def _is_routine(text: str) -> bool:
-    """Return True for a read or a renewal of a lease that succeeded: most lines of a quiet life."""
+    """Return True if ``text`` reports a successful read or renewal of a lease, as most lines of a quiet life do."""
     return "/leases/" in text and text.endswith("-> 200")
 
 
@@ -243,9 +245,9 @@ def _nothing() -> None:
 def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> Found | None:
     """Return the failure of the lowest seed, or None if all lives pass.
 
-    ``meanwhile`` is called once in this process: while other processes search, or after the search if there are none.
-    The processes take the seeds from one queue; their number does not change the lives. A process that has other
-    threads searches alone, because it cannot be forked safely.
+    ``meanwhile`` is called once in this process: while other processes search, or, if there are no other processes,
+    after the search. The processes take the seeds from one queue; the number of processes does not change the lives. If
+    this process has several threads, it searches alone, because it cannot be forked safely.
     """
     count = min(_workers(), len(seeds))
     if count < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
@@ -315,7 +317,7 @@ def _search(live: Live, seeds: Iterable[int], lowest: _Lowest | None = None) -> 
 
 
 def _fork(search: Callable[[], Found | None]) -> tuple[int, int]:
-    """Return the id of a new process that searches, and the pipe that its result comes through."""
+    """Return the id of a new process that searches, and the pipe from which its result can be read."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:
@@ -331,7 +333,7 @@ def _fork(search: Callable[[], Found | None]) -> tuple[int, int]:
         traceback.print_exc()
         raise
     finally:
-        os._exit(code)  # nothing of the parent's runs here: no handlers at exit, no fixtures
+        os._exit(code)  # no code of the parent runs here: no handlers at exit, no fixtures
 
 
 def _result_of(child: int, reader: int) -> Found | None:
@@ -352,9 +354,9 @@ def simulate(
     """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
 
     The test runs the lives of ``seeds`` seeds from ``first`` on, each of the given ``size``, on all cores of the
-    machine. If a life fails, the one with the lowest seed is shrunk with at most ``tries`` more lives; its steps and
-    its timeline are the message of the AssertionError. The first life and a failed life are run twice, and LeakError is
-    raised if the two runs differ.
+    machine. If lives fail, the life with the lowest seed is shrunk, with at most ``tries`` more lives. The steps and
+    the timeline of the shrunk life are the message of the AssertionError. The first life and a failed life are run
+    twice, and LeakError is raised if the two runs differ.
     """
 
     def decorate(scenario: Scenario) -> Callable[[], None]:

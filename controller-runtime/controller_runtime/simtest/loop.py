@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An event loop with a virtual clock, in which one random generator decides the order of the tasks.
 
-asyncio runs callbacks in the order in which they became ready. A real program does not control that order: it depends
-on the arrival of bytes. Here the generator picks among the tasks that are ready. The callbacks that one task schedules
-keep their order.
+asyncio runs callbacks in the order in which they became ready. A real program does not control that order, because the
+order depends on when bytes arrive. Here the generator picks among the tasks that are ready. The callbacks that one task
+schedules keep their order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from contextvars import Context, ContextVar
 from typing import Any, Final, Generic, ParamSpec
 
 LOOP_START: Final = 1000.0
-"""The time of a loop's clock when it begins, in seconds."""
+"""The time, in seconds, at which a loop's clock begins."""
 _MOST: Final = 200_000
-"""Maximum number of callbacks at one moment of virtual time; a list of a thousand objects takes a few thousand."""
+"""Maximum number of callbacks at one moment of virtual time; a list of a thousand objects takes a few thousand
+callbacks.
+"""
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = 1_099_511_628_211
 CURRENT_PROCESS: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)
@@ -52,11 +54,11 @@ class Process:
         self.dead = False
         self.paused = False
         self.held: list[tuple[Lane, asyncio.Handle]] = []
-        """Callbacks that became ready while it was paused."""
+        """Callbacks that became ready while the process was paused."""
         self.drift = 0.0
-        """Seconds by which its wall clock is ahead."""
+        """Seconds by which the process's wall clock is ahead."""
         self.rate = 0.0
-        """Seconds that its wall clock gains in a second."""
+        """Seconds that the process's wall clock gains in a second."""
         self.ended = asyncio.Event()
 
     def kill(self) -> None:
@@ -126,7 +128,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run a callback last in the lane of its task; without a task, in the lane of the callback that runs now."""
+        """Add a callback at the end of its task's lane. A callback without a task goes to the lane of the callback that
+        runs now.
+        """
         self._check_closed()  # type: ignore[attr-defined]
         handle = asyncio.Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)
@@ -181,7 +185,7 @@ class SimLoop(asyncio.BaseEventLoop):
             handle._run()
 
     def resume(self, process: Process) -> None:
-        """Let a paused process run on."""
+        """Let a paused process continue."""
         process.paused = False
         held, process.held = process.held, []
         for lane, handle in held:
@@ -199,7 +203,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return True
 
     def _take_due(self) -> None:
-        """Make due timers ready. Before that, if no callback is ready, advance the clock to the first timer."""
+        """If no callback is ready, advance the clock to the first timer. Then make all due timers ready."""
         timers = self._timers
         if not self._listed:
             while timers and timers[0][2]._cancelled:
@@ -253,7 +257,7 @@ def _name_of(handle: asyncio.Handle) -> str:
 
 
 class Delays(Generic[P]):
-    """Functions that draw seconds. When several are in effect, each draws, and the longest delay counts."""
+    """Functions that each draw a delay in seconds. When several functions are in effect, the longest delay counts."""
 
     def __init__(self, *always: Callable[P, float]) -> None:
         self._drawn = list(always)
@@ -268,7 +272,7 @@ class Delays(Generic[P]):
             self._drawn.remove(draw)
 
     def longest(self, *args: P.args, **kwargs: P.kwargs) -> float:
-        """Return the longest delay, in seconds; 0 without any."""
+        """Return the longest delay in seconds; 0 if no function is in effect."""
         if len(self._drawn) == 1:
             return self._drawn[0](*args, **kwargs)
         return max((draw(*args, **kwargs) for draw in self._drawn), default=0.0)

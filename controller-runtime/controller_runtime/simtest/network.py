@@ -37,7 +37,7 @@ class NetworkFaults:
     """The state of the network and of the server. Each value is the fraction of requests that are affected."""
 
     refused: float = 0.0
-    """No connection."""
+    """The connection is refused."""
     unavailable: float = 0.0
     """The answer is 503, 500 or 429, and the request has no effect."""
     pages: float = 0.0
@@ -58,7 +58,7 @@ class Observer:
     """Looks at the requests of managers; its methods do nothing by default."""
 
     def sends(self, process: Process, request: Request) -> None:
-        """A process sends a request: the layers above the connection have let it pass."""
+        """A process sends a request: the layers above the connection have let the request pass."""
 
     def arrives(self, process: Process, request: Request) -> None:
         """A request reaches the server, possibly after its process ended."""
@@ -84,7 +84,9 @@ class Network:
     """Functions that each draw the seconds by which the answer to a request is delayed."""
     observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
-    """The context of the server's side of requests, so that the end of a simulated process does not stop it."""
+    """The context in which the server handles requests, so that the end of a simulated process does not stop the
+    handling.
+    """
 
     def transport(self, process: Process, user: str) -> SimulatedTransport:
         """Return the transport of a process, which sends its requests as ``user``."""
@@ -111,7 +113,7 @@ class SimulatedTransport:
         self.unanswered()
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer. Raises TransportError when there is none."""
+        """Return the server's answer. Raises TransportError if no answer arrives."""
         return await (self._fenced if is_fenced_write(request) else self._unfenced).send(request)
 
 
@@ -125,7 +127,7 @@ class _Bare:
         self._replica = network.rng.choice(network.server.replicas)
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer. Raises TransportError when there is none."""
+        """Return the server's answer. Raises TransportError if no answer arrives."""
         network, rng, faults = self._network, self._network.rng, self._network.faults
         name = self._process.name
         write = request.method in WRITE_METHODS
@@ -159,7 +161,7 @@ class _Bare:
     async def _travel(self, request: Request, there: float, back: float) -> Response:
         """Return the answer to a request that takes ``there`` seconds to the server; the answer takes ``back`` seconds.
 
-        A request on its way arrives, even if the process is killed, paused or gives up meanwhile.
+        A request that is on its way arrives even if its process is killed or paused, or gives up, meanwhile.
         """
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Response] = loop.create_future()
@@ -198,7 +200,9 @@ class _Bare:
     def _spoiled(
         self, request: Request, rng: random.Random, faults: NetworkFaults
     ) -> CompleteResponse | None:
-        """Return a fault's answer in place of the server's, or None. Raises TransportError for a refused connection."""
+        """Return the answer that a fault gives instead of the server, or None if no fault does. Raises TransportError
+        if a fault refuses the connection.
+        """
         if rng.random() < faults.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
             raise TransportError("connection refused", host=_HOST)
@@ -218,7 +222,7 @@ class _Bare:
 
 
 def is_fenced_write(request: Request) -> bool:
-    """Return True for a write, unless it is of a lease or an event: a manager sends these past its fence."""
+    """Return True for a write that a manager sends only while it leads: any write except those of leases and events."""
     return request.method in WRITE_METHODS and "/leases" not in request.path and "/events" not in request.path
 
 

@@ -25,13 +25,13 @@ from .loop import Delays
 class Replica(View):
     """One of several API servers: its watch cache lags behind the store.
 
-    A change that no task waits for is applied when the replica is next read; only other changes have a timer.
+    Only a change that a task waits for has a timer. Every other change is applied when the replica is next read.
     """
 
     def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
         super().__init__(history)
         self.lags = Delays(lambda: rng.random() * 0.02)
-        """Draws the seconds after which this replica learns of a change."""
+        """Draws the seconds after which this replica applies a change."""
         self._applied = version
         self._rows: dict[Table, dict[NamespacedName, Document]] = {}
         self._latest: dict[Table, int] = {}
@@ -42,12 +42,12 @@ class Replica(View):
 
     @property
     def applied(self) -> int:
-        """The version up to which this replica knows the changes."""
+        """The version up to which this replica has applied the changes."""
         self._catch_up()
         return self._applied
 
     def expect(self, event: Event) -> None:
-        """Apply a change after the lag, and never before an earlier one."""
+        """Apply a change after the lag, and never before an earlier change."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._due = max(now + self.lags.longest(), self._due)
@@ -68,12 +68,12 @@ class Replica(View):
         return self._latest.get(table, 0)
 
     def plan(self, table: Table | None) -> None:
-        """Apply the next change of a kind, or of any, once the lag is over."""
+        """Apply the next change of a kind or, if ``table`` is None, of any kind, once the lag is over."""
         if (due := self._next(table)) is not None:
             asyncio.get_running_loop().call_at(due, self._catch_up, context=self._context)
 
     def _next(self, table: Table | None) -> float | None:
-        """Return the time at which this replica learns of the next change of a kind, or of any for None."""
+        """Return when this replica applies the next change of a kind or, if ``table`` is None, of any kind."""
         return next((due for due, event in self._coming if table in (None, event.table)), None)
 
     def _catch_up(self) -> None:
@@ -102,9 +102,9 @@ class ConnectionEnd(Enum):
     RESET = "reset"
     """With an error."""
     PROPER = "proper"
-    """As if the server had ended it."""
+    """As if the server had ended the connection."""
     WITHIN_LINE = "within a line"
-    """As if the server had ended it, after a part of a line."""
+    """As if the server had ended the connection after a part of a line."""
 
 
 class BreakableWatches(Watches):
@@ -118,7 +118,7 @@ class BreakableWatches(Watches):
         self._broken: dict[Watch, ConnectionEnd] = {}
 
     def cut_one(self, watch: Watch) -> None:
-        """ConnectionEnd the connection of a watch, perhaps within a line."""
+        """End the connection of a watch, perhaps within a line."""
         self._broken[watch] = self._rng.choice(list(ConnectionEnd))
         super().cut_one(watch)
 
@@ -138,7 +138,7 @@ class BreakableWatches(Watches):
                 case ConnectionEnd.RESET:
                     raise TransportError("the connection broke")
                 case ConnectionEnd.WITHIN_LINE if last:
-                    # A proxy ended the answer properly, so the client reads the part as a whole line.
+                    # A proxy ended the answer properly, so the client reads the part of a line as a whole line.
                     yield last[: self._rng.randrange(len(last))]
         finally:
             self._end(watch)

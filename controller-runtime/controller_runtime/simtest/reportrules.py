@@ -87,7 +87,8 @@ class Events(Observer):
     def answered(self, process: Process, request: Sent, response: Response) -> None:
         """Note a refusal.
 
-        The answers that a new event exists already, and that a repeated one has expired, are not refusals.
+        If the server answers that a new event exists already, or that a repeated event has expired, this is not a
+        refusal.
         """
         expected = {"POST": 409, "PATCH": 404}.get(request.method)
         if _is_of_event(request) and process in self._sending:
@@ -103,16 +104,18 @@ class Metrics:
 
     def __init__(self) -> None:
         self._counted: Counter[tuple[str, str]] = Counter()
-        """By controller and result."""
+        """The number of reconciles, by controller and result."""
         self._before: dict[str, dict[str, float]] = {}
-        """By controller, the values of its metrics when the life began."""
+        """For each controller, the values of its metrics when the life began."""
         self._working: list[tuple[str, set[Request]]] = []
-        """For each controller its name and the requests that it reconciles; killed processes leave theirs behind."""
+        """For each controller, its name and the requests that it reconciles. The requests of killed processes stay in
+        these sets.
+        """
 
     def follow(
         self, controller: Controller, working: set[Request], reconcile: Callable[[Request], Awaitable[Result]]
     ) -> Callable[[Request], Awaitable[Result]]:
-        """Return ``reconcile`` with a count of its results."""
+        """Return a function that calls ``reconcile`` and counts the results."""
         name = controller.name
         self._before.setdefault(name, _values(name))
         self._working.append((name, working))
@@ -145,7 +148,8 @@ class Metrics:
             failed = now["errors"] - before["errors"]
             if failed != self._counted[name, ERROR]:
                 yield f"a metric has {failed:.0f} errors, not {self._counted[name, ERROR]}: {name}"
-            # It may be too low: a controller sets it to 0 when it starts, and workers of an earlier life end later.
+            # The metric may be too low: a controller sets it to 0 at its start, and workers of an earlier life decrease
+            # it later.
             active = sum(len(working) for other, working in self._working if other == name)
             if now["active"] > active:
                 yield f"a metric has {now['active']:.0f} active workers, not {active}: {name}"

@@ -2,22 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The promises of the library to every operator, checked in every life.
 
-- A replica that has led does not write while another holds the lease.
-- A read through the cache never returns a state that is older than an earlier read, or than a write of the same process
-  that was answered before. It does not return an own write that the watch has passed without reporting it, nor an
-  object that an own write has removed. It finds every existing object that the watch has reported. A list contains
-  exactly the objects that reads find, each once. A cache that was filled can be read while access to its kind is
-  denied.
+- A replica that has led does not write while another replica holds the lease.
+- A read through the cache never returns a state that is older than the result of an earlier read, or than a write by
+  the same process that was answered earlier. A read does not return our own write if the watch has already reached a
+  newer version without reporting that write. A read does not return an object whose deletion our own write completed. A
+  read finds every existing object that the watch has reported. A list contains exactly the objects that reads find,
+  each once. A cache that was filled can be read while access to its kind is denied.
 - A request is not reconciled by two workers at the same time. The first failure after a success is retried soon.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
-- A lease that is renewed stays with its holder, unless a person takes it. A leader that sees that another holds its
-  lease ends. A manager that is stopped releases its own lease, and never that of another. When faults have ended, one
-  of the replicas leads.
-- The change of an object is held back from handlers while an own write of the object is unanswered, and only for a
-  short time. A watch that was refused for a short time is resumed: see :mod:`.cacherules`. An event that is sent is
-  stored: see :mod:`.reportrules`.
-- A cache has every change up to the version that its watch has reached. When faults have ended, it equals the server,
-  its indices are right, no queue holds ready work, and the metrics of controllers are right.
+- As long as a lease is renewed, it stays with its holder, unless a person takes it. A leader that reads that another
+  process holds its lease ends. A manager that is stopped releases its own lease, and never the lease of another
+  manager. When faults have ended, one of the replicas leads.
+- While our own write of an object is unanswered, changes of the object are held back from handlers, but only for a
+  short time. A watch that was refused for a short time is resumed: see :mod:`.cacherules`. An event that a manager
+  sends is stored: see :mod:`.reportrules`.
+- A cache has every change up to the version that its watch has reached. When faults have ended, every cache equals the
+  server and has the right indices, no queue holds ready work, and the metrics of controllers are right.
 """
 
 from __future__ import annotations
@@ -67,10 +67,12 @@ _FORESEEN: Final = (
     errors.UnreachableError,
 )
 _SETTLED: Final = 180.0
-"""Seconds after the last fault within which caches agree with the server: watches notice a silence after 70."""
+"""Seconds after the last fault within which caches must agree with the server. A watch that receives nothing notices
+this after 70 seconds.
+"""
 _POLL: Final = 10.0
 _FIRST_RETRY: Final = 1.0
-"""Maximum delay in seconds of the first retry after a request had succeeded."""
+"""Maximum delay in seconds of the first retry of a request that had succeeded before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Written:
     uid: str
     version: int
     ended: bool = False
-    """True if this write made the server remove the object."""
+    """True if this write completed the deletion of the object."""
 
 
 @dataclass
@@ -90,7 +92,9 @@ class ManagerReplica:
     has_led: bool = False
     controllers: list[Controller] = field(default_factory=list)
     answered: dict[asyncio.Task[Any] | None, dict[ObjectRef, Written]] = field(default_factory=dict)
-    """By task, the answered writes since its last read; the call of the last one may not have returned yet."""
+    """For each task, the writes that were answered since the task's last read. The call of the last of these writes may
+    not have returned yet.
+    """
     written: dict[ObjectRef, Written] = field(default_factory=dict)
     read: dict[tuple[Any, ObjectRef], Written] = field(default_factory=dict)
     """By class and object, the version that the last read returned."""
@@ -127,7 +131,7 @@ class Rules(Observer):
         self._failures = failures
         self.replicas: dict[str, ManagerReplica] = {}
         self._writers: dict[Process, ManagerReplica] = {}
-        """By process, also the replicas that have ended: their writes may arrive later."""
+        """The replica of each process. Replicas that have ended are included, because their writes may arrive later."""
         self._sent: dict[int, tuple[Sent, float]] = {}
         """By id, the writes that have not arrived, and when they were sent."""
         leases = Leases(now, lambda holder: holder in self._identities())
@@ -144,7 +148,7 @@ class Rules(Observer):
         return [self, Resumes(self.fail, self._now), self.leases, self._events]
 
     def follow(self, process: Process, manager: Manager) -> None:
-        """Check a manager from now on; it has no controllers yet."""
+        """Check a manager from now on. The manager must not have controllers yet."""
         replica = self.replicas[process.name] = self._writers[process] = ManagerReplica(process, manager)
         add = manager.add
 
@@ -201,11 +205,11 @@ class Rules(Observer):
             self._sent[id(sent)] = sent, self._now()
 
     def arrives(self, process: Process, sent: Sent) -> None:
-        """Check that a write, not of a lease or an event, comes from the leader.
+        """Check that a write comes from the leader, unless it writes a lease or an event.
 
-        A leader stops before its lease expires, by the margin between renew deadline and lease duration. A write that
-        is on its way for longer than that may arrive too late. After a process has released its lease, none of its
-        writes may arrive while another leads.
+        A leader stops before its lease expires; the margin is the lease duration minus the renew deadline. A write that
+        is on its way for longer than this margin may arrive too late. After a process has released its lease, none of
+        its writes may arrive while another process leads.
         """
         replica = self._writers.get(process)
         if replica is None or not is_fenced_write(sent) or not replica.identity:
@@ -221,14 +225,14 @@ class Rules(Observer):
                 self.fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
 
     def _identities(self) -> set[str]:
-        """Return the holder identities of all managers; a person may take a lease under another one."""
+        """Return the holder identities of all managers; a person may take a lease under another identity."""
         return {replica.identity for replica in self._writers.values()} - {""}
 
     def _holders(self) -> set[str]:
         leases = self._server.objects(Lease)
         return {str(each["spec"].get("holderIdentity") or "") for each in leases}
 
-    # Reads see own writes.
+    # Reads see our own writes.
 
     def _writer(self, process: Process, sent: Sent) -> ManagerReplica | None:
         """Return the replica that sent a write; None for other requests, leases and events."""
@@ -321,7 +325,7 @@ class Rules(Observer):
     ) -> Any:
         found = await read(kind, **options)
         informer = _informer(replica, kind)
-        # A longer list lets other tasks run, which may change the cache.
+        # While a longer list is decoded, other tasks run and may change the cache.
         if (
             informer is not None
             and len(found) < DECODE_STEP

@@ -5,8 +5,8 @@
 Within :func:`sealed`, ``time`` and ``datetime.now`` follow the loop's clock, ``random``, ``secrets``, ``uuid`` and
 ``os.urandom`` follow the seed, work for a thread runs at once, and attempts to leave the simulation raise
 :class:`LeakError`. Outside a run, the replacements of clocks and of ``os.urandom`` call the real functions: a module
-that is first imported during a run may keep a replacement, and works after the run and in the next one. The order of
-hashes is not controlled: ``python -m controller_runtime.simtest check`` finds code that depends on it.
+that is first imported during a run may keep a replacement, which must also work after the run and in the next run. The
+order of hashes is not controlled: ``python -m controller_runtime.simtest check`` finds code that depends on it.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def sealed(
 
         def scope(self: CancelScope, *args: Any, **options: Any) -> None:
             begin(self, *args, **options)
-            # anyio keeps a set, whose order depends on addresses.
+            # anyio keeps child scopes in a set, whose order depends on addresses.
             self._child_scopes = _InOrder()  # type: ignore[assignment]
 
         patches.enter_context(mock.patch.object(CancelScope, "__init__", scope))

@@ -41,9 +41,11 @@ class Server(fake.Server):
         """Group resources that are not served to managers."""
         self._has_garbage = True
         self._sorted: dict[Table, list[Document]] = {}
-        """By kind, its objects sorted by namespace and name; an entry is dropped when one of them changes."""
+        """For each kind, its objects sorted by namespace and name. The list is dropped when one of the objects
+        changes.
+        """
         self._by_owner: dict[Table, dict[str, list[Document]]] = {}
-        """By kind, the same objects by the uid of their controller."""
+        """For each kind, the same objects by the uid of their controller."""
         self._by_uid: dict[Table, dict[str, Document]] = {}
         self.history.listeners.append(self._look_for_garbage)
         self.serve(Namespace)
@@ -90,7 +92,9 @@ class Server(fake.Server):
         garbage.collect(self.storage, self.tables.values())
 
     def _look_for_garbage(self, event: Event) -> None:
-        """Note that the collector has work: an object was deleted or marked for deletion, or its owners changed."""
+        """Note that the collector has work: an object was deleted, its ``deletionTimestamp`` is set, or its owners
+        changed.
+        """
         for known in (self._sorted, self._by_owner, self._by_uid):
             known.pop(event.table, None)
         metadata = event.document["metadata"]

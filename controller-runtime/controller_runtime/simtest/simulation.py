@@ -68,7 +68,7 @@ class Size(TypedDict, total=False):
     """How much happens in a life."""
 
     minutes: float
-    """How long it is, in virtual minutes; ten by default."""
+    """Length of the life in virtual minutes; ten by default."""
     faults: float
     """How many faults there are, on average; twelve by default."""
     actions: float
@@ -77,7 +77,7 @@ class Size(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: ``cause`` causes it and ends it."""
+    """A fault: ``cause`` causes the fault and ends it."""
 
     name: str
     cause: Act
@@ -92,7 +92,7 @@ class Step:
     at: float
     name: str
     seed: int
-    """The seed of the step's own generator: its draws do not depend on other steps."""
+    """The seed of the step's own random generator: the numbers that a step draws do not depend on other steps."""
 
     def __str__(self) -> str:
         return f"t={self.at:8.3f}  {self.name} ({self.seed})"
@@ -106,7 +106,7 @@ class Line:
     actor: str
     text: str
     state: int = field(default=0, repr=False)
-    """The loop's digest at that time."""
+    """The loop's digest when the line was added."""
 
     def __str__(self) -> str:
         return f"{self.at:10.4f}  {self.actor:16} {self.text}"
@@ -176,25 +176,29 @@ class Simulation:
         self.server.serve(*kinds)
 
     def manager(self, setup: Setup, *, replicas: int = 2, options: Options = OPTIONS) -> None:
-        """Run a number of managers that ``setup`` sets up; one of them leads."""
+        """Run ``replicas`` managers, each of which ``setup`` sets up; one of them leads."""
         registered = self._registered
         registered.setup, registered.replicas, registered.options = setup, replicas, options
 
     def admission(self, *configurations: Mapping[str, Any]) -> None:
-        """Let the managers' webhooks review writes according to webhook configurations; serve the kinds before."""
+        """Let the managers' webhooks review writes according to webhook configurations. Call :meth:`serve` for the
+        kinds first.
+        """
         self._registered.has_webhooks = True
         self.webhooks.configure(configurations)
 
     def action(self, act: Act, *, times: float = 5.0, name: str = "") -> None:
-        """Let users perform ``act`` about ``times`` times in a life; it gets a random generator of its own."""
+        """Let users perform ``act`` about ``times`` times in a life. ``act`` gets its own random generator."""
         self._registered.actions[name or act.__name__] = (act, times)
 
     def actor(self, run: Check, name: str = "") -> None:
-        """Run another part of the cluster beside the managers for the whole life, such as a controller or kubelets."""
+        """For the whole life, run another part of the cluster, such as a controller or kubelets, beside the
+        managers.
+        """
         self._registered.actors.append((name or run.__name__, run))
 
     def on_change(self, check: Callable[[Change], None]) -> None:
-        """Call ``check`` at every change of an object; it raises AssertionError for a change that is wrong."""
+        """Call ``check`` at every change of an object. ``check`` must raise AssertionError if the change is wrong."""
 
         def look(event: Change) -> None:
             try:
@@ -216,21 +220,21 @@ class Simulation:
         self._digest.update(f"{self.loop.time():.6f}|{actor}|{text}\n".encode())
 
     def client(self, user: str = "user") -> LiveClient:
-        """Return a client of a user outside the managers, which faults of the network do not affect."""
+        """Return a client for a user who is not a manager. Network faults do not affect this client."""
         if user not in self._clients:
             transport = _Direct(self, user)
             self._clients[user] = LiveClient(transport, RESTMapper(transport))
         return self._clients[user]
 
     def kill(self, name: str) -> None:
-        """End a process as SIGKILL does: none of its callbacks runs any more. Its supervisor starts it again."""
+        """End a process as SIGKILL does: none of its callbacks runs any more. The supervisor starts a new process."""
         process = self.processes.get(name)
         if process is not None and not process.dead:
             process.kill()
             self.record(name, "killed")
 
     def stop(self, name: str) -> None:
-        """Ask a manager to stop, as a rollout does. Its supervisor starts it again."""
+        """Ask a manager to stop, as a rollout does. The supervisor starts a new process."""
         process, manager = self.processes.get(name), self.managers.get(name)
         if process is not None and manager is not None and not (process.dead or process.ended.is_set()):
             self.rules.leases.stop(process)
@@ -308,7 +312,7 @@ class Simulation:
             raise self.failures[0]
 
     async def _supervise(self, name: str) -> None:
-        """Run a manager, and start the next one whenever it ends, as a Deployment does."""
+        """Run a manager, and start a new one whenever a manager ends, as a Deployment does."""
         while True:
             process = self.processes[name] = Process(name)
             process.drift = self.world.uniform(-0.2, 0.2)
@@ -350,7 +354,7 @@ def _note_end(process: Process, _: asyncio.Task[None]) -> None:
 
 
 class _Direct:
-    """A RoundTripper that bypasses the network and its faults, for users and models of other controllers."""
+    """A RoundTripper that bypasses the network and its faults. Users and models of other controllers use it."""
 
     def __init__(self, simulation: Simulation, user: str) -> None:
         self._simulation = simulation

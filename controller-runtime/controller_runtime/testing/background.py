@@ -24,12 +24,12 @@ class _Started:
 
 
 async def start_in_background(start: Callable[..., Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-    """Run ``start(task_status=…)``, and return its task once it has called ``task_status.started()``.
+    """Run ``start(task_status=…)`` in a task, and return the task once ``start`` has called ``task_status.started()``.
 
-    The caller must cancel the task. An error that ``start`` raises before it has started is raised here.
+    The caller must cancel the task. An error that ``start`` raises before that call is raised here.
 
     Raises:
-        RuntimeError: ``start`` returned before it had started.
+        RuntimeError: ``start`` returned before that call.
     """
     status = _Started()
     task = asyncio.create_task(start(task_status=status))

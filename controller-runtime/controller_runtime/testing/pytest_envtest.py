@@ -31,7 +31,7 @@ __all__ = ["control_plane", "live_client", "namespace", "rest_config"]
 
 @contextmanager
 def running(environment: Environment) -> Iterator[Environment]:
-    """Run an API server for fixtures with a scope of their own. It is not bound to an event loop."""
+    """Run an API server for fixtures with a scope of their own. The server is not bound to an event loop."""
     anyio.run(environment.start)
     try:
         yield environment

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: async tests run on a loop with a virtual clock, unless marked ``real_time``.
 
-Import its names in the ``conftest.py`` of the directory whose tests use it::
+Import the plugin's names in the ``conftest.py`` of the directory whose tests use it::
 
     from controller_runtime.testing.pytest_virtual_time import *
 """

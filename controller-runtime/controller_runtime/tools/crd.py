@@ -13,7 +13,7 @@ from controller_runtime.machinery.crd import custom_resource_definition
 
 
 def load(module: str) -> list[type[Object]]:
-    """Return the kinds of a module, or one of them for ``MODULE:KIND``.
+    """Return the kinds that a module defines or, if ``module`` is ``MODULE:KIND``, only that kind.
 
     Raises:
         ValueError: the module cannot be imported, or does not define the kind.
@@ -32,7 +32,9 @@ def load(module: str) -> list[type[Object]]:
 
 
 def kinds_of(module: ModuleType) -> list[type[Object]]:
-    """Return the kinds with a plural name that a module, or a package and its submodules, define, sorted by name."""
+    """Return the kinds that have a plural name and that a module (or a package and its submodules) defines, sorted by
+    name.
+    """
     inside = f"{module.__name__}."
     found = {
         value

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write generated files, and only those that differ."""
+"""Write generated files, but only the files that differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def stale(directory: Path, files: Mapping[str, str]) -> list[Path]:
-    """Return the paths of the files that are missing below ``directory`` or have another text."""
+    """Return the paths of the files that are missing below ``directory`` or contain a different text there."""
     return [
         directory / name
         for name, text in files.items()

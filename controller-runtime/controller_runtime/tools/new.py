@@ -32,7 +32,7 @@ _TAKEN: Final = frozenset({"controller_runtime", "config", "tests", "wheels", "d
 _PROTECTED: Final = ("k8s.io", "kubernetes.io")
 _LONGEST_LABEL: Final = 63
 _LONGEST_GROUP: Final = 180
-"""The name of a CustomResourceDefinition is PLURAL.GROUP and has at most 253 characters."""
+"""Maximum length of a group: the name of a CustomResourceDefinition, PLURAL.GROUP, has at most 253 characters."""
 _LONGEST_NAME: Final = _LONGEST_LABEL - len("-webhook")
 _PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
@@ -188,7 +188,7 @@ def _kinds(path: Path) -> list[type[Object]]:
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module without writing its bytecode: the folder is the user's."""
+    """Loads a module without writing its bytecode, because the folder belongs to the user."""
 
     def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
         """Write nothing."""
@@ -230,7 +230,7 @@ def _plural(word: str) -> str:
 
 
 def _requirement() -> str:
-    """Return the requirement that this release and compatible later ones satisfy."""
+    """Return the requirement that this release and compatible later releases satisfy."""
     try:
         major, minor = (int(part) for part in version(_DISTRIBUTION).split(".")[:2])
     except (PackageNotFoundError, ValueError):

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles from ``+kubebuilder:rbac`` markers.
 
-A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. With ``namespace``, it
-adds to the Role of that namespace, otherwise to the ClusterRole. A marker with ``urls`` and ``verbs`` adds access to
-paths that are not resources to the ClusterRole.
+A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. A marker with
+``namespace`` extends the Role of that namespace; any other marker extends the ClusterRole. A marker with ``urls`` and
+``verbs`` gives the ClusterRole access to paths that are not resources.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from . import markers
 Grant = tuple[str, str, str]
 """Group, resource and verb; for a path, an empty group, the path and the verb."""
 Grants = dict[Grant, tuple[str, ...]]
-"""Grants, each with the names of the objects that it is restricted to; an empty tuple means all objects."""
+"""Grants, each with the names of the objects to which the grant is restricted; an empty tuple means all objects."""
 Rule = dict[str, list[str]]
 """A PolicyRule."""
 
 _FIELDS: Final = ("groups", "resources", "resourceNames", "namespace", "urls")
 
 CLUSTER: Final = ""
-"""The key of the ClusterRole's grants, where other grants have their namespace."""
+"""The key of the ClusterRole's grants. The key of other grants is their namespace."""
 
 
 def grants_in(text: str, namespace: str = CLUSTER) -> Grants:
     """Return the grants of the markers in a source text.
 
     Raises:
-        MarkerError: a marker lacks its groups, resources or verbs, has a field that is unknown or does not belong
-            there, or a URL that does not begin with ``/``.
+        MarkerError: a marker lacks groups, resources or verbs; has an unknown field or one that it must not have; or
+            has a URL that does not begin with ``/``.
     """
     return _by_namespace([text]).get(namespace, {})
 
@@ -50,7 +50,9 @@ def collect(paths: Iterable[Path]) -> dict[str, Grants]:
 
 
 def merge(found: Iterable[Grants]) -> Grants:
-    """Return the grants of several sources; a grant for all objects takes precedence over one restricted to names."""
+    """Return the grants of several sources; a grant for all objects takes precedence over a grant that is restricted to
+    names.
+    """
     merged: Grants = {}
     for grants in found:
         for grant, names in grants.items():

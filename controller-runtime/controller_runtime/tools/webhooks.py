@@ -54,7 +54,7 @@ def collect(paths: Iterable[Path]) -> list[markers.Fields]:
 
 
 def configurations(found: Iterable[markers.Fields], service: Service) -> list[dict[str, JSON]]:
-    """Return a mutating and a validating webhook configuration; one without webhooks is omitted.
+    """Return a mutating and a validating webhook configuration; a configuration without webhooks is omitted.
 
     Raises:
         MarkerError: a field has a value that is not valid in Kubernetes.

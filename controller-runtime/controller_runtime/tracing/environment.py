@@ -32,7 +32,8 @@ _NONE: Final = "none"
 def from_environment(
     service: str, version: str = "", environ: Mapping[str, str] = os.environ
 ) -> Tracing | None:
-    """Return the tracing that the environment describes, or None if it disables the SDK or the exporter is ``none``.
+    """Return the tracing that the environment describes, or None if the environment disables the SDK or chooses the
+    exporter ``none``.
 
     Without ``OTEL_TRACES_EXPORTER``, the exporter is ``otlp``. ``service`` is the name of the service unless
     ``OTEL_SERVICE_NAME`` or ``OTEL_RESOURCE_ATTRIBUTES`` contains one.

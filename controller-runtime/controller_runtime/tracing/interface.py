@@ -14,7 +14,7 @@ from controller_runtime.reconcile import Reconciler, Request
 from controller_runtime.workqueue import PriorityQueue
 
 UIDs = Callable[[GVK, NamespacedName], str]
-"""Returns the uid of the object at a key, or an empty string; it sends no request."""
+"""Returns the uid of the object at a key, or an empty string. The function sends no request."""
 
 
 class MissingExtraError(ImportError):
@@ -39,7 +39,7 @@ class Instrumentation(Protocol):
         ...
 
     def instrument(self, runnable: object, uids: UIDs) -> None:
-        """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before its start."""
+        """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before the runnable starts."""
         ...
 
     def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracing: the spans of reconciles and of their requests.
 
-A reconcile is one root span, from the first event that caused it until it ends, with a span for the time in the queue
-and one for the reconcile itself, which contains the spans of its requests. The trace ID is derived from the uid of the
-object, so one trace shows the whole life of an object, across restarts and replicas. The header ``traceparent`` lets
-the API server continue the span of a request.
+Each reconcile has a root span, from the first event that caused the reconcile until the reconcile ends. The root span
+contains a span for the time in the queue and a span for the reconcile itself. The latter contains the spans of the
+reconcile's requests. The trace ID is derived from the uid of the object, so one trace shows the whole life of an
+object, across restarts and replicas. The header ``traceparent`` lets the API server continue the span of a request.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Tracing:
         return TracedRoundTripper(inner, self._tracer)
 
     def instrument(self, runnable: object, uids: UIDs) -> None:
-        """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before its start."""
+        """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before the runnable starts."""
         if isinstance(runnable, Instrumentable):
             runnable.instrument(self, uids)
 
@@ -143,7 +143,9 @@ class _TracedReconciler(Reconciler):
         return found
 
     def _uid(self, request: Request) -> str:
-        """Return the uid of the object or, if it is not found, the uid that was last found there: it may be deleted."""
+        """Return the uid of the object. If the object is not found, it may have been deleted: return the uid that was
+        last found.
+        """
         kind = self._subject.kind
         uid = self._subject.uids(kind, request) if kind is not None else ""
         if not uid:
@@ -166,7 +168,7 @@ def trace_id(uid: str) -> int:
 
 @contextmanager
 def _root(uid: str) -> Iterator[None]:
-    """Give the root spans that start in the block the trace ID of ``uid``."""
+    """Derive the trace ID from ``uid`` for all root spans that start in the block."""
     token = _wanted.set(trace_id(uid))
     try:
         yield
@@ -175,10 +177,12 @@ def _root(uid: str) -> Iterator[None]:
 
 
 class UIDGenerator(RandomIdGenerator):
-    """Random IDs, except for the root spans of reconciles: samplers see the ID that is derived from the uid."""
+    """Generates random IDs, except for the root spans of reconciles: their trace ID is derived from the uid before
+    samplers see it.
+    """
 
     def generate_trace_id(self) -> int:
-        """Return the derived ID if there is one."""
+        """Return the derived ID if there is one, and a random ID otherwise."""
         return _wanted.get() or super().generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
@@ -191,7 +195,7 @@ class QueueStay:
     """Why an item was added to a queue, and when; times are nanoseconds since the epoch."""
 
     since: int
-    """The time of its first origin."""
+    """The time of the item's first origin."""
     origins: dict[str, int] = field(default_factory=dict)
     """The time of each origin."""
 
@@ -224,7 +228,9 @@ class TimedOrigins(Origins[T]):
         return super().take(item)
 
     def take_stay(self, item: T) -> QueueStay | None:
-        """Return what was noted about ``item`` until it was taken last; None without notes, or at a second call."""
+        """Return the notes about ``item`` from the time before it was last taken. A second call returns None, and so
+        does a call for an item without notes.
+        """
         return self._taken.pop(item, None)
 
 
@@ -250,7 +256,9 @@ def recording(span: trace.Span) -> Iterator[None]:
 
 
 class TracedRoundTripper:
-    """Sends each request of a reconcile in a span. Streams, and requests from elsewhere, are sent without one."""
+    """Sends each request of a reconcile in a span. Streams, and requests that do not belong to a reconcile, are sent
+    without a span.
+    """
 
     def __init__(self, inner: rest.RoundTripper, tracer: trace.Tracer) -> None:
         self._inner = inner

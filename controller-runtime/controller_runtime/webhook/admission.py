@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission: validators and defaulters of one kind, and the responses for their verdicts.
 
-A validator rejects by raising: a ``StatusError`` is passed on unchanged; field errors, errors of the connection to the
-API server and errors of the cache become a 403 with their text. The notes of the error (``add_note``) are the warnings
-of the rejection. Any other error is a bug: 500, and counted.
+A validator rejects a request by raising an error. A ``StatusError`` is passed on unchanged. Field errors, errors of the
+connection to the API server and errors of the cache become a 403 with the text of the error. The notes of the error
+(``add_note``) are the warnings of the rejection. Any other error is a bug: it is counted, and answered with 500.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ DELETE: Final = "DELETE"
 CONNECT: Final = "CONNECT"
 
 LONGEST_MESSAGE: Final = 32 * 1024
-"""The most characters of a rejection's message: an error may quote a whole object, and there may be thousands."""
+"""Maximum number of characters of a rejection's message: an error may quote a whole object, and there may be thousands
+of errors.
+"""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
 """The errors that a validator or defaulter raises to reject a request."""
 
@@ -45,7 +47,7 @@ class Handler(ABC):
 
     @abstractmethod
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Return the answer; its ``uid`` is filled in by the caller.
+        """Return the answer; the caller fills in the answer's ``uid``.
 
         Raises:
             BadRequestError: the request is invalid.
@@ -60,7 +62,7 @@ class Handler(ABC):
 
 
 class CustomValidator(ABC, Generic[T]):
-    """Validates objects of one kind; each method returns warnings, and raises to reject."""
+    """Validates objects of one kind; each method returns warnings, or raises an error to reject the request."""
 
     @abstractmethod
     async def validate_create(self, obj: T) -> list[str]:
@@ -80,23 +82,29 @@ class CustomDefaulter(ABC, Generic[T]):
 
     @abstractmethod
     async def default(self, obj: T) -> None:
-        """Change ``obj`` in place; raise to reject it."""
+        """Change ``obj`` in place; raise an error to reject it."""
 
 
 class CustomMutator(ABC, Generic[T]):
     """Changes objects of one kind before validation, given the request and the stored object."""
 
     leaves_undecodable: ClassVar[bool] = False
-    """Whether to allow an object that cannot be decoded: the schema's validation rejects it, and names every field."""
+    """Whether to allow an object that cannot be decoded. The API server's schema validation then rejects the object and
+    names every invalid field.
+    """
 
     def concerns(self, request: AdmissionRequest, old: T | None, new: T) -> bool:
-        """Return False if :meth:`mutate` would change nothing, to save the call and a comparison. By default True."""
+        """Return False if :meth:`mutate` would change nothing, which saves the call and a comparison. The default is
+        True.
+        """
         del request, old, new
         return True
 
     @abstractmethod
     async def mutate(self, request: AdmissionRequest, old: T | None, new: T) -> list[str]:
-        """Change ``new`` in place and return warnings; raise to reject it. ``old`` is None for a new object."""
+        """Change ``new`` in place and return warnings; raise an error to reject ``new``. ``old`` is None for a new
+        object.
+        """
 
 
 class ValidatorHandler(Handler, Generic[T]):
@@ -113,7 +121,7 @@ class ValidatorHandler(Handler, Generic[T]):
     async def handle_json(
         self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
     ) -> AdmissionResponse:
-        """Return the validator's verdict on objects that are decoded only once."""
+        """Return the validator's verdict. Each object is decoded only once."""
         return await self._answer(request.operation, obj, old)
 
     async def _answer(self, operation: str, obj: JSON, old: JSON) -> AdmissionResponse:
@@ -150,7 +158,7 @@ class MutatorHandler(Handler, Generic[T]):
         return await self.handle_json(request, request.object, request.old_object)
 
     async def handle_json(self, request: AdmissionRequest, obj: JSON, old: JSON) -> AdmissionResponse:
-        """Return the mutator's changes to an object that is decoded only once."""
+        """Return the mutator's changes as a JSON patch. Each object is decoded only once."""
         if request.operation not in {CREATE, UPDATE}:
             return allowed()
         try:
@@ -185,7 +193,7 @@ class DefaulterHandler(MutatorHandler[T]):
         super().__init__(kind, _Defaulting(defaulter))
 
     async def _stored(self, request: AdmissionRequest, old: JSON) -> T | None:
-        del request, old  # a defaulter does not need it
+        del request, old  # a defaulter does not need the stored object
         return None
 
 
@@ -202,10 +210,10 @@ class _Defaulting(CustomMutator[T]):
 
 
 def decode(kind: type[T], data: JSON) -> T:
-    """Return the object in a request: JSON text, or a dict decoded from it.
+    """Return the decoded object of a request. ``data`` is JSON text, or a dict decoded from JSON text.
 
     Raises:
-        BadRequestError: it is missing, or cannot be decoded as ``kind``.
+        BadRequestError: the object is missing, or cannot be decoded as ``kind``.
     """
     try:
         if isinstance(data, bytes) and data[:1] == b"{":

@@ -42,8 +42,8 @@ class CertWatcher:
     swapping links. A certificate and a key that do not match are not used, but read again later: files may be
     replaced one after the other. Existing connections keep the certificate with which they began.
 
-    Each pair has a context of its own: OpenSSL keeps one certificate for each type of key, so in a context in use
-    an RSA certificate would not replace that of an elliptic curve.
+    Each pair has its own context: OpenSSL keeps one certificate for each type of key, so an RSA certificate that is
+    loaded into an existing context would not replace an elliptic-curve certificate.
     """
 
     name = "certificate watcher"
@@ -56,7 +56,7 @@ class CertWatcher:
         self._loaded: tuple[bytes, bytes] | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of the pair loaded last.
+        """Return the context of the pair that was loaded last.
 
         Raises:
             CertificateError: no usable pair has been read so far.
@@ -67,10 +67,10 @@ class CertWatcher:
         return self._context
 
     def reload(self) -> bool:
-        """Read the files and load them if they changed; return True if they did.
+        """Read the files and load them if they changed; return True if they changed.
 
         Raises:
-            CertificateError: they cannot be used; the pair loaded before stays.
+            CertificateError: the files cannot be used; the previous pair stays in use.
         """
         try:
             pair = (self._cert.read_bytes(), self._key.read_bytes())
@@ -83,7 +83,7 @@ class CertWatcher:
         try:
             context = server_context()
             load_chain(context, *pair)
-        except (OSError, ValueError) as error:  # an OSError also if no file descriptor is free
+        except (OSError, ValueError) as error:  # OSError also if no file descriptor is free
             metrics.CERTWATCHER_READ_ERRORS.inc()
             raise CertificateError(f"{self._cert}, {self._key}: {error}") from error
         self._context, self._loaded = context, pair
@@ -104,14 +104,16 @@ class CertWatcher:
 
 
 class SelfSigned:
-    """A certificate created in memory for ``names``: it encrypts, but proves no identity."""
+    """A certificate created in memory for ``names``: connections are encrypted, but the server's identity is not
+    proved.
+    """
 
     def __init__(self, *names: str) -> None:
         self._names = names or ("localhost", "127.0.0.1")
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context; its certificate is created by the first call."""
+        """Return the context. The first call creates the certificate."""
         if self._context is None:
             context = server_context()
             load_chain(context, *self.pair())

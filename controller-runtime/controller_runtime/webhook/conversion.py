@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of objects between the versions of their kind, always through one version, the hub; and its webhook.
+"""Conversion of objects between the versions of their kind, always through one version, the hub; and the webhook for
+such conversions.
 
 A :class:`Spoke` converts one other version to the hub and back. :class:`Conversions` contains the versions of several
 kinds, since a webhook server has one path for all of them, :data:`CONVERSION_PATH`. :class:`ConversionWebhook` answers
@@ -39,7 +40,9 @@ S = TypeVar("S", bound=Object)
 
 
 class ConversionError(Exception):
-    """An object cannot be converted; the message is shown to the API server's client. Converters may raise it."""
+    """An object cannot be converted; the message is shown to the API server's client. Converters may raise this
+    error.
+    """
 
 
 class Convertible(Protocol[H]):
@@ -57,7 +60,7 @@ class Convertible(Protocol[H]):
 
 @dataclass(frozen=True, slots=True)
 class Spoke(Generic[S, H]):
-    """How ``kind`` becomes the hub's version and back.
+    """Converts objects of ``kind`` to the hub's version and back.
 
     Both functions return a new object and have no side effects: large objects are converted in a thread. A result
     without metadata gets the metadata of its source. The API server accepts changed labels and annotations, and
@@ -73,7 +76,7 @@ def spoke_of(kind: type[Any]) -> Spoke[Any, Any]:
     """Return the spoke of a kind that is :class:`Convertible`.
 
     Raises:
-        ValueError: it lacks one of the methods.
+        ValueError: the kind lacks one of the methods.
     """
     missing = [name for name in ("convert_to_hub", "convert_from_hub") if not hasattr(kind, name)]
     if missing:
@@ -88,7 +91,7 @@ class Conversions:
         self._versions: dict[GroupKind, dict[str, Spoke[Any, Any]]] = {}
 
     def register(self, hub: type[H], *spokes: Spoke[Any, H]) -> None:
-        """Convert ``hub``'s kind between its version and those of ``spokes``.
+        """Convert a kind between the version of ``hub`` and the versions of ``spokes``.
 
         Raises:
             ValueError: a spoke is of another kind, a version is given twice, or the kind is registered already.
@@ -110,7 +113,7 @@ class Conversions:
         """Check that ``kind`` can be converted between all of ``versions``.
 
         Raises:
-            ValueError: some cannot; the message names them.
+            ValueError: some of the versions have no converter; the message names these versions.
         """
         missing = sorted(set(versions) - self._versions.get(kind, {}).keys())
         if missing:
@@ -123,7 +126,7 @@ class Conversions:
         self.check(kind, (version.name for version in crd.spec.versions or ()))
 
     def convert(self, data: bytes, api_version: str) -> bytes:
-        """Return the object in JSON text ``data`` in ``api_version``, as JSON text.
+        """Convert the object in the JSON text ``data`` to ``api_version``, and return it as JSON text.
 
         Raises:
             ConversionError: one of the versions is unknown, the object is not valid, or a converter rejects it.
@@ -221,7 +224,7 @@ class _Response(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct, rename="camel"):
-    """The review that the API server sends; its empty response is ignored."""
+    """The review that the API server sends; the empty response in it is ignored."""
 
     api_version: str = ""
     kind: str = ""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Endpoint: the common part of all webhooks: metrics, limits of bodies, and the response to an unreadable body.
 
-A small text may decode to a large object. So the contents of a large body are counted while it arrives, and it is
-rejected before all of it has arrived if it contains more than two objects may.
+A small text may decode to a large object. So the contents of a large body are counted while the body arrives. If the
+body contains more than two objects may contain, it is rejected before all of it has arrived.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from . import envelope
 
 JSON: Final = "application/json"
 MAX_BODY: Final = 7 * 1024 * 1024
-"""The most bytes of a body: two objects of 3 MB, the most that an API server accepts, and the rest of the review."""
+"""Maximum number of bytes of a body: two objects of 3 MB, which is the limit of an API server, and the rest of the
+review.
+"""
 LARGE: Final = 4 * 1024 * 1024
 """A body with more bytes than this is larger than the review of two objects of 1.5 MB, etcd's default limit."""
 BODY: Final = msgspec.structs.replace(
@@ -34,13 +36,13 @@ BODY: Final = msgspec.structs.replace(
     items=4 * rawjson.DEFAULT.items,
     depth=rawjson.DEFAULT.depth + 2,
 )
-"""The limits of a body: two objects, and their managedFields, which may be as large again."""
+"""The limits of the contents of a body: two objects, and their managedFields, which may be as large as the objects."""
 
 _log = log.logger_from("admission")
 
 
 class Endpoint(ABC):
-    """An instrumented HTTP handler at ``path``; ``clock`` measures for the metrics, by default the event loop's."""
+    """An HTTP handler at ``path``, with metrics. ``clock`` is the clock of the metrics, by default the event loop's."""
 
     def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
         self.path = path
@@ -66,10 +68,10 @@ class Endpoint(ABC):
 
     @abstractmethod
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer one HTTP request; called by :meth:`__call__`, which measures it."""
+        """Answer one HTTP request; called by :meth:`__call__`, which measures the time."""
 
     def unreadable(self, code: int, message: str) -> HTTPResponse:
-        """Return a Status for a request without a review: the API server shows it to its user."""
+        """Return a Status for a request without a review: the API server shows the message to its user."""
         if (held_back := self.log_limiter.allow()) is not None:
             _log.error("Bad request", error=message, **held_back)
         status = {
@@ -90,7 +92,8 @@ class BodyInspection:
     size = 64 * 1024  # a smaller body cannot exceed a limit
 
     def begin(self) -> Callable[[bytes], str | None]:
-        """Return a function that counts the contents of one body, and rejects it only beyond :data:`LARGE` bytes.
+        """Return a function that counts the contents of one body, and rejects the body only if it exceeds :data:`LARGE`
+        bytes.
 
         A smaller body may review a change of an object that is stored already. Deleting such an object, and changing
         its metadata, must be possible however much it contains.

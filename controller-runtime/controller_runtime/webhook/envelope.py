@@ -15,7 +15,9 @@ from controller_runtime.log import CUT, cut
 from controller_runtime.machinery import rawjson
 
 MAX_REST: Final = 256 * 1024
-"""The most bytes of a review besides its two objects, e.g. for the user's groups and the operation's options."""
+"""Maximum number of bytes of a review besides its two objects, e.g. for the user's groups and the operation's
+options.
+"""
 _PIECE: Final = 256 * 1024
 _VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _KIND: Final = "AdmissionReview"
@@ -58,7 +60,7 @@ class _Review(msgspec.Struct, rename="camel"):
 
 
 class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The fields of an object of a usual kind, as texts."""
+    """The fields of an object whose kind has only the usual fields, as JSON texts."""
 
     api_version: str = ""
     kind: str = ""
@@ -88,7 +90,7 @@ class Review(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """Bytes of both objects."""
+        """The number of bytes of both objects together."""
         return len(self.object or b"") + len(self.old_object or b"")
 
     def only_metadata_changes(self) -> bool:
@@ -106,7 +108,9 @@ class Review(msgspec.Struct):
 
 
 def without_managed_fields(obj: bytes) -> bytes:
-    """Return an object's text without managedFields; a text without them, or of no object, is returned unchanged."""
+    """Return an object's text without managedFields; a text that has no managedFields, or is not an object, is returned
+    unchanged.
+    """
     try:
         fields = _PARTS.decode(obj)
         metadata = _PARTS.decode(fields[_METADATA])
@@ -120,7 +124,7 @@ def read(body: bytes) -> Review:
     """Decode a body.
 
     Raises:
-        UnreadableError: it is not an AdmissionReview, or contains too much besides its objects.
+        UnreadableError: the body is not an AdmissionReview, or contains too much besides the objects.
     """
     try:
         _check_text(body)
@@ -142,7 +146,7 @@ def read(body: bytes) -> Review:
 def _check_text(body: bytes) -> None:
     """Raise UnicodeDecodeError unless the body is UTF-8.
 
-    It is decoded in pieces, because the whole string could take four times the memory of the body.
+    The body is decoded in pieces, because the whole string could take four times the memory of the body.
     """
     if body.isascii():
         return

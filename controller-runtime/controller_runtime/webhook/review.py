@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AdmissionReviews over HTTP: decode the request, call the handler, encode its response, and handle errors of both.
+"""AdmissionReviews over HTTP: decode the request, call the handler, encode the handler's response, and handle the
+errors of these steps.
 
-A body that is not a review is answered with a Status and its HTTP code, which the API server can show
-to its user. A handler that fails, or takes longer than the caller waits, yields 500 or 504
-inside a proper review, so that the user reads which webhook failed and why.
+A body that is not a review is answered with a Status and its HTTP code, which the API server can show to the user. If a
+handler fails, or takes longer than the caller waits, the answer is a proper review with the code 500 or 504, so that
+the user reads which webhook failed and why.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_WAIT: Final = 30.0
 _TIMEOUT_FRACTION: Final = 0.9
 """The fraction of the caller's timeout that a handler gets; the remaining time is for the response."""
 _READING: Final = 16
-"""Decoding the text of an object is this many times the work of reading over it."""
+"""Decoding the text of an object takes this many times as long as skipping the text."""
 _DURATION: Final = re.compile(r"(?:(\d+)m)?(\d+(?:\.\d+)?)s", re.ASCII)
 _LONGEST_DURATION: Final = 64
 
@@ -37,7 +38,9 @@ _log = log.logger_from("admission")
 
 
 class Webhook(endpoint.Endpoint):
-    """Serves ``handler`` at ``path``, instrumented; ``clock`` measures for the metrics, by default the event loop's."""
+    """Serves ``handler`` at ``path``, with metrics. ``clock`` is the clock of the metrics, by default the event
+    loop's.
+    """
 
     def __init__(
         self, path: str, handler: admission.Handler, *, clock: Callable[[], float] | None = None
@@ -65,14 +68,14 @@ class Webhook(endpoint.Endpoint):
             response.uid = review.request.uid
             answer = response.to_json()
         body = b'{"apiVersion":"%b","kind":"AdmissionReview","response":%b}' % (
-            review.api_version.encode(),  # one of two
+            review.api_version.encode(),  # one of two versions
             answer,
         )
         return HTTPResponse(body=body, content_type=endpoint.JSON)
 
     async def _handle(self, review: envelope.Review, timeout: float) -> AdmissionResponse:
         request = review.request
-        operation = request.operation  # the limits may change it
+        operation = request.operation  # _refused may change it
         with log.into_context_late(lambda: _fields(self.path, request, operation)):
             try:
                 if (size := review.size) > offload.LARGE:
@@ -107,11 +110,11 @@ class Webhook(endpoint.Endpoint):
         return admission.errored(500, text)
 
     async def _judge(self, review: envelope.Review, size: int, timeout: float) -> AdmissionResponse:
-        """Return the handler's answer. Raises TimeoutError when it takes longer than ``timeout``."""
+        """Return the handler's answer. Raises TimeoutError if the handler takes longer than ``timeout``."""
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
-            # The deadline is set at the loop's next turn, so only for a handler that waits for something. Few do,
-            # and a timer costs as much as all other work of this module.
+            # The deadline is set in the loop's next iteration, so it is set only if the handler waits for something.
+            # Few handlers wait, and a timer costs as much as all other work of this module.
             arming = loop.call_soon(setattr, scope, "deadline", loop.time() + timeout)
             try:
                 # Small objects are not checked, and no coroutine is made for them.
@@ -124,11 +127,11 @@ class Webhook(endpoint.Endpoint):
 
 
 async def _refused(review: envelope.Review) -> AdmissionResponse | None:
-    """Return the response to a review whose objects must not be decoded, or None if they may be.
+    """Return the response to a review whose objects must not be decoded, or None if the objects may be decoded.
 
-    Objects lose their managedFields if only these are too large. Objects that were stored before there were limits can
-    still be deleted, be made smaller, and have their metadata changed: if only the old object of an update is too
-    large, it is left out, and the new one is validated as if it were created.
+    If an object is too large only because of its managedFields, they are removed. Objects that were stored before there
+    were limits can still be deleted, be made smaller, and have their metadata changed. If only the old object of an
+    update is too large, the old object is left out, and the new object is validated as if it were created.
     """
     review.object, new = await offload.run(_bounded, review.object)
     review.old_object, old = await offload.run(_bounded, review.old_object)
@@ -145,7 +148,9 @@ async def _refused(review: envelope.Review) -> AdmissionResponse | None:
 
 
 def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
-    """Return the object without managedFields if necessary, and the reason why it must not be decoded, if any."""
+    """Return the object, if necessary without managedFields, and the reason why the object must not be decoded, or
+    None.
+    """
     if obj is None or rawjson.check(obj) is None:
         return obj, None
     slim = envelope.without_managed_fields(obj)
@@ -168,7 +173,7 @@ def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, s
 
 
 def _timeout(request: HTTPRequest) -> float:
-    """Return how long the handler may take; the API server sends its own limit along, ``?timeout=10s``.
+    """Return how long the handler may take; the API server sends its own limit in the query, ``?timeout=10s``.
 
     Raises:
         UnreadableError: the limit has more digits than any duration.

@@ -26,7 +26,7 @@ _log = log.logger_from("controller-runtime.webhook")
 
 def default_cert_dir() -> Path:
     """Return the default directory of certificates."""
-    # As Go's os.TempDir: nothing is written there, so it need not be writable.
+    # Like Go's os.TempDir. Nothing is written there, so the directory need not be writable.
     return Path(os.environ.get("TMPDIR") or "/tmp") / "k8s-webhook-server" / "serving-certs"  # noqa: S108
 
 
@@ -66,7 +66,7 @@ class Server:
 
     @property
     def conversions(self) -> conversion.Conversions:
-        """The versions that :data:`.conversion.CONVERSION_PATH` converts between; served from the first access on."""
+        """The conversions that are served at :data:`.conversion.CONVERSION_PATH`, once this property has been read."""
         from . import conversion  # few programs convert
 
         if self._conversions is None:
@@ -76,13 +76,13 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port that the server listens on."""
         return self._server.port
 
     def use(self, certificates: serving.TLSProvider) -> None:
-        """Serve with ``certificates``, which the caller renews, instead of those in a directory.
+        """Serve with ``certificates``, which the caller renews, instead of the certificates in a directory.
 
-        Call it before the start.
+        Call this method before the start.
         """
         self._watcher, self._tls = None, certificates
 

@@ -14,10 +14,12 @@ from controller_runtime import metrics
 T = TypeVar("T", bound=Hashable)
 
 MAX_PRIORITIES: Final = 25
-"""The most priorities that have their own depth series; all others share one."""
+"""Maximum number of priorities that have their own depth series; all other priorities share one series."""
 OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
 NORMAL_PRIORITY: Final = ""
-"""The label of priority 0. A Go manager without priority queues, the default up to v0.22, uses the same."""
+"""The label of priority 0. A Go manager without priority queues, which is the default up to v0.22, uses the same
+label.
+"""
 
 
 class QueueSeries(Protocol):
@@ -89,7 +91,7 @@ class _PrometheusSeries:
         depth.inc(by)
 
     def _depth_of(self, priority: int) -> Gauge:
-        # A priority keeps its series, so that additions and removals change the same one.
+        # A priority keeps its series, so that additions and removals change the same series.
         if len(self._depths) >= MAX_PRIORITIES:
             return metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, OTHER_PRIORITIES)
         label = str(priority) if priority else NORMAL_PRIORITY

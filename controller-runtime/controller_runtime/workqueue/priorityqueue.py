@@ -1,16 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A work queue: it contains each item once, hands it to one worker at a time, and delays it until its time.
+"""A work queue: it contains each item once, hands an item to one worker at a time, and delays items until they are due.
 
-An item is waiting (for its time), ready, or in progress. While it is in progress, it may also be waiting or ready
-again, but it is not handed out again before :meth:`PriorityQueue.done`. Adding an item that is in the queue already
-keeps the higher of the priorities and the earlier of the times. Ready items are handed out by priority, and first come
-first served within a priority; an item raised to a higher priority goes to the end of that priority.
+An item is waiting (for its time), ready, or in progress. An item in progress may also be waiting or ready again, but it
+is not handed out again before :meth:`PriorityQueue.done` is called for it. If an item is added that is in the queue
+already, it keeps the higher of the two priorities and the earlier of the two times. Ready items are handed out by
+priority; among items of the same priority, the first to become ready is the first to be handed out. An item that is
+raised to a higher priority goes to the end of that priority.
 
-Everything happens on one event loop; only coroutine methods yield to it.
+Everything happens on one event loop; only coroutine methods yield to the loop.
 
-Workers get only items. The origins of an item, texts that say why it was added, are kept separately for logs and spans,
-and only while the log level is debug or spans are recorded. No work depends on them.
+Workers get only items. The origins of an item are texts that say why the item was added. They are kept separately, for
+logs and spans, and only while the log level is debug or spans are recorded. No work depends on origins.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ T = TypeVar("T", bound=Hashable)
 T_contra = TypeVar("T_contra", bound=Hashable, contravariant=True)
 
 MOST_ITEMS: Final = 4096
-"""The most items whose origins are kept; the oldest are dropped."""
+"""Maximum number of items whose origins are kept. If there are more, the oldest are dropped."""
 MOST_ORIGINS: Final = 8
-"""How many origins are kept for an item: the most recent ones."""
+"""Maximum number of origins that are kept for an item; the most recent ones are kept."""
 LOW_PRIORITY: Final = -100
 """The priority of work without urgency: the first list, resyncs."""
 _GONE: Final = -1
@@ -75,7 +76,9 @@ class Origins(Generic[T]):
     """The last origins of each item that waits in a queue."""
 
     kept_from: ClassVar[int] = log.DEBUG
-    """The log verbosity at and above which origins are kept. Tracing lowers it for the process: spans show them."""
+    """Origins are kept if the log verbosity is at least this value. Tracing lowers the value for the whole process,
+    because spans show origins.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[T, dict[str, None]] = OrderedDict()
@@ -122,7 +125,9 @@ class WithOrigin(Adder[T]):
 
 
 class _Entry(Generic[T]):
-    """An item in the queue. A row in a heap is valid only while it has the same ``turn`` and ``ready_at``."""
+    """An item in the queue. A row in a heap is valid only while it has the same ``turn`` and ``ready_at`` as its
+    entry.
+    """
 
     __slots__ = ("key", "priority", "ready_at", "turn")
 
@@ -176,10 +181,12 @@ class PriorityQueue(Generic[T]):
     def add(
         self, item: T, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
-        """Add ``item``, ready after ``after`` seconds; ignored once the queue is shut down.
+        """Add ``item``, which becomes ready after ``after`` seconds. Once the queue is shut down, the call has no
+        effect.
 
-        With ``rate_limited``, count a failure and wait as long as the rate limiter says, or for ``after`` seconds
-        if that is shorter and not zero. The default of ``priority`` is 0.
+        With ``rate_limited``, a failure of the item is counted, and the item waits as long as the rate limiter says. If
+        ``after`` is shorter than that and not zero, the item waits for ``after`` seconds instead. The default of
+        ``priority`` is 0.
         """
         if self._shutting_down:
             return
@@ -216,7 +223,7 @@ class PriorityQueue(Generic[T]):
             self._wait(entry, min(ready_at, entry.ready_at))
 
     async def get(self) -> T:
-        """Return the next item, waiting for one; call :meth:`done` when its work has ended.
+        """Wait for the next item and return it. Call :meth:`done` when the work on the item has ended.
 
         Raises:
             QueueShutDownError: the queue is shut down, and hands out no more items.
@@ -242,7 +249,7 @@ class PriorityQueue(Generic[T]):
         self._check_idle()
 
     def forget(self, item: T) -> None:
-        """Forget the failures of ``item``. It stays in the queue if it is there."""
+        """Forget the failures of ``item``. If the item is in the queue, it stays there."""
         self._limiter.forget(item)
 
     def num_requeues(self, item: T) -> int:
@@ -267,8 +274,8 @@ class PriorityQueue(Generic[T]):
     async def shut_down_with_drain(self) -> None:
         """Accept no more items, and return when all ready items have been handed out and are done.
 
-        Delayed items are dropped. A :meth:`shut_down` meanwhile ends the draining: ready items are
-        dropped, too, and this returns when the work in progress is done.
+        Delayed items are dropped. If :meth:`shut_down` is called meanwhile, the draining ends: ready items are dropped,
+        too, and this call returns when the work in progress is done.
         """
         self._shutting_down = True
         self._draining = self._draining or bool(self._ready_count)
@@ -296,7 +303,7 @@ class PriorityQueue(Generic[T]):
         self._line_up(entry)
 
     def _line_up(self, entry: _Entry[T]) -> None:
-        """Put a ready item in line, unless it is in progress: then :meth:`done` does it."""
+        """Put a ready item in line. If the item is in progress, do nothing: :meth:`done` will put it in line."""
         if entry.key in self._working:
             return
         if len(self._ready) > 2 * self._ready_count + _SLACK:
@@ -370,7 +377,7 @@ class PriorityQueue(Generic[T]):
     def _wake_one(self) -> None:
         while self._getters:
             woken = self._getters.popleft()
-            if not woken.done():  # else its waiter is cancelled
+            if not woken.done():  # otherwise its waiter was cancelled
                 woken.set_result(None)
                 return
 

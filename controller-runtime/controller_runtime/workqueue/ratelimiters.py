@@ -20,13 +20,13 @@ OVERALL_BURST: Final = 100
 
 
 class LoopClock:
-    """The time of the event loop that used it first."""
+    """The time of the event loop in which the clock is first used."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __call__(self) -> float:
-        """Return the loop's time; RuntimeError on a first call outside a loop."""
+        """Return the loop's time. Raises RuntimeError if the first call is made outside an event loop."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop.time()
@@ -102,7 +102,7 @@ class BucketRateLimiter(RateLimiter[T]):
         self._bucket = TokenBucket(qps, burst, clock if clock is not None else LoopClock())
 
     def when(self, item: T) -> float:
-        """Take a token, a future one if none is left, and return the time until it is available."""
+        """Take a token, or a future token if none is left, and return the time until that token is available."""
         del item
         return self._bucket.take()
 
@@ -156,7 +156,9 @@ class WithMaxWaitRateLimiter(RateLimiter[T]):
 
 
 def default_controller_rate_limiter(*, clock: Callable[[], float] | None = None) -> RateLimiter[T]:
-    """Return a controller's limiter: 5 ms to 1000 s for each item, and overall 10 a second after a burst of 100."""
+    """Return a controller's limiter: 5 ms to 1000 s for each item, and 10 retries a second for all items after a burst
+    of 100.
+    """
     return MaxOfRateLimiter(
         ItemExponentialFailureRateLimiter(BASE_DELAY, MAX_DELAY),
         BucketRateLimiter(OVERALL_QPS, OVERALL_BURST, clock=clock),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Known differences of the in-memory client; ``docs/testing-operators.md`` lists the same ones."""
+"""Known differences of the in-memory client; ``docs/testing-operators.md`` lists the same differences."""
 
 from controller_runtime.apis.core.v1 import (
     Namespace,
@@ -39,7 +39,9 @@ async def schemas_prune_unknown_fields(c: Backend, ns: str) -> list[Observation]
 
 
 async def a_status_writer_owns_the_metadata_it_sends(c: Backend, ns: str) -> list[Observation]:
-    """A server records the writer as the owner of labels that it did not store; in memory, it owns only the status."""
+    """A server records a status writer as the owner of labels that the server does not store; in memory, the writer
+    owns only the status.
+    """
     await c.create(widget(ns))
     applied = widget(ns, status={"a": 1}, metadata={"labels": {"q": "1"}})
     await c.status.apply(applied, field_owner="one")

@@ -15,7 +15,7 @@ from .world import RAW_WIDGET, Observation, Widget, config_map, observe, pod, wi
 
 
 async def _events(watch: Any, last: str) -> list[Observation]:
-    """Return the events of a watch up to the first one of the object named ``last``."""
+    """Return the events of a watch up to the first event of the object named ``last``."""
     found: list[Observation] = []
     with anyio.fail_after(30):
         async with watch:

@@ -17,7 +17,9 @@ from controller_runtime.rest import RESTMapper, Transport
 
 @pytest.fixture(scope="session")
 def config() -> Iterator[ctrl.Config]:
-    """An administrator's client configuration for an API server with our CRDs; it is not bound to an event loop."""
+    """An administrator's client configuration for an API server with our CRDs; the server is not bound to an event
+    loop.
+    """
     environment = Environment(crds=[Path(__file__).parent / "crds"])
     asyncio.run(environment.start())
     yield environment.config
