@@ -3,9 +3,9 @@
 """TrainJobStatus: lets the trainer's pods report progress to the status server.
 
 The pods get the address of the server, a token for the TrainJob's status, and the certificate authority (CA) of the
-server. The CA is copied from the Secret of the webhooks' certificates to a ConfigMap of the TrainJob. When it changes,
-the ConfigMaps of unfinished TrainJobs are updated. The plugin is registered if the feature gate TrainJobStatus is
-enabled.
+server. The CA is copied from the Secret of the webhooks' certificates to a ConfigMap of the TrainJob. When the CA
+changes, the ConfigMaps of unfinished TrainJobs are updated. The plugin is registered if the feature gate TrainJobStatus
+is enabled.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def new(client: Reader, _indexer: FieldIndexer) -> Status:
 
 
 def cache_options(cfg: Configuration) -> dict[type[Object], cache.ByObject]:
-    """Return the cache options for the plugin's reads: the content of one Secret, and the metadata of all."""
+    """Return the cache options for the plugin's reads: the content of one Secret, and the metadata of all Secrets."""
     key = _secret_key(cfg)
     one = cache.ByObject(namespaces=(key.namespace,), fields={"metadata.name": key.name})
     return {Secret: one, metadata_only(Secret): cache.ByObject()}
