@@ -62,7 +62,7 @@ def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
 
 
 def reports_status(parsed: Flags, cfg: Configuration) -> bool:
-    """Return True if the pods of TrainJobs report their progress: the feature gate is enabled."""
+    """Return True if the pods of TrainJobs report their progress, that is, if the feature gate is enabled."""
     gates = config.with_feature_gates(cfg, parsed.feature_gates).feature_gates or {}
     return features.resolve(gates).enabled(features.TRAIN_JOB_STATUS)
 

@@ -80,7 +80,7 @@ class Issuer:
     async def known(self, token: Token) -> Known:
         """Return the issuer and its keys. They are read again if they are too old or lack the key of ``token``.
 
-        If that fails, the earlier result is returned. Errors are raised only while no read has succeeded.
+        If reading fails, the earlier result is returned. Errors are raised only while no read has succeeded.
 
         Raises:
             IssuerError: the API server publishes no usable issuer.
