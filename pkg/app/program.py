@@ -41,7 +41,7 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
     """Run the manager until a signal ends it.
 
     Raises:
-        RestError: no cluster is configured, or it cannot be reached.
+        RestError: no cluster is configured, or the cluster cannot be reached.
         UnauthorizedError: the API server does not accept the credentials.
         ConfigurationError: spans cannot be exported.
         ManagerError: a part of the manager failed, or leadership was lost.

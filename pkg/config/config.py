@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loading the Configuration: read, decode strictly, default, validate."""
+"""Loads the Configuration: reads the file, decodes it strictly, sets defaults and validates the result."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FIELD_OWNER: Final = "trainer"
 RESOURCE_IN_USE_FINALIZER: Final = f"{GROUP}/resource-in-use"
 
 TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
-"""The value of a TrainJob's ``spec.managedBy`` for this manager, which is also the default."""
+"""The value of a TrainJob's ``spec.managedBy`` for this manager. It is also the default of the field."""
 
 SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
 """Annotation of a TrainJob that was suspended and changed: its generation at that time.
@@ -43,7 +43,7 @@ counts as a new patch.
 """
 
 FIRST_GENERATION_DIGEST_ANNOTATION: Final = f"{GROUP}/first-generation-digest"
-"""The digest of the fields that the mirroring runtime patch was made from."""
+"""Annotation with the digest of the fields from which the mirroring runtime patch was made."""
 
 # --- labels ---
 

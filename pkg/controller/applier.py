@@ -110,7 +110,7 @@ class Applier:
         An object that is being deleted is not applied: its deletion enqueues the owner when the object is gone.
 
         Raises:
-            ChildConflictError: the live object has no controller, or not the controller of the desired object.
+            ChildConflictError: the live object has no controller, or another controller than the desired object.
             OldJobSetError: the installed JobSet is too old for the runtime.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
@@ -129,7 +129,7 @@ class Applier:
                 raise OldJobSetError(OLD_JOB_SET) from error
             raise
         self._old_job_set = self._old_job_set and not claims
-        wanted = _digest(desired.to_dict())  # computed after the request, which it would delay
+        wanted = _digest(desired.to_dict())  # computed after the request, which should not wait for it
         self._remember(owner, desired, wanted, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED

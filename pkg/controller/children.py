@@ -63,7 +63,7 @@ Applied = list[tuple[Object, Outcome]]
 
 
 class JobSetState(StrEnum):
-    """The state of the JobSet of an unfinished TrainJob: the first of these that applies."""
+    """The state of the JobSet of an unfinished TrainJob: the first of these values that applies."""
 
     BEING_DELETED = "BeingDeleted"
     ORPHAN = "Orphan"

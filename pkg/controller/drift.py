@@ -179,7 +179,7 @@ class JobSetRule:
 
 
 def ended(job_set: JobSet) -> bool:
-    """Return True if the JobSet is Completed or Failed, so that its controller creates no more Jobs."""
+    """Return True if the JobSet is Completed or Failed: its controller then creates no more Jobs."""
     return any(conditions.is_true(job_set.status.conditions, each) for each in _ENDS)
 
 

@@ -65,7 +65,7 @@ _GONE: Final = predicate.Funcs[JobSet](create=lambda _evt: False, update=lambda 
 
 
 class State(StrEnum):
-    """The state of a TrainJob when it is reconciled: the first of these that applies."""
+    """The state of a TrainJob when it is reconciled: the first of these values that applies."""
 
     DELETED = "Deleted"
     """It no longer exists."""

@@ -25,7 +25,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 
 
 class Phase(StrEnum):
-    """The phase of a TrainJob by its conditions; exactly one at a time."""
+    """The phase of a TrainJob, derived from its conditions. A TrainJob is in exactly one phase at a time."""
 
     RUNNING = "Running"  # no condition is true, which is how the SDK knows a running TrainJob
     SUSPENDED = trainer.TRAIN_JOB_SUSPENDED

@@ -68,7 +68,7 @@ class PodSet(msgspec.Struct):
     containers: list[Container] = []
     volumes: list[Volume] | None = None
     hosts: Callable[[PodSet], Iterable[str]] = _no_hosts
-    """Returns the host names of a pod set's pods. Use :attr:`endpoints`, which calls it with the current ``count``."""
+    """Returns the host names of a pod set's pods. Call it through :attr:`endpoints`, with the current ``count``."""
     single_pod_requests: dict[str, str] = {}
     """The resource requests of one pod. The requests of the set are ``count`` times as large."""
 
@@ -95,7 +95,7 @@ class Scheduler(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class TemplateSpec:  # not a msgspec struct: their subclasses cannot leave fields unset
+class TemplateSpec:  # not a msgspec struct: subclasses of such a struct cannot leave fields unset
     """The runtime's template as it will be applied, and its pod sets in the same order."""
 
     obj_apply: object = None
@@ -182,7 +182,7 @@ def new_info(
 
 
 def new_pod_set(name: str, ancestor: str | None, count: int, spec: PodSpec) -> PodSet:
-    """Return the pod set for a PodSpec of the template. It has at least one pod."""
+    """Return the pod set for a PodSpec of the template. The pod set has at least one pod."""
     return PodSet(
         name=name,
         ancestor=ancestor,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authorizes updates of a TrainJob's status.
 
-Only the TrainJob's own pods may send them, with the token that Kubernetes projects into the pods.
+Only the TrainJob's own pods may send updates, with the token that Kubernetes projects into the pods.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _trainer_status(value: JSON) -> dict[str, JSON]:
 
 
 def _metrics(value: JSON) -> list[dict[str, JSON]] | None:
-    # A JSON object is decoded to a list too: of its fields.
+    # A JSON object is decoded to a list, too: the list of its fields.
     if not isinstance(value, list) or isinstance(value, _Object):
         raise PayloadError("metrics must be a list")
     empty = {"name": "", "value": ""}

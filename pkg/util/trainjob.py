@@ -42,7 +42,10 @@ def is_ours(train_job: TrainJob) -> bool:
 
 
 def is_finished(train_job: TrainJob) -> bool:
-    """Return True if the TrainJob is Complete or Failed. An unsupported runtime is not final: the spec may change."""
+    """Return True if the TrainJob is Complete or Failed.
+
+    A TrainJob that is Failed because its runtime is not supported is not finished, because its spec may change.
+    """
     if conditions.is_true(train_job.status.conditions, TRAIN_JOB_COMPLETE):
         return True
     return _failed(train_job) not in (None, TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON)
@@ -103,7 +106,7 @@ def runtime_ref_is_cluster_training_runtime(ref: Reference) -> bool:
 
 
 def controller_reference(train_job: TrainJob) -> OwnerReference:
-    """Return the controller reference for children of ``train_job``, which are deleted with it."""
+    """Return the controller reference for children of ``train_job``. The children are deleted with the TrainJob."""
     return OwnerReference(
         api_version=TrainJob.gvk.api_version,
         kind=TrainJob.gvk.kind,

@@ -80,7 +80,7 @@ def remove(train_job: trainer.TrainJob) -> None:
 
 
 def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
-    """Return the patch that has the same effect as the overrides, merged in order, and the labels and annotations.
+    """Return the patch that has the same effect as the labels, the annotations and the overrides, merged in order.
 
     Placements by Kueue are merged after the overrides of the user.
 

@@ -7,8 +7,8 @@ these fields when it sends the whole object (PUT). Such fields are put back, wit
 the client knows them. kubectl knows them, and so does a client that removes only some of them.
 
 A client may also remove fields that it owns and, in ``runtimePatches``, the entries that it owns. However, if the
-request suspends a TrainJob with active jobs, even these are put back: the fields cannot change before the jobs have
-ended, so the suspension would be refused. Few reviews say whether a request is a PUT or a patch, so the decision
+request suspends a TrainJob with active jobs, even these fields are put back: the fields cannot change before the jobs
+have ended, so the suspension would be refused. Few reviews say whether a request is a PUT or a patch, so the decision
 depends on the fields and their owners.
 """
 
@@ -161,10 +161,10 @@ def _pods(train_job: TrainJob) -> dict[tuple[str, str], PodSpecPatch]:
 
 
 def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str]:
-    """Return the possible names of the client: its field manager, or the managers of the entries that it wrote.
+    """Return the possible names of the client: its field manager, or the managers of the entries that the client wrote.
 
-    The time of an entry has whole seconds, so an entry that was written twice in one second may differ only in its
-    fields. Entries that the client did not write can only lose fields.
+    The time of an entry in the managed fields has whole seconds, so an entry that was written twice in one second may
+    differ only in its fields. Entries that the client did not write can only lose fields.
     """
     options = request.options
     if isinstance(options, dict) and (name := options.get("fieldManager")):

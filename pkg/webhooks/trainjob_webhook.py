@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of TrainJobs by the runtime that they refer to."""
+"""Admission of TrainJobs. A TrainJob is validated by the runtime that it refers to."""
 
 from __future__ import annotations
 

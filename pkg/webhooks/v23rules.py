@@ -3,7 +3,7 @@
 """The rules of Trainer v2.3 for TrainJobs and runtimes, as far as v2.1 admits values that v2.3 refuses.
 
 The installed CRD has the rules of v2.1. Only values that a request changes are checked: the API server does the same
-with rules that are added to a CRD later. A refusal has the text that the API server gives with v2.3's CRD.
+with rules that are added to a CRD later. A refusal has the text that the API server would give with v2.3's CRD.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ async def new(
     """Return the runtimes by the keys of the registry. The runtimes and their plugins cannot write through ``client``.
 
     Args:
-        client: reads runtimes and children.
-        indexer: receives the cache indices.
+        client: the client that reads runtimes and children.
+        indexer: the indexer to which the cache indices are added.
         registry: the factories of the runtimes; by default those of this project, with ``cfg``.
         cfg: the manager's Configuration; by default all its fields have their defaults.
         store: the client that creates snapshots of runtimes and reads the metadata of snapshots; if it is None, there

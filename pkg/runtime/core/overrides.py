@@ -36,7 +36,7 @@ def with_overrides(
     patches: Sequence[trainer.RuntimePatch] = (),
     observe: Observe | None = None,
 ) -> JobSetSpec:
-    """Return a decoded copy of the spec with the overrides and then the patches merged in order.
+    """Return a decoded copy of the spec, into which first the overrides and then the patches are merged, in order.
 
     Kueue up to v0.16 places pods by overrides. These overrides are merged last, after the patches: otherwise a user's
     patch could move pods to nodes that Kueue has not chosen for them. For the same reason, the webhook keeps the patch
@@ -102,7 +102,10 @@ def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: 
 
 
 def _typed_text(spec: JobSetSpec) -> bytes:
-    """Return a spec's JSON as a typed client sends it. Cached for recent specs; callers must not change the result."""
+    """Return a spec's JSON as a typed client sends it.
+
+    The JSON is cached for recent specs, so callers must not change a spec.
+    """
     with _lock:  # large TrainJobs are processed in threads
         text = next((text for held, text in _texts if held is spec), None)
         if text is None:

@@ -48,7 +48,7 @@ def deny_security_context(spec: trainer.TrainJobSpec) -> None:
     """Check that no runtime patch that takes effect sets the securityContext of a pod or container.
 
     Raises:
-        DeniedPatchError: a patch sets one.
+        DeniedPatchError: a patch sets a securityContext.
     """
     if paths := list(_security_contexts(spec)):
         raise DeniedPatchError(paths)

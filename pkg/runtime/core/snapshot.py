@@ -121,7 +121,7 @@ class Snapshots:
         return await self._create(train_job, kind, self._remembered(train_job, kind) or await live())
 
     async def existing(self, train_job: TrainJob, kind: type[T]) -> T | None:
-        """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
+        """Return the runtime of a TrainJob's snapshot, or None if the snapshot is missing, invalid or not readable.
 
         Unlike :meth:`runtime_of`, this method creates no snapshot, so a replica that is not the leader may call it. It
         is meant for admission reviews. Because any client can cause them, a call takes at most two seconds, and all

@@ -68,7 +68,7 @@ async def new_training_runtime(
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
-    """Index TrainJobs by the runtime of either kind that they refer to."""
+    """Add the index of TrainJobs by TrainingRuntime, and that by ClusterTrainingRuntime."""
     await indexer.index_field(
         trainer.TrainJob,
         index.TRAIN_JOB_RUNTIME_REF_KEY,

@@ -94,7 +94,10 @@ class EnforcePodGroupPolicyPlugin(Plugin):
         del pod_group_policy
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return why the gang of a TrainJob is not scheduled, or None. It reads only the cache and sends no request."""
+        """Return why the gang of a TrainJob is not scheduled, or None.
+
+        Implementations read only the cache and send no request.
+        """
         del train_job
         return None
 

@@ -70,7 +70,7 @@ _BREATH: Final = 0.1
 """Seconds within which several changes cause one pass."""
 _RETRY: Final = (0.5, 30.0)
 _EXPECTED: Final = (StatusError, rest.RestError, OSError)
-"""OSError: loading a certificate needs a file descriptor, and all of them may be in use."""
+"""OSError is expected, because loading a certificate needs a file descriptor, and all of them may be in use."""
 
 _log = log.logger_from("cert-rotation")
 
@@ -132,7 +132,7 @@ class Certificates:
         await self._ready.wait()
 
     def check(self) -> None:
-        """Raise NotHealthyError while there is no certificate to serve with, or when it has expired."""
+        """Raise NotHealthyError if there is no certificate to serve with, or if the certificate has expired."""
         if self._served is None:
             raise healthz.NotHealthyError(f"certificates are not ready: {self._problem}")
         if pki.certificate(self._served.tls_crt).not_valid_after_utc <= self._now():
@@ -213,7 +213,7 @@ class Certificates:
         return made
 
     def _data(self, secret: Secret, found: Material, made: Material, now: datetime) -> dict[str, str]:
-        """Return the Secret's new data. A new authority is stored with the former one, for the time of the overlap."""
+        """Return the Secret's new data. During the overlap, the former authority is stored beside a new authority."""
         data = {**(secret.data or {}), **made.to_data()}
         if made.ca_crt == found.ca_crt:
             if self._overlap_is_over(secret, found, now):
@@ -272,7 +272,7 @@ class Certificates:
     # Serving.
 
     def _settling(self, material: Material) -> float:
-        """Return the seconds until ``material`` may be served: not positive if it may be served now."""
+        """Return the seconds until ``material`` may be served. They are zero or negative if it may be served now."""
         if self._served is None or self._served.ca_crt == material.ca_crt:
             return 0.0
         return self._trusted[1] + self._options.settle - anyio.current_time()

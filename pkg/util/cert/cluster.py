@@ -28,7 +28,7 @@ _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def operator_namespace(folder: Path = _SERVICE_ACCOUNT) -> str:
-    """Return the pod's namespace; ``kubeflow-system`` outside of pods."""
+    """Return the pod's namespace, or ``kubeflow-system`` if the process does not run in a pod."""
     try:
         return (folder / "namespace").read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
     except OSError:
@@ -64,8 +64,8 @@ class Cluster:
     async def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` whenever one of the objects may have changed, until cancelled.
 
-        A role may deny the MutatingWebhookConfiguration, as the role of Trainer v2.1 does, and may be replaced later.
-        Until reading is permitted, it is tried from time to time. A watch would log each of its failures.
+        A role may deny the MutatingWebhookConfiguration, as the role of Trainer v2.1 does, but the role may be replaced
+        later. Until reading is permitted, it is tried from time to time. A watch would log each of its failures.
         """
         names: dict[type[Object], cache.ByObject] = {
             Secret: cache.ByObject(

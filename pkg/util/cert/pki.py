@@ -79,7 +79,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The problem of the authority or of the serving certificate; empty if valid.
+    """The problem of the authority or of the serving certificate. It is empty if both are valid.
 
     If ``due`` is True, the only problem is that the certificate expires soon.
     """
@@ -145,7 +145,7 @@ def renewal(material: Material) -> datetime:
 
 
 def issue(names: Sequence[str], now: datetime) -> Material:
-    """Return a new authority with a serving certificate for ``names``; takes a tenth of a second of CPU."""
+    """Return a new authority with a serving certificate for ``names``. This takes a tenth of a second of CPU time."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     subject = _name(CA_NAME)
     unsigned = certificates.authority(
@@ -166,7 +166,7 @@ def issue(names: Sequence[str], now: datetime) -> Material:
 
 
 def reissue(material: Material, names: Sequence[str], now: datetime) -> Material:
-    """Return ``material`` with a new serving certificate for ``names``. Its authority must be valid."""
+    """Return ``material`` with a new serving certificate for ``names``. The authority of ``material`` must be valid."""
     ca = certificate(material.ca_crt)
     ca_key = serialization.load_pem_private_key(material.ca_key, None)
     assert isinstance(ca_key, _SIGNING)  # noqa: S101 - inspect() has checked it
@@ -243,7 +243,7 @@ def _check_authority(ca: x509.Certificate) -> None:
     try:
         constraints = _extension(ca, x509.BasicConstraints)
         usage = _extension(ca, x509.KeyUsage)
-        str(ca.subject)  # decoded here, to find errors now; a serving certificate repeats it
+        str(ca.subject)  # decoded here, to find errors now; a serving certificate repeats the subject
     except _BROKEN as error:
         raise UnusableError("ca.crt is not an authority") from error
     if constraints is None or not constraints.ca or (usage is not None and not usage.key_cert_sign):

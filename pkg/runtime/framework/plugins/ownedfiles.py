@@ -54,7 +54,7 @@ class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionP
 async def has_secret(
     client: Reader, train_job: TrainJob, suffix: str, *, may_be_foreign: bool = False
 ) -> bool:
-    """Return True if the TrainJob's Secret exists, so that its keys are not generated again.
+    """Return True if the TrainJob's Secret exists. Its content must then not be generated again.
 
     With ``may_be_foreign``, a Secret that a user created beforehand is accepted. A Secret of an earlier TrainJob of the
     same name is never accepted, because the garbage collector will delete it.

@@ -31,7 +31,7 @@ def container(info: Info) -> Container | None:
 def set_rendezvous(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
     """Set the number of nodes, and the port and environment with which the nodes find each other.
 
-    The address that all nodes share is that of the first node.
+    All nodes connect to the first node.
 
     ``environment`` returns the variables for the given number of nodes.
     """

@@ -172,7 +172,7 @@ def _secret_key(cfg: Configuration, namespace: str = "") -> NamespacedName:
 
 
 def _decoded(secret: Secret, key: str) -> str:
-    """Return a value of the Secret, or an empty text if it is missing or is not base64 of a text."""
+    """Return a value of the Secret, or an empty text if the value is missing or is not the base64 form of a text."""
     try:
         return base64.b64decode((secret.data or {}).get(key) or "", validate=True).decode()
     except ValueError:  # also for characters beyond ASCII, and for bytes that are not UTF-8

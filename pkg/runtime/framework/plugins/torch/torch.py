@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Torch: sets the number of processes that torchrun starts on each node, and the address at which they meet.
+"""Torch: sets the number of processes that torchrun starts on each node, and the address at which the processes meet.
 
 A trainer with the command ``tune run`` uses TorchTune (``torchtune.py``) and gets the recipe, the configuration and
 ``--rdzv_endpoint`` as arguments. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment; only the

@@ -42,7 +42,7 @@ The second argument is the schema that is already known. It is returned if the s
 """
 
 Interrupted = Callable[[type[Object]], float | None]
-"""Returns since when the watch of a kind has failed, on the clock of :class:`Served`, or None if it has not failed."""
+"""Returns the time at which the watch of a kind began to fail, on the clock of :class:`Served`, or None if it works."""
 
 _PRESERVED: Final = "x-kubernetes-preserve-unknown-fields"
 _TO_POD_SPEC: Final = ("replicatedJobs", "template", "spec", "template", "spec")
