@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manager's program: flags, configuration, then the manager with its controllers and webhooks.
 
-Importing this package loads nothing else, so that a signal during the imports of the program ends it without a
-traceback.
+Importing this package loads no other module. A signal during the imports of the program can therefore end the process
+without a traceback.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the manager until it is stopped, and return the exit code.
 
-    Without ``arguments``, those of the process are used, and signals end the process until the manager handles them.
+    If ``arguments`` is None, the arguments of the process are used, and SIGINT and SIGTERM end the process until the
+    manager handles these signals.
     """
     return start("pkg.app.program", arguments)
 

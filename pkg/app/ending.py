@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ends the process if code in a thread does not end: the event loop and the interpreter would wait for it."""
+"""Ends the process if code in a thread does not end: the event loop and the interpreter would wait for the thread."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager's flags: the values that each accepts, and the parsed record."""
+"""The manager's flags, the values that each flag accepts, and the parsed command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     def enabled(self, controller: str) -> bool:
-        """Return True if ``controller`` is enabled: by the first word that names it or, if none does, by ``*``."""
+        """Return True if ``controller`` is enabled.
+
+        The first word of ``--controllers`` that names the controller decides. If no word names it, it is enabled if
+        ``*`` is in the list.
+        """
         for word in self.controllers:
             if word in (controller, f"-{controller}"):
                 return word == controller
@@ -106,7 +110,7 @@ def feature_gates(text: str) -> dict[str, bool]:
 def zap_flags(
     *, development: bool = False, time_encoding: log_options.TimeEncoding = _TIME_ENCODING
 ) -> tuple[Flag, ...]:
-    """Return the log flags that every program with a manager has, with the defaults of one program."""
+    """Return the log flags that every program with a manager has. The arguments are the defaults of one program."""
     return (
         Flag(
             "zap-devel",

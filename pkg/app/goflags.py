@@ -50,10 +50,10 @@ def boolean(text: str) -> bool:
 
 
 def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> dict[str, Any]:
-    """Return a value for every flag, its default if the command line does not set it.
+    """Return a value for every flag. A flag that the command line does not set has its default.
 
     Raises:
-        FlagError: an unknown flag, a missing or bad value, a word that is not a flag.
+        FlagError: a flag is unknown, a value is missing or invalid, or a word is not a flag.
         HelpRequested: ``-h`` or ``--help`` was given.
     """
     known: Mapping[str, Flag] = {flag.name: flag for flag in flags}

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a manager in a process, and determines the exit code. Programs differ in flags and setup.
 
-An operator's error is one line on stderr without a traceback: exit code 2 for the command line, 1 otherwise.
+An error that an operator can correct is printed as one line on stderr, without a traceback. The exit code is 2 for an
+error in the command line, otherwise 1.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def main(
     run: Callable[[F], Awaitable[None]],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Parse the command line and :func:`supervise` ``run`` with its flags; return the exit code."""
+    """Parse the command line, :func:`supervise` ``run`` with the parsed flags, and return the exit code."""
     try:
         parsed = parse(sys.argv[1:] if arguments is None else arguments)
     except goflags.HelpRequested:
@@ -115,7 +116,10 @@ def supervise(program: str, work: Work) -> int:
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files, as Go programs do: to the maximum, at most 65536. Servers use a part of it."""
+    """Raise the limit of open files to the maximum, but not above 65536. Go programs do the same.
+
+    Servers use a part of this limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -132,7 +136,7 @@ async def serve(
     *,
     traced: bool = False,
 ) -> None:
-    """Run a manager that ``setup`` fills, until a signal ends it. With ``traced``, its spans are exported.
+    """Run a manager that ``setup`` fills, until a signal ends the manager. With ``traced``, its spans are exported.
 
     Raises:
         ConfigurationError: spans cannot be exported.
@@ -161,7 +165,7 @@ async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
 
 
 class _Freezer:
-    """A runnable: once the caches are full, garbage collections no longer scan the objects that exist then."""
+    """A runnable. When the caches are full, it excludes all objects that exist at that time from garbage collection."""
 
     def __init__(self, mgr: ctrl.Manager) -> None:
         self._mgr = mgr
@@ -189,7 +193,10 @@ async def require_credentials(mgr: ctrl.Manager) -> None:
 
 
 def expected(error: BaseException) -> BaseException | None:
-    """Return the first error in ``error`` that an operator can correct; None if it contains any other error."""
+    """Return the first error in ``error`` that an operator can correct.
+
+    Return None if ``error`` contains any other error.
+    """
     return raised.first_of(_EXPECTED, error)
 
 
@@ -201,7 +208,7 @@ def print_error(program: str, error: BaseException, code: int = FAILED) -> int:
 
 
 def _answer(program: str, text: str) -> int:
-    """Print the answer to a flag; a reader that has closed the pipe is not an error."""
+    """Print the answer to a flag. It is not an error if the reader has closed the pipe."""
     try:
         if sys.stdout is not None:
             sys.stdout.write(text)
@@ -216,7 +223,7 @@ def _answer(program: str, text: str) -> int:
 async def _with_deadline(work: Work, deadline: ending.ExitDeadline) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        # Unhandled, they end the process. These handlers also make every other signal wake the event loop.
+        # Without a handler, these signals end the process. Having handlers also makes every other signal wake the loop.
         loop.add_signal_handler(number, int)
     with deadline.within():
         await work()

@@ -41,7 +41,7 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
     """Run the manager until a signal ends it.
 
     Raises:
-        RestError: no cluster is configured, or it cannot be reached.
+        RestError: no cluster is configured, or the cluster cannot be reached.
         UnauthorizedError: the API server does not accept the credentials.
         ConfigurationError: spans cannot be exported.
         ManagerError: a part of the manager failed, or leadership was lost.
@@ -62,7 +62,7 @@ def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
 
 
 def reports_status(parsed: Flags, cfg: Configuration) -> bool:
-    """Return True if the pods of TrainJobs report their progress: the feature gate is enabled."""
+    """Return True if the pods of TrainJobs report their progress, that is, if the feature gate is enabled."""
     gates = config.with_feature_gates(cfg, parsed.feature_gates).feature_gates or {}
     return features.resolve(gates).enabled(features.TRAIN_JOB_STATUS)
 

@@ -27,7 +27,7 @@ _log = log.logger_from("setup")
 
 
 def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> Certificates | None:
-    """Serve the webhooks. Return the certificates that the manager makes, or None if they are in a directory.
+    """Serve the webhooks. Return the certificates that the manager makes, or None if it reads them from a directory.
 
     Readiness waits for the webhooks. Controllers do not wait: only admission needs a certificate.
     """

@@ -16,7 +16,7 @@ from pkg import config
 
 @asynccontextmanager
 async def traced(options: ctrl.Options, program: str, version: str) -> AsyncIterator[ctrl.Options]:
-    """Yield ``options`` with the tracing that the environment describes; after the block, send the last spans.
+    """Yield ``options`` with the tracing that the environment describes. After the block, the last spans are sent.
 
     Raises:
         ConfigurationError: OpenTelemetry, or an exporter that the environment names, is not installed.

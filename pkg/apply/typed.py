@@ -45,7 +45,7 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
     ),
     _ANYWHERE,
 ) | {
-    # Plain only inside these; elsewhere a pointer, or required.
+    # These fields are plain only inside the named fields. Elsewhere, they are pointers or required.
     "action": frozenset({"restartPolicyRules"}),
     "containerName": frozenset({"resourceFieldRef"}),
     "fsType": frozenset(
@@ -88,7 +88,7 @@ _STRING_MAPS: Final = frozenset(
 )
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "ephemeralContainers"})
 _CLAIMS: Final = ("volumeClaimTemplate", "templates")
-"""Fields with PersistentVolumeClaims: of an ephemeral volume, and of a JobSet's volumeClaimPolicies."""
+"""Fields that contain PersistentVolumeClaims: one of an ephemeral volume, one of a JobSet's volumeClaimPolicies."""
 
 
 def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
@@ -96,7 +96,7 @@ def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
 
     Args:
         value: JSON of a JobSet's spec, or of a part of one.
-        inside: the field that holds ``value``, for a part.
+        inside: the field that holds ``value``, if ``value`` is a part of a spec.
     """
     if inside == "replicatedJobs":
         value.setdefault("template", {}).setdefault("spec", {}).setdefault("template", {})

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loading the Configuration: read, decode strictly, default, validate."""
+"""Loads the Configuration: reads the file, decodes it strictly, sets defaults and validates the result."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ class ConfigurationError(Exception):
 
 
 def load(path: str | None = None, warn: Callable[[str], object] | None = None) -> Configuration:
-    """Return the Configuration in the file ``path``, or the defaults without one.
+    """Return the Configuration in the file ``path`` or, if no path is given, the default Configuration.
 
-    ``warn`` is called with a line about each setting that no longer has an effect; by default, the line is logged.
+    For each setting that no longer has an effect, ``warn`` is called with a line of text. By default, the line is
+    logged.
 
     Raises:
         ConfigurationError: the file cannot be read, or does not hold a valid Configuration.

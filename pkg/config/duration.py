@@ -16,7 +16,7 @@ def seconds(duration: str | None) -> float:
     """Return the duration in seconds.
 
     Raises:
-        ValueError: it is not a valid duration, or longer than Go can represent: about 292 years.
+        ValueError: the text is not a valid duration, or the duration is longer than Go can represent (about 292 years).
     """
     duration = duration or ""
     rest = duration[1:] if duration[:1] in ("+", "-") else duration

@@ -22,7 +22,7 @@ from .duration import seconds
 _RULES: Final = ("auto", "v0.13", "v0.17")
 _MAX_PORT: Final = 65535
 _JITTER: Final = 1.2
-"""A retry may be delayed by up to the retry period times this factor. The renew deadline must allow one retry."""
+"""The delay before a retry is at most the retry period times this factor. The renew deadline must allow one retry."""
 
 
 def validate(cfg: Configuration) -> field.ErrorList:

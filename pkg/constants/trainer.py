@@ -22,27 +22,28 @@ FIELD_OWNER: Final = "trainer"
 RESOURCE_IN_USE_FINALIZER: Final = f"{GROUP}/resource-in-use"
 
 TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
-"""The value of a TrainJob's ``spec.managedBy`` for this manager, which is also the default."""
+"""The value of a TrainJob's ``spec.managedBy`` for this manager. It is also the default of the field."""
 
 SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
 """Annotation of a TrainJob that was suspended and changed: its generation at that time.
 
-The controller removes it once no JobSet runs with an earlier spec.
+The controller removes the annotation once no JobSet runs with an earlier spec.
 """
 
 # --- clients of two API generations ---
 
 NUM_PROC_PER_NODE_ANNOTATION: Final = f"{GROUP}/num-proc-per-node"
-"""Annotation with the word for ``spec.trainer.numProcPerNode``: newer clients can decode only a number there."""
+"""Annotation with the word for ``spec.trainer.numProcPerNode``: newer clients can decode only numbers in that field."""
 
 FIRST_GENERATION_MANAGERS: Final = (f"{GROUP}/first-generation", f"{GROUP}/first-generation-2")
 """Managers of the runtime patch that mirrors ``podTemplateOverrides``, ``labels`` and ``annotations``.
 
-The second is used when an immutable field of the first changes, because a patch with another manager counts as new.
+When an immutable field of the mirror changes, the mirror gets the other manager, because a patch with another manager
+counts as a new patch.
 """
 
 FIRST_GENERATION_DIGEST_ANNOTATION: Final = f"{GROUP}/first-generation-digest"
-"""The digest of the fields that the mirroring runtime patch was made from."""
+"""Annotation with the digest of the fields from which the mirroring runtime patch was made."""
 
 # --- labels ---
 
@@ -56,7 +57,7 @@ KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
 """The manager of the runtime patch with which Kueue v0.17 and newer places pods."""
 
 LABEL_TRAIN_JOB_ANCESTOR: Final = f"{GROUP}/trainjob-ancestor-step"
-"""Label of a template's job: the step of the TrainJob that it carries out, an initializer or the trainer."""
+"""Label of a template's job: the step of the TrainJob that the job carries out (an initializer or the trainer)."""
 
 LABEL_SUPPORT: Final = f"{GROUP}/support"
 SUPPORT_DEPRECATED: Final = "deprecated"

@@ -3,8 +3,8 @@
 """Applies desired objects, and skips requests that would change nothing.
 
 An object is applied when the live object lacks a desired field, or has another field that an earlier apply may have
-set. For an object that needs no apply, two digests are remembered: of the desired and of the live object. The digests
-only save requests; without them, the resulting objects are the same.
+set. For an object that needs no apply, two digests are remembered: that of the desired object and that of the live
+object. The digests only save requests; without them, the resulting objects are the same.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ from . import drift
 from .memory import Memories
 
 _OF_NO_OBJECT: Final = "1"
-"""A resourceVersion that no object has: it precedes the first write of any API server. An apply would ignore "0"."""
+"""A resourceVersion that no object has, because the first write to any API server gets a higher one.
+
+"0" cannot be used: the API server ignores it in an apply.
+"""
 _CONFLICTS: Final = 4
-"""The number of attempts to apply again when other writers keep changing an object that a webhook has changed."""
+"""Maximum number of further attempts if a webhook changed the applied object and other writers keep changing it."""
 OLD_JOB_SET: Final = (
     "the installed JobSet CRD has no spec.volumeClaimPolicies, which the runtime needs: "
     "install JobSet v0.11 or newer"
@@ -107,7 +110,7 @@ class Applier:
         An object that is being deleted is not applied: its deletion enqueues the owner when the object is gone.
 
         Raises:
-            ChildConflictError: the live object has a different controller from the desired object, or none.
+            ChildConflictError: the live object has no controller, or another controller than the desired object.
             OldJobSetError: the installed JobSet is too old for the runtime.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
@@ -126,7 +129,7 @@ class Applier:
                 raise OldJobSetError(OLD_JOB_SET) from error
             raise
         self._old_job_set = self._old_job_set and not claims
-        wanted = _digest(desired.to_dict())  # computed after the request, which it would delay
+        wanted = _digest(desired.to_dict())  # computed after the request, which should not wait for it
         self._remember(owner, desired, wanted, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
@@ -144,10 +147,10 @@ class Applier:
         return (await self._compare(owner, desired))[1]
 
     async def live(self, desired: Object) -> Object:
-        """Return the live object with the name of ``desired``; of a ConfigMap or Secret, only the metadata.
+        """Return the live object with the name of ``desired``. Of a ConfigMap or Secret, only the metadata is returned.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: the object does not exist.
         """
         kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
         return (await peek(self._client, kind, desired.key)).object
@@ -177,7 +180,7 @@ class Applier:
         return live, not in_order
 
     async def _content_covers(self, desired: Object, wire: drift.Wire) -> bool:
-        """Return True if the live object has every desired field. Its content is not cached, so it is read.
+        """Read the live object, whose content is not cached, and return True if it has every desired field.
 
         The content of each object is read once after the manager starts: a read is cheaper than a write.
         """
@@ -188,11 +191,11 @@ class Applier:
         return drift.covers(drift.content(stored.to_dict()), drift.content(wire))
 
     async def _send(self, desired: T, live: Object | None) -> LazyObject[T]:
-        """Apply ``desired`` and return the resulting live object. Of a running JobSet, only the metadata is decoded.
+        """Apply ``desired`` and return the resulting live object. If that is a running JobSet, it is not fully decoded.
 
         If a webhook changed the result, apply once more, unless the result is a running JobSet. If this second apply
-        conflicts with another writer, it is tried again at once. The next reconcile could not try it again for the
-        PodGroup of a running job, because it does not build that PodGroup.
+        conflicts with another writer, it is retried at once. The retry cannot be left to the next reconcile: if the job
+        runs, that reconcile does not build the PodGroup.
         """
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
@@ -212,7 +215,8 @@ class Applier:
     async def _apply_newest(self, desired: T, error: ConflictError) -> LazyObject[T]:
         """Read the live object from the API server, and apply ``desired`` to it.
 
-        Raise the last conflict after several attempts, or if the object is deleted or has lost its controller.
+        Raise the last conflict if several attempts fail, if the object is being deleted or no longer exists, or if the
+        TrainJob no longer controls it.
         """
         for _ in range(_CONFLICTS):
             try:
@@ -229,11 +233,11 @@ class Applier:
         raise error
 
     async def _apply(self, desired: T, live: Object | None) -> LazyObject[T]:
-        """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
+        """Apply ``desired``, or raise ConflictError if ``live`` has been changed or deleted since it was read.
 
         A changed object may have been orphaned on purpose: an apply would restore its owner reference, and the object
-        would then be deleted with its owner. If ``live`` is None, the object must not exist: another
-        writer may have created it since the cache was read.
+        would then be deleted with its owner. If ``live`` is None, the write fails if the object exists: another writer
+        may have created the object since the cache was read.
         """
         sent = at_no_version(desired) if live is None else at_version_of(desired, live)
         return await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
@@ -252,7 +256,7 @@ def at_no_version(desired: T) -> T:
 def at_version_of(desired: T, live: Object) -> T:
     """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version.
 
-    The copy has no empty map whose live fields an apply would remove: see :func:`drift.without_emptied`.
+    The copy lacks the empty maps for which ``live`` has fields: see :func:`drift.without_emptied`.
     """
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
     wire = desired.to_dict()
@@ -265,7 +269,7 @@ def at_version_of(desired: T, live: Object) -> T:
 
 
 def _runs(answer: LazyObject[Object]) -> bool:
-    """Return True if ``answer`` is a JobSet that is not suspended. Only this field of it is decoded."""
+    """Return True if ``answer`` is a JobSet that is not suspended. Only the field ``suspend`` is decoded."""
     if not issubclass(answer.kind, JobSet):
         return False
     seen = answer.view(_JobSet) or answer.object

@@ -4,10 +4,10 @@
 
 While TrainJob and JobSet run, the JobSet is not changed, and its siblings are only restored. When the TrainJob is
 suspended, its JobSet is suspended, too. A suspended JobSet is brought up to date with the TrainJob: in place where
-JobSet allows it, otherwise it is deleted and built again. If the TrainJob was suspended and resumed while the JobSet
-ran, which the webhook notes on the TrainJob, the JobSet is suspended only if it would be built differently now.
-Siblings are not changed before an existing JobSet has the new spec, and a JobSet never starts with a spec other than
-the TrainJob's.
+JobSet allows it, otherwise it is deleted and built again. The webhook notes a suspension on the TrainJob. If the note
+shows that the TrainJob was suspended and resumed while the JobSet ran, the JobSet is suspended only if it would be
+built differently now. Siblings are not changed before an existing JobSet has the new spec. A JobSet never starts with a
+spec that differs from the TrainJob's.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Applied = list[tuple[Object, Outcome]]
 
 
 class JobSetState(StrEnum):
-    """The state of the JobSet of an unfinished TrainJob: the first of these that applies."""
+    """The state of the JobSet of an unfinished TrainJob: the first of these values that applies."""
 
     BEING_DELETED = "BeingDeleted"
     ORPHAN = "Orphan"
@@ -72,9 +72,12 @@ class JobSetState(StrEnum):
     STOPPING = "Stopping"
     """It is not suspended, but its TrainJob is."""
     MOVING = "Moving"
-    """Neither it nor its TrainJob is suspended, but the TrainJob was suspended and resumed while the JobSet ran."""
+    """The JobSet and its TrainJob are not suspended, but the TrainJob was suspended for a time while the JobSet ran."""
     RUNNING = "Running"
-    """Neither it nor its TrainJob is suspended, nor was the TrainJob while the JobSet ran. It may have ended."""
+    """The JobSet and its TrainJob are not suspended, and the TrainJob was not suspended while the JobSet ran.
+
+    The JobSet may have ended.
+    """
 
 
 def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
@@ -177,7 +180,7 @@ class Children:
     async def _stop(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Suspend the JobSet of a suspended TrainJob, and bring the objects of the TrainJob up to date.
 
-        If they cannot be built or are refused, suspend the JobSet without another change and raise the error.
+        If the objects cannot be built or are refused, suspend the JobSet without any other change and raise the error.
         """
         try:
             return await self._bring_up_to_date(runtime, train_job, live)
@@ -206,7 +209,7 @@ class Children:
     async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Restore siblings, and report once if the JobSet would be built differently now.
 
-        If the webhook did not note a suspension, the TrainJob may have been changed while the JobSet ran.
+        The JobSet may be outdated even if no suspension is noted: a TrainJob can also be changed while it runs.
         """
         version, memory = _version_of(train_job), self._memories[train_job.key]
         if version[1] > 1 and memory.compared != version:
@@ -217,7 +220,10 @@ class Children:
         return await self._repair(runtime, train_job, live)
 
     async def _newer(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet | None:
-        """Return the JobSet as it would be built now, or None if ``live`` has ended or an apply would not change it."""
+        """Return the JobSet as it would be built now.
+
+        Return None if ``live`` has ended, or if an apply would not change ``live``.
+        """
         job_set, _ = await _desired(runtime, train_job)
         if job_set is None or ended(live) or not await self._applier.pending(train_job.key, job_set):
             return None
@@ -439,10 +445,10 @@ class Children:
         await self._rebuild(train_job, live, desired, rule, refusal)
 
     async def _suspend_as_it_is(self, live: JobSet, desired: JobSet) -> NoReturn:
-        """Suspend a running JobSet without another change, and raise PendingError to wait for its Jobs."""
+        """Suspend a running JobSet without any other change, and raise PendingError to wait for its Jobs."""
         rule = JobSetRule(live.to_dict())
         await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
-        # Jobs that were never created do not stop: no change of the status would enqueue the TrainJob.
+        # If no Jobs were created, none stops, so no change of the status would enqueue the TrainJob.
         after = UNTIL_DELETED if rule.observed else SOON
         raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
 
@@ -456,8 +462,8 @@ class Children:
     ) -> None:
         """Delete a suspended JobSet, so that it can be built again, and raise PendingError.
 
-        If it must not be deleted, raise the reason. It is deleted in the foreground: Jobs that remained would be taken
-        over by the next JobSet, which has the same name.
+        If the JobSet must not be deleted, raise the reason. The deletion is in the foreground: otherwise the next
+        JobSet, which has the same name, would take over the remaining Jobs.
         """
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:
@@ -515,9 +521,9 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
 
 
 async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:
-    """Return all objects of a TrainJob, including those that plugins build only for a suspended one (PodGroups).
+    """Return all objects of a TrainJob, including those that are built only for suspended TrainJobs (PodGroups).
 
-    The JobSet has the TrainJob's own value of ``suspend``.
+    The JobSet has the same value of ``suspend`` as the TrainJob.
     """
     suspended = train_job
     if not train_job.spec.suspend:
@@ -529,7 +535,7 @@ async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:
 
 
 def with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
-    """Return the JobSet with this value of ``suspend``: itself if it has the value, otherwise a copy."""
+    """Return ``job_set`` if its ``suspend`` has this value, otherwise a copy with this value."""
     if job_set.spec.suspend is suspend:
         return job_set
     changed = job_set.shallow_copy()

@@ -19,10 +19,10 @@ from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet
 Wire = dict[str, JSON]
 
 _ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
-"""Possible keys of a list of maps. The key is the first field that every item has with a unique value."""
+"""Possible keys of a list of maps. The key is the first of these fields that has a unique value in every item."""
 
 _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
-"""Maps and lists that have one owner as a whole: additional live items are a difference, too."""
+"""Maps and lists that are applied as a whole: additional items in the live object are a difference, too."""
 
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
 """Metadata fields that desired objects may set. The server manages the other fields."""
@@ -44,7 +44,7 @@ _DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
         "priority": 0,
     }
 )
-"""The defaults that JobSet's CRD and webhook and the API of Kubernetes' gangs set for unset fields.
+"""The defaults of unset fields. They are set by JobSet's CRD, by JobSet's webhook or by Kubernetes' gang API.
 
 A default that is missing here costs one request after a restart.
 """
@@ -76,7 +76,7 @@ def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) 
 
 
 def equal(live: object, desired: object) -> bool:
-    """Return True if each covers the other, ignoring fields of ``live`` that have their default."""
+    """Return True if ``live`` and ``desired`` cover each other. Fields of ``live`` with their default are ignored."""
     return covers(live, desired) and covers(desired, live, _DEFAULTS)
 
 
@@ -107,10 +107,10 @@ def _keyed_by(items: list[JSON], key: str) -> bool:
 
 
 def without_emptied(live: JSON, desired: JSON) -> JSON:
-    """Return ``desired`` without its empty maps that have fields in ``live``.
+    """Return ``desired`` without those empty maps for which ``live`` has fields.
 
-    If an apply of an empty map removes the last field of the live map, the result has null in its place, which the
-    schema of a custom resource refuses. An apply without the map removes the fields as well.
+    If an apply of an empty map removes the last field of the live map, the result has null in place of the map, and the
+    schema of a custom resource refuses null. An apply that leaves out the map removes the fields as well.
     """
     if isinstance(desired, dict) and isinstance(live, dict):
         return {
@@ -150,7 +150,7 @@ class JobSetRule:
 
     JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``. While the JobSet is
     suspended, it also permits changes of the scheduling of its pods. All other fields are fixed: JobSet's webhook
-    refuses a change of them, and without the webhook, existing Jobs do not follow it.
+    refuses to change them, and without the webhook, existing Jobs do not follow the change.
     """
 
     def __init__(self, live: Wire) -> None:
@@ -179,7 +179,7 @@ class JobSetRule:
 
 
 def ended(job_set: JobSet) -> bool:
-    """Return True if the JobSet is Completed or Failed, so that its controller creates no more Jobs."""
+    """Return True if the JobSet is Completed or Failed: its controller then creates no more Jobs."""
     return any(conditions.is_true(job_set.status.conditions, each) for each in _ENDS)
 
 

@@ -35,7 +35,7 @@ from .starts import Recorder
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
 MAX_FAILURES: Final = 5
-"""Maximum number of events about one run of a JobSet. In distributed training, one failure makes the others fail."""
+"""Maximum number of events about one run of a JobSet. In distributed training, one failed pod makes the others fail."""
 _FAILED: Final = {"status.phase": "Failed"}
 _PAGE: Final = 100
 _RETRY: Final = 10.0
@@ -54,8 +54,8 @@ class FailureEvidence:
     """A runnable of the leader: watches the failed pods of JobSets, and records an event for each failed container.
 
     Pods that run or succeed are never received, and no pod is kept. Containers of one step that fail in the same way in
-    one run of a JobSet share an event. The event's name is derived from the data that they have in common, so it exists
-    only once, even if the manager restarts.
+    one run of a JobSet share an event. The event's name is derived from the data that these containers have in common,
+    so the event exists only once, even if the manager restarts.
     """
 
     name = "evidence of failed pods"
@@ -73,7 +73,7 @@ class FailureEvidence:
         return f"failures of pods are not recorded: {self._problem}" if self._problem else None
 
     def degraded(self) -> Mapping[GVK, str]:
-        """Return Pod with the reason if the permission to watch failed pods is missing, otherwise nothing."""
+        """Return the kind Pod and the reason if the permission to watch failed pods is missing, otherwise nothing."""
         return {Pod.gvk: self._problem} if self._problem else {}
 
     async def start(self) -> None:
@@ -93,7 +93,7 @@ class FailureEvidence:
                 self._problem = ""
 
     async def _watch_failures(self) -> None:
-        """Handle the pods that have failed before, and then those that fail, until the watch ends."""
+        """Handle the pods that have already failed, then each further pod that fails, until the watch ends."""
         token = version = ""
         while True:
             page = await self._pods.list(
@@ -165,7 +165,10 @@ def terminations(pod: Pod) -> Iterator[Termination]:
 
 
 def _deletion_request(pod: Pod) -> datetime | None:
-    """Return when the deletion of a pod was requested, or None: its deletion timestamp ends the grace period."""
+    """Return when the deletion of a pod was requested, or None.
+
+    The deletion timestamp is later than the request: it is the end of the grace period.
+    """
     if pod.metadata.deletion_timestamp is None:
         return None
     grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
@@ -182,7 +185,10 @@ def _failure(status: ContainerStatus, asked: datetime | None) -> ContainerStateT
 
 
 def _passed(ended: ContainerStateTerminated, asked: datetime | None) -> timedelta:
-    """Return the time from the request to delete the pod to the end of the container: negative if it ended before."""
+    """Return the time from the request to delete the pod until the container ended.
+
+    The time is negative if the container ended before the request, or if one of the two times is missing.
+    """
     if asked is None or not ended.finished_at:
         return -timedelta.resolution
     return parse_time(ended.finished_at) - asked

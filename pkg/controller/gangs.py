@@ -34,8 +34,8 @@ async def delete_outdated(
 ) -> None:
     """Delete a gang whose immutable fields differ from the desired ones, while none of its pods runs.
 
-    With ``refused``, the server has refused a change, and the gang is deleted even if it does not seem to differ: only
-    the server knows the fields that an apply would remove.
+    ``refused`` says that the server has refused a change. The gang is then deleted even if no difference is found here,
+    because only the server knows which fields an apply would remove.
 
     Raises:
         PendingError: the gang is being deleted, or the Jobs of the suspended JobSet are stopping.
@@ -69,7 +69,7 @@ async def delete_outdated(
 
 
 def _fixed(gang: Object) -> Wire:
-    """Return the immutable part of a gang. Since v1beta1, ``minCount`` is not part of it."""
+    """Return the immutable fields of a gang. Since v1beta1, ``minCount`` is mutable."""
     spec: Wire = dict(gang.to_dict().get("spec") or {})
     if gang.gvk == v1beta1.PodGroup.gvk:
         policy = dict(spec.get("schedulingPolicy") or {})

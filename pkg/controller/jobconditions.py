@@ -18,11 +18,11 @@ from pkg.constants import trainer as constants
 from pkg.runtime.framework import UnavailableError
 
 _LONGEST: Final = 1000 * 365 * 24 * 3600
-"""The longest deadline, in seconds. Longer ones are shortened to it, since a later time could not be represented."""
+"""The longest deadline, in seconds. A longer deadline is shortened, because its time could not be represented."""
 
 
 def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
-    """Remove Failed from the new status of a TrainJob that is already Complete, or Complete if it is already Failed."""
+    """Remove Failed from ``status`` if the TrainJob is already Complete, or Complete if it is already Failed."""
     old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
     if status.conditions and any(conditions.is_true(old, end) for end in ends):
         for end in ends:
@@ -64,7 +64,10 @@ def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Calla
 
 
 def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    """Set the condition Suspended as ``spec.suspend`` says. A TrainJob that was never suspended does not get it."""
+    """Set the condition Suspended as ``spec.suspend`` says.
+
+    A TrainJob that was never suspended does not get the condition.
+    """
     if train_job.spec.suspend:
         status, reason, message = (
             "True",
@@ -97,8 +100,8 @@ def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], dateti
 def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
     """Return the time until the deadline, or None if the TrainJob has no deadline or is suspended.
 
-    The result is zero or negative if the deadline has passed. The time counts from the creation, or from the last
-    resume. For a TrainJob that is being resumed, it counts from ``now``.
+    The result is zero or negative if the deadline has passed. ``activeDeadlineSeconds`` counts from the creation or
+    from the last resume. If the TrainJob is being resumed, it counts from ``now``.
     """
     seconds = train_job.spec.active_deadline_seconds
     start = _start(train_job, now)

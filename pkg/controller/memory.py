@@ -24,7 +24,7 @@ class Memory:
     matched: dict[Name, tuple[bytes, bytes]] = field(default_factory=dict)
     """For each child that needs no apply, the digests of its desired and of its live object."""
     compared: tuple[str | None, int] | None = None
-    """The TrainJob's uid and generation when its running JobSet was last compared with it."""
+    """The TrainJob's uid and generation when the TrainJob was last compared with its running JobSet."""
     rebuilt: bytes | None = None
     """The JSON of the desired JobSet for which the previous JobSet was deleted."""
     terminating: datetime | None = None

@@ -54,8 +54,8 @@ class Reports:
     def deletion(self, train_job: TrainJob, live: Object) -> None:
         """Report a child whose deletion takes longer than ``LONG``, for example because of its finalizers.
 
-        A child without a deletion timestamp belongs to an earlier TrainJob of the same name: this TrainJob has waited
-        for its deletion since its own creation.
+        A child without a deletion timestamp belongs to an earlier TrainJob of the same name. ``train_job`` has waited
+        for the deletion of that child since its own creation.
         """
         since = live.metadata.deletion_timestamp or train_job.metadata.creation_timestamp
         if since is None or self._now() - parse_time(since) < LONG:
@@ -70,7 +70,7 @@ class Reports:
     async def missing(self, train_job: TrainJob, live: JobSet, wanted: Iterable[Object]) -> None:
         """Report the ``wanted`` siblings of a running JobSet that do not exist.
 
-        They are not created, because they would not fit the JobSet.
+        They are not created, because they would be built from a newer spec than the JobSet.
 
         Raises:
             StatusError: the API server refused.

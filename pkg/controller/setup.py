@@ -38,7 +38,7 @@ def setup_controllers(
     """Register the controllers whose names ``enabled`` accepts, by default all three.
 
     Raises:
-        ControllerError: a controller cannot be registered; the message names it.
+        ControllerError: a controller cannot be registered; the message names the controller.
     """
     options = options or controller.Options()
     # Registered first, so that a new TrainJob is reconciled before the controllers of runtimes handle it.

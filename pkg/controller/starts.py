@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reports TrainJobs that have not started in time, with one Warning event for each TrainJob that names the cause."""
+"""Reports TrainJobs that have not started in time. Each of them gets one Warning event, which names the cause."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = log.logger_from("starts")
 
 
 class Recorder(Protocol):
-    """Records an event that exists only once."""
+    """Records events. Only one event exists for each object, reason and key."""
 
     def event_once(
         self, obj: Object, event_type: str, reason: str, message: str, *, key: str = ""
@@ -79,7 +79,10 @@ class Starts:
         self._added = anyio.Event()
 
     def observe(self, train_job: TrainJob, *, failing: bool = False) -> None:
-        """Record the state of a TrainJob. It is not reported while ``failing``: the controller then reports errors."""
+        """Record the state of a TrainJob.
+
+        While ``failing``, the TrainJob is not reported, because the controller reports its errors.
+        """
         key, uid = train_job.key, train_job.metadata.uid or ""
         if not is_awaited(train_job):
             self.forget(key)

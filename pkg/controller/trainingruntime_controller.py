@@ -90,7 +90,7 @@ class RuntimeReconciler:
         await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller with watches of its runtimes and of the TrainJobs that refer to one."""
+        """Register the controller with watches of its runtimes and of the TrainJobs that refer to such a runtime."""
         (
             ctrl.new_controller_managed_by(mgr)
             .named(self.name)
@@ -107,7 +107,8 @@ class RuntimeReconciler:
     def references(self) -> predicate.Predicate[TrainJob]:
         """Return a predicate for TrainJobs that refer, or referred, to a runtime of this kind.
 
-        For other TrainJobs, :meth:`runtime_of` would return nothing, and a task would be woken just to call it.
+        For other TrainJobs, :meth:`runtime_of` would return nothing, and a task would be woken just to call that
+        method.
         """
 
         def refer(evt: event.Event[TrainJob]) -> bool:
@@ -118,7 +119,7 @@ class RuntimeReconciler:
         return predicate.Funcs(create=refer, update=refer, delete=refer, generic=refer)
 
     async def runtime_of(self, train_job: TrainJob | indexer.TrainJobReference) -> list[ctrl.Request]:
-        """Return the runtime that ``train_job`` refers to, if it is of this kind and not protected yet."""
+        """Return the runtime that ``train_job`` refers to, if that runtime is of this kind and not protected yet."""
         if not self._protects or not self.refers(train_job.spec.runtime_ref):
             return []
         namespaced = self.kind.resource is not None and self.kind.resource.namespaced
@@ -145,6 +146,6 @@ class TrainingRuntimeReconciler(RuntimeReconciler):
 
 
 def _is_guarded(runtime: Object) -> bool:
-    """Return True if a runtime has the finalizer and is not being deleted: no TrainJob has to enqueue it."""
+    """Return True if a runtime has the finalizer and is not being deleted. Such a runtime need not be enqueued."""
     meta = runtime.metadata
     return meta.deletion_timestamp is None and _FINALIZER in (meta.finalizers or ())

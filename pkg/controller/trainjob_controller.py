@@ -45,7 +45,10 @@ _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
 _WHILE_A_NAME_IS_TAKEN: Final = timedelta(seconds=60)
-"""Maximum time between two attempts: the deletion of the object with the name may not enqueue the TrainJob."""
+"""Maximum time between two attempts while another object has the name of a child.
+
+The deletion of that object may not enqueue the TrainJob.
+"""
 
 _APPEARED: Final = predicate.Funcs[Object](
     create=lambda evt: not evt.is_in_initial_list,  # every TrainJob is reconciled then
@@ -62,7 +65,7 @@ _GONE: Final = predicate.Funcs[JobSet](create=lambda _evt: False, update=lambda 
 
 
 class State(StrEnum):
-    """The state of a TrainJob when it is reconciled: the first of these that applies."""
+    """The state of a TrainJob when it is reconciled: the first of these values that applies."""
 
     DELETED = "Deleted"
     """It no longer exists."""
@@ -71,9 +74,9 @@ class State(StrEnum):
     FINISHED = "Finished"
     """It is Complete or Failed."""
     NAME_TAKEN = "NameTaken"
-    """Its name is used by a JobSet that it does not control, of an earlier TrainJob or of another owner."""
+    """A JobSet with the TrainJob's name belongs to an earlier TrainJob or to another owner."""
     UNSUPPORTED = "Unsupported"
-    """No runtime is registered for the kind that it refers to."""
+    """No runtime is registered for the kind that the TrainJob refers to."""
     EXPIRED = "Expired"
     """Its deadline has passed."""
     ACTIVE = "Active"
@@ -90,15 +93,19 @@ class _Pass:
     runtime: Runtime | None
     job_set: JobSet | None = None
     obstacle: Exception | None = None
-    """Why the JobSet with the TrainJob's name cannot be used: another owner controls it, or it cannot be read."""
+    """The error because of which the JobSet with the TrainJob's name cannot be used.
+
+    Another owner controls the JobSet, or the JobSet cannot be read.
+    """
     left: timedelta | None = None
     """The time until the deadline of an unfinished TrainJob."""
     errors: list[Exception] = field(default_factory=list)
 
     def raise_obstacle(self) -> None:
-        """Raise the obstacle, if there is one, and forget it.
+        """Raise the error in ``obstacle``, if there is one, and clear the field.
 
-        Its traceback refers to frames that refer to this object: keeping it would make a reference cycle.
+        The error's traceback refers to frames that refer to this object, so keeping the error would make a reference
+        cycle.
         """
         try:
             if self.obstacle is not None:
@@ -148,7 +155,7 @@ class TrainJobReconciler:
             ),
             State.ACTIVE: (self._reconcile_children, self._read_status, self._write_status),
         }
-        """The steps of each state except Deleted and Foreign. If a step raises an error, the next ones still run."""
+        """The steps of each state except Deleted and Foreign. If a step raises an error, the next steps still run."""
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -177,7 +184,7 @@ class TrainJobReconciler:
         return self._conclude(request, this)
 
     async def _begin(self, stored: TrainJob) -> _Pass:
-        """Read the JobSet and compute the time until the deadline. They determine the state of the TrainJob."""
+        """Read the JobSet and compute the time until the deadline. Both determine the state of the TrainJob."""
         key = runtime_ref_to_runtime_registry_key(stored.spec.runtime_ref)
         this = _Pass(stored, _with_own_status(stored), self._runtimes.get(key))
         try:
@@ -206,9 +213,9 @@ class TrainJobReconciler:
     async def _report_taken_name(self, this: _Pass) -> None:
         """Set the condition Suspended, and raise why the JobSet with the TrainJob's name cannot be used.
 
-        The status of that JobSet must not be copied to the TrainJob. If it belongs to an earlier TrainJob of the same
-        name, the garbage collector deletes it. Meanwhile the condition Suspended and the deadline are handled as for
-        any other TrainJob.
+        The status of that JobSet must not be copied to the TrainJob. If the JobSet belongs to an earlier TrainJob of
+        the same name, the garbage collector will delete it. Meanwhile the condition Suspended and the deadline are
+        handled as for any other TrainJob.
         """
         jobconditions.set_suspended(this.train_job, self._now)
         if this.obstacle is not None and not isinstance(this.obstacle, PendingError):
@@ -330,9 +337,12 @@ class TrainJobReconciler:
         return max(0.0, (self._now() - since).total_seconds()) if since is not None else 0.0
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
+        """Register the controller and its watches.
+
+        The controller watches TrainJobs, the objects of the plugins, and objects for which TrainJobs may wait.
+        """
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
-        # Own writes need no reconcile: when a reconcile writes the status, its other work is done.
+        # Our own writes need no reconcile: a reconcile that writes the status also does all other work.
         builder = builder.for_(
             TrainJob, predicates=[predicate.NotOwnWrite(), predicate.Funcs(create=self.arrives)]
         )
@@ -366,7 +376,7 @@ def _is_taken(obstacle: Exception | None) -> bool:
 
 
 def _with_own_status(stored: TrainJob) -> TrainJob:
-    """Return a copy of a TrainJob whose status may be changed; only the status is written."""
+    """Return a copy of a TrainJob. The caller may change the copy's status; no other field will be written."""
     train_job = stored.shallow_copy()
     # An assignment would mark an absent status as set.
     train_job.set_unchecked("status", stored.status.deep_copy())
@@ -391,7 +401,8 @@ async def _attempt(this: _Pass, step: Awaitable[None]) -> None:
 def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
     """Return when to reconcile next, at the latest after ``left``. Raise all errors except PendingErrors.
 
-    ``errors`` is cleared before a single error is raised, whose traceback refers to frames that refer to ``errors``.
+    A single error is raised after ``errors`` is cleared, because its traceback refers to frames that refer to
+    ``errors``.
     """
     failed = [error for error in errors if not isinstance(error, PendingError)]
     if len(failed) == 1:
@@ -420,7 +431,7 @@ class Timer(source.Source):
         self._queue = queue
 
     def set(self, request: ctrl.Request, left: timedelta) -> None:
-        """Enqueue the TrainJob after the time ``left``, if no other event does so before."""
+        """Enqueue the TrainJob after the time ``left``, unless another event enqueues it earlier."""
         if self._queue is not None and left > timedelta():
             self._queue.add(request, after=left.total_seconds())
 
@@ -436,11 +447,11 @@ def _watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
 
 
 def enqueue_followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
-    """Return the handler that enqueues the TrainJobs that still follow their runtime, found through ``index``.
+    """Return the handler that enqueues the TrainJobs that still follow their runtime.
 
-    A TrainJob follows its runtime while it has no JobSet or its JobSet is suspended. If the TrainJob itself is not
-    suspended, it may be waiting for the runtime. Suspended TrainJobs get a low priority, because there may be thousands
-    that wait in a queue of Kueue.
+    The TrainJobs are found through ``index``. A TrainJob follows its runtime while it has no JobSet or its JobSet is
+    suspended. Suspended TrainJobs get a low priority, because thousands of them may wait in a queue of Kueue. Other
+    TrainJobs have the normal priority, because they may be waiting for the runtime.
     """
 
     async def wake(evt: event.CreateEvent[Object] | event.UpdateEvent[Object], queue: handler.Queue) -> None:
@@ -461,7 +472,7 @@ async def _follows(reader: client.Reader, job: TrainJob) -> bool:
 
 
 def enqueue_name_waiter(reader: client.Reader) -> handler.Funcs[JobSet]:
-    """Return the handler that enqueues the TrainJob whose name a deleted JobSet of another owner has used."""
+    """Return the handler that enqueues a TrainJob when a JobSet with its name, but of another owner, is deleted."""
 
     async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
         owner = trainjob.controller_of(evt.object)
@@ -479,13 +490,13 @@ def enqueue_name_waiter(reader: client.Reader) -> handler.Funcs[JobSet]:
 def without_job_set_first(informers: source.Informers) -> source.Expedited:
     """Return the source that moves TrainJobs without a JobSet to the front of the queue when the manager starts.
 
-    They were created while no manager ran. Most other TrainJobs need no work.
+    Such TrainJobs were created while no manager ran. Most other TrainJobs need no work.
     """
     return source.Expedited(informers, TrainJob, _lacks_job_set, JobSet, name="TrainJobs without a JobSet")
 
 
 def _lacks_job_set(_jobs: cache.Informer[TrainJob], sets: cache.Informer[JobSet]) -> source.NeedsWork:
-    """Return a function that returns True if no JobSet has the TrainJob's name. It decodes no object."""
+    """Return a function that returns True if no JobSet has the TrainJob's name. The function decodes no object."""
 
     async def lacks(key: NamespacedName) -> bool:
         return not sets.has(key)

@@ -38,7 +38,7 @@ class PendingError(Exception):
 
 
 class BeingDeletedError(PendingError):
-    """A child is being deleted. The next object with its name is built afterwards."""
+    """A child is being deleted. A new object with its name is built after the deletion."""
 
     def __init__(self, live: Object) -> None:
         super().__init__(f"{live.gvk.kind.lower()} {live.key}: it is being deleted", UNTIL_DELETED)
@@ -96,7 +96,7 @@ def is_immutable_refusal(error: StatusError) -> bool:
 async def delete(
     writer: client.Writer, live: Object, propagation: client.Propagation, *, unchanged: bool = False
 ) -> None:
-    """Delete ``live``, but never a later object with its name. With ``unchanged``, delete only this version of it.
+    """Delete ``live``, but never a later object with its name. With ``unchanged``, delete only this version.
 
     Raises:
         ConflictError: another object has the name now, or with ``unchanged``, the object has another version.

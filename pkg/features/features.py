@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The feature gates of this project. As in Kubernetes, the gate of a stage sets those of its gates that are not set."""
+"""The feature gates of this project.
+
+As in Kubernetes, each stage has a gate, too. That gate applies to the features of the stage whose own gates are not
+set.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ import msgspec
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """The status server, to which the pods of a TrainJob report its progress."""
 FAILURE_EVIDENCE: Final = "FailureEvidence"
-"""Events on TrainJobs about failed containers, which remain when the pods are deleted."""
+"""Events on TrainJobs about failed containers. The events remain when the pods are deleted."""
 
 
 class Stage(enum.StrEnum):
-    """The maturity of a feature. Its value is the gate that sets all features of the stage."""
+    """The maturity of a feature. The value is the name of the gate for all features of the stage."""
 
     ALPHA = "AllAlpha"
     BETA = "AllBeta"
@@ -49,7 +53,11 @@ class Gates(msgspec.Struct, frozen=True):
     settings: Mapping[str, bool]
 
     def enabled(self, feature: str) -> bool:
-        """Return True if ``feature`` is enabled. Its own gate decides, else the gate of its stage, else its default."""
+        """Return True if ``feature`` is enabled.
+
+        The feature's own gate decides. If that gate is not set, the gate of the feature's stage decides. If neither is
+        set, the feature has its default state.
+        """
         about = _FEATURES[feature]
         return self.settings.get(feature, self.settings.get(about.stage, about.default))
 

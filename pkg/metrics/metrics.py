@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manager's metrics of TrainJobs and of the pod grouper, in controller-runtime's registry.
 
-Names start with ``kubeflow_trainer_``. Only the leader counts TrainJobs: a standby's series stay at zero, so a sum
-over replicas is right.
+Names start with ``kubeflow_trainer_``. Only the leader counts TrainJobs. The series of the other replicas stay at zero,
+so the sum over all replicas is right.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 
 
 class Phase(StrEnum):
-    """The phase of a TrainJob by its conditions; exactly one at a time."""
+    """The phase of a TrainJob, derived from its conditions. A TrainJob is in exactly one phase at a time."""
 
     RUNNING = "Running"  # no condition is true, which is how the SDK knows a running TrainJob
     SUSPENDED = trainer.TRAIN_JOB_SUSPENDED
@@ -78,7 +78,10 @@ PODS_PUT_OFF: Final = Counter(
 
 
 class TrainJobPhases:
-    """Updates :data:`TRAIN_JOBS`: call it for each reconciled TrainJob, and when a TrainJob is deleted."""
+    """Updates :data:`TRAIN_JOBS`.
+
+    Call :meth:`observe` for each reconciled TrainJob, and :meth:`forget` when a TrainJob is deleted.
+    """
 
     def __init__(self) -> None:
         self._phases: dict[NamespacedName, Phase] = {}
@@ -109,7 +112,7 @@ def phase_of(train_job: TrainJob) -> Phase:
 
 
 class DegradedKinds(Collector):
-    """Collects a series with the value 1 for each kind that is missing or denied, and none for other kinds."""
+    """Collects a series with the value 1 for each kind that is missing or denied, and no series for other kinds."""
 
     def __init__(self) -> None:
         self._caches: list[Callable[[], Mapping[GVK, str]]] = []

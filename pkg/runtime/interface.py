@@ -36,21 +36,23 @@ class UnsupportedRuntimeError(Exception):
 class GeneratedSecret(Secret):
     """A Secret with random content. It is created once, and an existing Secret is never replaced.
 
-    A plugin returns it as long as it finds no Secret with the name. A Secret may exist all the same: the cache may lag,
-    or the response to an earlier request may have been lost. An immutable Secret can be applied nevertheless, because
-    the server refuses to change the content of an existing one. Any other Secret is sent with a create request.
+    A plugin returns a GeneratedSecret as long as it finds no Secret of that name. Such a Secret may nevertheless exist:
+    the cache may lag, or the response to an earlier request may have been lost. If the GeneratedSecret is immutable, it
+    is applied, because the server refuses to change the content of an existing immutable Secret. Otherwise, it is sent
+    with a create request.
     """
 
 
 class IndependentConfigMap(ConfigMap):
     """A ConfigMap whose content depends on neither the TrainJob's spec nor its runtime.
 
-    It fits any JobSet of the TrainJob, so it is updated while the JobSet runs, even if the TrainJob has been edited.
+    Every JobSet of the TrainJob can use the same content. The ConfigMap is therefore updated while a JobSet runs, even
+    if the TrainJob has been edited.
     """
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """The reason why a gang is not scheduled, in one word, and the scheduler's message."""
+    """Why a gang is not scheduled: a reason of one word, and the scheduler's message."""
 
     reason: str
     message: str
@@ -69,7 +71,10 @@ class Runtime(ABC):
         """
 
     async def require(self, train_job: TrainJob) -> None:
-        """Raise the error of :meth:`new_objects` if the runtime cannot be read. It need not build the objects."""
+        """Raise the error that :meth:`new_objects` raises if the runtime cannot be read.
+
+        Implementations need not build the objects.
+        """
         await self.new_objects(train_job)
 
     @abstractmethod
@@ -84,15 +89,15 @@ class Runtime(ABC):
 
         Raises:
             TypeError: the runtime does not support this kind of template.
-            StrategicMergeError: an override does not fit the template.
+            StrategicMergeError: an override cannot be merged into the template.
         """
 
     @abstractmethod
     async def train_job_status(self, train_job: TrainJob) -> TrainJobStatus | None:
-        """Return the TrainJob's status, derived from its objects, or None if no plugin reports one.
+        """Return the TrainJob's status, derived from its objects, or None if no plugin reports a status.
 
         Raises:
-            NotFoundError: its objects do not exist (yet).
+            NotFoundError: the TrainJob's objects do not exist (yet).
         """
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
@@ -115,7 +120,7 @@ def runtime_for(runtimes: Mapping[str, Runtime], ref: RuntimeRef) -> Runtime:
     """Return the runtime for ``ref``.
 
     Raises:
-        UnsupportedRuntimeError: none is registered for its kind.
+        UnsupportedRuntimeError: no runtime is registered for the kind that ``ref`` names.
     """
     key = runtime_ref_to_runtime_registry_key(ref)
     try:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Info: the runtime of one TrainJob as it passes through the plugins, with lookups for plugins.
 
-Each reconcile or validation creates an Info of its own. Plugins change it in place: counts, environment, volumes,
-labels. The Info has its own lists, but their items (an EnvVar, a Volume) may be shared with the runtime: a plugin
-replaces an item and never changes it.
+Each reconcile or validation creates its own Info. Plugins change this Info in place: counts, environment, volumes,
+labels. The Info has its own lists, but the items of these lists (an EnvVar, a Volume) may be shared with the runtime. A
+plugin therefore replaces an item and never changes it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,15 @@ class Container(msgspec.Struct):
     ports: list[ContainerPort] | None = None
     volume_mounts: list[VolumeMount] | None = None
     image: str | None = None
-    """Replaces the image, or is the image of an added container. With None, the template's image stays."""
+    """The image that replaces the template's image, or the image of an added container.
+
+    None keeps the template's image.
+    """
     command: list[str] | None = None
-    """Replaces the command, or is the command of an added container. With None, the template's command stays."""
+    """The command that replaces the template's command, or the command of an added container.
+
+    None keeps the template's command.
+    """
 
 
 def _no_hosts(_pod_set: PodSet) -> Iterable[str]:
@@ -58,11 +64,11 @@ class PodSet(msgspec.Struct):
     """The value of the ancestor-step label, or None."""
     count: int = 1
     init_containers: list[Container] = []
-    """The template's init containers. If a plugin appends a container to this list, it is added to the template."""
+    """The template's init containers. A container that a plugin appends to this list is added to the template."""
     containers: list[Container] = []
     volumes: list[Volume] | None = None
     hosts: Callable[[PodSet], Iterable[str]] = _no_hosts
-    """Returns the host names of a set's pods. Read :attr:`endpoints` instead, which uses the current ``count``."""
+    """Returns the host names of a pod set's pods. Call it through :attr:`endpoints`, with the current ``count``."""
     single_pod_requests: dict[str, str] = {}
     """The resource requests of one pod. The requests of the set are ``count`` times as large."""
 
@@ -80,16 +86,16 @@ class RuntimePolicy(msgspec.Struct):
 
 
 class Scheduler(msgspec.Struct):
-    """Additions of gang scheduling to the pods."""
+    """The changes that gang scheduling makes to the pods."""
 
     pod_labels: dict[str, str] = {}
     pod_annotations: dict[str, str] = {}
     gang_version: str = ""
-    """The version of scheduling.k8s.io in which the template's pods name their gang; empty if they name none."""
+    """The version of scheduling.k8s.io in which the template's pods name their gang; empty if the pods name no gang."""
 
 
 @dataclass(slots=True)
-class TemplateSpec:  # not a msgspec struct, whose subclasses cannot leave fields unset
+class TemplateSpec:  # not a msgspec struct: subclasses of such a struct cannot leave fields unset
     """The runtime's template as it will be applied, and its pod sets in the same order."""
 
     obj_apply: object = None
@@ -97,7 +103,7 @@ class TemplateSpec:  # not a msgspec struct, whose subclasses cannot leave field
 
 
 class DeferredTemplateSpec(TemplateSpec):
-    """A template that is built when it is first read, because the validation of most TrainJobs does not read it."""
+    """A template that is built on the first access: the validation of most TrainJobs does not need a template."""
 
     __slots__ = ("_build",)
 
@@ -128,7 +134,7 @@ class Info(msgspec.Struct):
     trainer_args: list[str] | None = None
     """The arguments of the trainer's containers, if they differ from the TrainJob's."""
     wrapped_command: list[str] = []
-    """The trainer's own command line, if a plugin replaces its command by one that starts it."""
+    """The trainer's original command line, if a plugin replaces the command by a script that runs the original."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
@@ -146,7 +152,10 @@ class Info(msgspec.Struct):
         return next((container for container in pod_set.containers if container.name == name), None)
 
     def find_container_by_pod_set_name(self, pod_set: str, name: str) -> Container | None:
-        """Return the container of this name in a pod set, else its init container of this name."""
+        """Return the container of this name in a pod set.
+
+        If there is none, return the init container of this name, or None.
+        """
         found = self.find_pod_set_by_name(pod_set)
         if found is None:
             return None
@@ -173,7 +182,7 @@ def new_info(
 
 
 def new_pod_set(name: str, ancestor: str | None, count: int, spec: PodSpec) -> PodSet:
-    """Return the pod set of a PodSpec of the template, with at least one pod."""
+    """Return the pod set for a PodSpec of the template. The pod set has at least one pod."""
     return PodSet(
         name=name,
         ancestor=ancestor,
@@ -207,7 +216,9 @@ def runtime_ref_to_runtime_registry_key(ref: RuntimeRef) -> str:
 
 
 def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements | None:
-    """Return the resources of the first container ``node`` in the trainer's job or in a job named ``node``, or None.
+    """Return the resources of a container ``node`` in the trainer's job or in a job named ``node``, or None.
+
+    If several such containers set resources, those of the first one are returned.
 
     The TrainJob's own resources are already applied to the trainer's job.
     """
@@ -230,8 +241,9 @@ def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> Reso
     """Return the resources from which the number of processes on a node is derived.
 
     With ``merged``, the TrainJob's resources are merged into those of the runtime. Otherwise they replace those of the
-    runtime, even if they are empty (Trainer v2.1). The result may differ from the resources of the container: empty
-    resources are not applied to it, nor are any to a job ``node`` that is not labelled as the trainer's.
+    runtime, even if they are empty (Trainer v2.1). The result may differ from the resources that the container gets.
+    Empty resources are not applied to the container. No resources are applied to a job ``node`` that lacks the
+    trainer's label, unless the launcher trains too (MPI).
     """
     trainer = train_job.spec.trainer
     wanted = trainer.resources_per_node if trainer is not None else None

@@ -16,7 +16,7 @@ def config_directory() -> Path:
     """Return the folder ``config``, with ``crd``, ``rbac``, ``runtimes`` and the other manifests.
 
     Raises:
-        FileNotFoundError: the installation does not have it.
+        FileNotFoundError: the installation does not have the folder.
     """
     home = Path(pkg.__file__).parent
     for folder in (home.parent / "config", home / "_config"):
@@ -33,7 +33,7 @@ def manifests(folder: str) -> list[dict[str, JSON]]:
 
 
 def crds() -> list[dict[str, JSON]]:
-    """Return Trainer's CRDs. They are read from JSON files, if they exist: this is ten times as fast as YAML."""
+    """Return Trainer's CRDs. If JSON files exist, they are read, because JSON is read ten times as fast as YAML."""
     home = config_directory() / "crd"
     return read_manifests(home / "json") if (home / "json").is_dir() else _objects(home)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The status server: pods of a TrainJob report its progress, which becomes its ``status.trainerStatus``."""
+"""The status server: it receives progress reports from pods, and writes them to the status of the pods' TrainJob."""
 
 from .auth import ProjectedServiceAccountTokenAuthorizer as ProjectedServiceAccountTokenAuthorizer
 from .auth import TokenAuthorizer as TokenAuthorizer

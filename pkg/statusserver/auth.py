@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Authorizes updates of a TrainJob's status: by a pod of that TrainJob, with the token that Kubernetes projects."""
+"""Authorizes updates of a TrainJob's status.
+
+Only the TrainJob's own pods may send updates, with the token that Kubernetes projects into the pods.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ class TokenAuthorizer(Protocol):
         """Return if the client may update the status of the TrainJob.
 
         Raises:
-            DeniedError: it may not.
-            Exception: it could not be determined whether it may.
+            DeniedError: the client may not update the status.
+            Exception: it could not be determined whether the client may update the status.
         """
         ...
 
@@ -44,7 +47,7 @@ class Owners(Protocol):
 
 
 class ProjectedServiceAccountTokenAuthorizer:
-    """Accepts tokens of the cluster's issuer for the TrainJob's audience that are bound to a pod of the TrainJob.
+    """Accepts a token that the cluster issued for the TrainJob's audience and that is bound to a pod of the TrainJob.
 
     Upstream also accepts a token that is not bound to a pod, and a token that another pod of the namespace requested.
     """
@@ -58,7 +61,7 @@ class ProjectedServiceAccountTokenAuthorizer:
         """Return if the client may update the status of the TrainJob.
 
         Raises:
-            DeniedError: it may not.
+            DeniedError: the client may not update the status.
             IssuerError: the API server publishes no usable issuer.
             StatusError: the API server refused a request.
             RestError: the API server was unreachable.
@@ -78,7 +81,9 @@ class ProjectedServiceAccountTokenAuthorizer:
 
 
 def extract_raw_token(header: str) -> str:
-    """Return the token of an Authorization header with the scheme Bearer, in any case and with any white space.
+    """Return the token of an Authorization header with the scheme Bearer.
+
+    The scheme may be in upper or lower case. Any amount of white space is allowed.
 
     Raises:
         DeniedError: the header does not hold exactly one bearer token.

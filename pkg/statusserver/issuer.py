@@ -29,7 +29,7 @@ _KEYS: Final = "/openid/v1/jwks"
 _MAX_AGE: Final = 300.0
 """Seconds after which the keys are read again. A withdrawn key is not accepted for longer, unless the read fails."""
 _MIN_AGE: Final = 10.0
-"""Minimum number of seconds between two reads because of tokens with an unknown key."""
+"""Minimum number of seconds between two reads that are caused by tokens with unknown keys."""
 _AFTER_FAILURE: Final = 2.0
 """Minimum number of seconds between two reads while they fail."""
 
@@ -80,7 +80,7 @@ class Issuer:
     async def known(self, token: Token) -> Known:
         """Return the issuer and its keys. They are read again if they are too old or lack the key of ``token``.
 
-        If that fails, the earlier result is returned. Errors are raised only while no read has succeeded.
+        If reading fails, the earlier result is returned. Errors are raised only while no read has succeeded.
 
         Raises:
             IssuerError: the API server publishes no usable issuer.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The body of an update: read as Go reads JSON into a struct, and turned into the applied status and the answer.
 
-Unknown fields and text after the first value are ignored, names of fields may be in any case, and the last of several
-fields with one name counts. A number must be a whole one of 32 bits.
+Unknown fields and text after the first value are ignored. Names of fields may be in upper or lower case. If a field is
+repeated, the last one counts. A number must be a whole number of 32 bits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Update:
     """A decoded update."""
 
     trainer_status: dict[str, JSON] | None
-    """The status to apply, or None if the update has none."""
+    """The status to apply, or None if the update contains no status."""
     answer: dict[str, JSON]
     """The update as it was understood."""
 
@@ -74,7 +74,7 @@ def _trainer_status(value: JSON) -> dict[str, JSON]:
 
 
 def _metrics(value: JSON) -> list[dict[str, JSON]] | None:
-    # A JSON object is decoded to a list too: of its fields.
+    # A JSON object is decoded to a list, too: the list of its fields.
     if not isinstance(value, list) or isinstance(value, _Object):
         raise PayloadError("metrics must be a list")
     empty = {"name": "", "value": ""}
@@ -82,7 +82,10 @@ def _metrics(value: JSON) -> list[dict[str, JSON]] | None:
 
 
 def _read(value: JSON, fields: dict[str, Callable[[JSON], JSON]]) -> dict[str, Any]:
-    """Return the known fields of an object; null counts as unset, for the object too."""
+    """Return the known fields of an object.
+
+    A field that is null is ignored. If ``value`` is null, it counts as an object without fields.
+    """
     if value is None:
         return {}
     if not isinstance(value, _Object):

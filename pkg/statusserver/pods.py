@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the TrainJob of a pod: a Job controls the pod, a JobSet controls the Job, and the TrainJob controls the JobSet.
 
-Each step compares the UID in the reference with that of the object. Labels prove nothing, because the creator of a pod
-chooses them.
+Each step compares the UID in the reference with the UID of the object. Labels prove nothing, because the creator of a
+pod chooses them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .tokens import BoundObject, DeniedError
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get
 
 _OWNER_TTL: Final = 60.0
-"""Seconds for which an owner is remembered. The token of a deleted pod is accepted for that long at most."""
+"""Seconds for which an owner is remembered. The token of a deleted pod is accepted for at most that long."""
 _NO_OWNER_TTL: Final = 5.0
 """Seconds for which it is remembered that a pod belongs to no TrainJob."""
 _REMEMBERED: Final = 4096
@@ -40,7 +40,10 @@ _Owner = tuple[str, str]
 
 
 class PodOwners:
-    """Finds the TrainJobs of pods. ``live`` reads pods and Jobs from the server, ``cached`` JobSets and TrainJobs."""
+    """Finds the TrainJobs of pods.
+
+    ``live`` reads pods and Jobs from the server, and ``cached`` reads JobSets and TrainJobs from the cache.
+    """
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class PodOwners:
         return owner
 
     async def _exists(self, namespace: str, name: str, uid: str) -> bool:
-        """Return True if the TrainJob still exists: pods of a deleted TrainJob end later, and report until then."""
+        """Return True if the TrainJob still exists. Pods of a deleted TrainJob may report until they end."""
         try:
             found = (await client.peek(self._cached, TrainJob, NamespacedName(namespace, name))).object
         except NotFoundError:

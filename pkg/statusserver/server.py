@@ -37,7 +37,7 @@ MAX_BODY: Final = 1 << 16
 DEADLINE: Final = 10.0
 """Seconds that an update may take, including the wait for the limited rate of requests to the API server."""
 AT_ONCE: Final = 2
-"""Maximum number of updates of one TrainJob in progress: a TrainJob that reports too often delays only itself."""
+"""Maximum number of updates of one TrainJob at the same time. A TrainJob that reports too often delays only itself."""
 
 UPDATES: Final = CounterMetric(
     "kubeflow_trainer_status_updates_total",

@@ -42,8 +42,8 @@ class Certificates(Protocol):
 class StatusServer:
     """Serves status updates in every replica. Its requests to the API server have a rate limit of their own.
 
-    It waits until the manager's ``certificates`` include one that can be served. With a CertWatcher, it serves the
-    certificate in the watcher's files.
+    The server waits until the manager's ``certificates`` include one that can be served. If ``certificates`` is a
+    CertWatcher, the server uses the certificate in the watcher's files.
     """
 
     name = "status server"
@@ -81,7 +81,10 @@ class StatusServer:
         return False
 
     def check(self) -> str:
-        """Return a remark for readiness if the manager may not authorize clients; raise until updates are served."""
+        """Return a remark for readiness if the manager may not authorize clients, otherwise an empty text.
+
+        Raise NotHealthyError until updates are served.
+        """
         if self._handler is None:
             raise healthz.NotHealthyError("the status server has not been started yet")
         return self._handler.denied

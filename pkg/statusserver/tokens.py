@@ -74,7 +74,7 @@ class Token:
 
     raw: str
     key: str
-    """The identifier of the key that signed it, or an empty string."""
+    """The identifier of the key that signed the token, or an empty string."""
     claims: Claims
 
 
@@ -82,7 +82,7 @@ def parse(raw: str) -> Token:
     """Return the parts of a token.
 
     Raises:
-        DeniedError: it is too long, or not a signed token with claims of the expected types.
+        DeniedError: the token is too long, is not a JSON Web Token, or has claims of unexpected types.
     """
     import jwt  # takes 60 ms, with cryptography: loaded for the first token
 
@@ -97,9 +97,9 @@ def parse(raw: str) -> Token:
 
 
 def keys_of(published: Iterable[dict[str, Any]]) -> list[tuple[str, PyJWK]]:
-    """Return the keys that sign by one of :data:`ALGORITHMS`, with their identifiers; other keys are skipped.
+    """Return the keys that sign with one of :data:`ALGORITHMS`, and their identifiers. Other keys are skipped.
 
-    A key determines its algorithm, so that a token cannot choose another.
+    Each key determines its algorithm, so that a token cannot choose another algorithm.
     """
     import jwt
 

@@ -48,8 +48,8 @@ def is_placement(override: PodTemplateOverride) -> bool:
 def runtime_patches(spec: TrainJobSpec) -> list[RuntimePatch]:
     """Return the runtime patches to apply after the first generation's fields.
 
-    The mirror of these fields is omitted while the fields are present, so that nothing is applied twice. It is
-    applied when a CRD of another release has pruned them.
+    The mirror of these fields is omitted while the fields are present, so that nothing is applied twice. If a CRD of
+    another release has pruned the fields, the mirror is applied.
     """
     patches = spec.runtime_patches or []
     if not has_first_generation(spec):
@@ -80,7 +80,7 @@ def patched_pod(patch: ReplicatedJobPatch) -> PodSpecPatch | None:
 
 
 def number_or_word(value: IntOrString) -> IntOrString:
-    """Return ``numProcPerNode`` as a number if it is one, even one written as a string; otherwise the word.
+    """Return ``numProcPerNode`` as a number if it is a number or a string with a number; otherwise return the word.
 
     Raises:
         ValueError: the number does not fit into 32 bits.
@@ -119,7 +119,7 @@ def same_spec(old: TrainJob, new: TrainJob) -> bool:
 
 
 def effective(train_job: TrainJob) -> TrainJobSpec:
-    """Return the spec with a number or word in ``numProcPerNode``, without the patch that mirrors present fields."""
+    """Return the spec with a number or word in ``numProcPerNode``, and without a mirror of fields that are present."""
     spec = with_word(train_job).spec.shallow_copy()
     trainer = spec.trainer
     if trainer is not None and isinstance(trainer.num_proc_per_node, str):

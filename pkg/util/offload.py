@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs work on a large TrainJob, or one with a large runtime, outside the event loop."""
+"""Runs work on a large TrainJob, or on a TrainJob with a large runtime, outside the event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 async def run(train_job: TrainJob, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return the result of ``work``, which runs in a thread if the TrainJob is large.
+    """Return the result of ``work``, which runs in a thread if the TrainJob or its runtime is large.
 
     ``work`` must not use data that other tasks change. Cancellation of the caller takes effect when ``work`` has ended.
     """

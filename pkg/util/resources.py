@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A pod's resource requests, as the scheduler computes them, and resources that are merged."""
+"""Computes a pod's resource requests as the scheduler does, and merges resources."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ _HUGE_PAGES: Final = "hugepages-"
 
 
 def pod_requests(spec: PodSpec) -> Requests:
-    """Return a pod's requests: the sum of its containers, or the largest init container if it has more; plus overhead.
+    """Return a pod's requests.
 
-    Init containers that restart always count as containers, and are added to the init containers after them. Pod-level
-    requests replace the computed ones.
+    For each resource, a pod requests the larger of two amounts: the sum of its containers and the amount of its largest
+    init container. The pod's overhead is added.
+
+    An init container with the restart policy ``Always`` counts as a container, and is also added to each later init
+    container. Pod-level requests replace the computed requests.
     """
     total: Requests = {}
     for container in spec.containers or ():

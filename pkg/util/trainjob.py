@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A TrainJob's state, its reference to its runtime, and the references of its children to it."""
+"""A TrainJob's state, its reference to its runtime, and its children's references to the TrainJob."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def is_ours(train_job: TrainJob) -> bool:
 
 
 def is_finished(train_job: TrainJob) -> bool:
-    """Return True if the TrainJob is Complete or Failed. An unsupported runtime is not final: the spec may change."""
+    """Return True if the TrainJob is Complete or Failed.
+
+    A TrainJob that is Failed because its runtime is not supported is not finished, because its spec may change.
+    """
     if conditions.is_true(train_job.status.conditions, TRAIN_JOB_COMPLETE):
         return True
     return _failed(train_job) not in (None, TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON)
@@ -54,13 +57,13 @@ def deadline_exceeded(train_job: TrainJob) -> bool:
 
 
 def _failed(train_job: TrainJob) -> str | None:
-    """Return the reason for which the TrainJob is Failed, or None if it is not."""
+    """Return the reason for which the TrainJob is Failed, or None if it is not Failed."""
     found = conditions.find(train_job.status.conditions, TRAIN_JOB_FAILED)
     return found.reason or "" if found is not None and found.status == "True" else None
 
 
 def suspension_note(train_job: TrainJob) -> str | None:
-    """Return the webhook's note that a TrainJob was suspended while its JobSet may still have run, or None."""
+    """Return the webhook's note that a TrainJob was suspended, or None. The JobSet may still have run at that time."""
     return (train_job.metadata.annotations or {}).get(constants.SUSPENDED_ANNOTATION)
 
 
@@ -68,11 +71,11 @@ def suspension_note_of_update(old: TrainJob, new: TrainJob) -> str | None:
     """Return the note that the webhook has to write on an updated TrainJob, or None.
 
     The note is the generation that the update creates. A suspension is noted, unless it is the first change of the spec
-    and changes nothing else: the JobSet then has the same spec. If the spec is changed next, while the TrainJob is
-    suspended, that change is noted instead.
+    and changes nothing else: the JobSet then still has the TrainJob's spec. In that case, the next change of the spec
+    is noted instead, if the TrainJob is still suspended at that time.
 
-    A client that does not know the note may replace a TrainJob without it. It is then written again, unless the update
-    leaves the spec as it is.
+    A client that does not know the note may drop it when it replaces the TrainJob. The note is then written again,
+    unless the update leaves the spec as it is.
     """
     if not (old.spec.suspend or new.spec.suspend or suspension_note(old)):
         return None
@@ -103,7 +106,7 @@ def runtime_ref_is_cluster_training_runtime(ref: Reference) -> bool:
 
 
 def controller_reference(train_job: TrainJob) -> OwnerReference:
-    """Return the controller reference for children of ``train_job``, which are deleted with it."""
+    """Return the controller reference for children of ``train_job``. The children are deleted with the TrainJob."""
     return OwnerReference(
         api_version=TrainJob.gvk.api_version,
         kind=TrainJob.gvk.kind,
@@ -115,7 +118,7 @@ def controller_reference(train_job: TrainJob) -> OwnerReference:
 
 
 def child_metadata(train_job: TrainJob, suffix: str = "") -> ObjectMeta:
-    """Return the metadata of a child whose name is the TrainJob's with a suffix."""
+    """Return the metadata of a child whose name is the TrainJob's name with a suffix."""
     return ObjectMeta(
         name=train_job.name + suffix,
         namespace=train_job.namespace,
@@ -129,11 +132,13 @@ def controller_of(obj: Object) -> OwnerReference | None:
 
 
 def require_control(live: Object, controller: OwnerReference | None) -> None:
-    """Raise unless ``controller`` controls ``live``. None requires that ``live`` has no controller.
+    """Raise an error unless ``controller`` controls ``live``.
+
+    If ``controller`` is None, ``live`` must have no controller.
 
     Raises:
-        PredecessorError: an earlier object of the controller's name controls it.
-        ChildConflictError: another object or no object controls it.
+        PredecessorError: an earlier object with the controller's kind and name controls ``live``.
+        ChildConflictError: another object or no object controls ``live``.
     """
     found = controller_of(live)
     if (found and found.uid) == (controller and controller.uid):

@@ -43,7 +43,7 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
         """Check a changed spec.
 
-        An update of an object that is being deleted, or without a change of the spec, passes: finalizers may change.
+        An update passes if the object is being deleted or if the spec is unchanged, because finalizers may change.
         """
         if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
             return []

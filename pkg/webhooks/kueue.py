@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Supports the placement of TrainJobs by Kueue v0.17 and newer, also of TrainJobs that older releases have placed.
+"""Supports the placement of TrainJobs by Kueue v0.17 and newer, including TrainJobs that older releases have placed.
 
-The older releases, up to v0.16, place a TrainJob by overrides, which they label. The newer ones place it by an entry of
-``runtimePatches``, which their webhook adds to new TrainJobs only; they neither read nor remove the overrides. After an
-upgrade of Kueue, a TrainJob with such overrides could be neither evicted nor placed again.
+The older releases, up to v0.16, place a TrainJob by overrides with a label. The newer releases place a TrainJob by an
+entry of ``runtimePatches``, which their webhook adds only to new TrainJobs; the newer releases neither read nor remove
+the overrides. Without this module, a TrainJob with such overrides could therefore be neither evicted nor placed again
+after an upgrade of Kueue.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _OVERRIDES: Final = Dropped("podTemplateOverrides")
 def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[Dropped]) -> None:
     """Hand a TrainJob that an older release has placed over to a newer release.
 
-    ``put_back`` contains the overrides if they were dropped by a client that does not know them, as a newer release:
-    then add the entry of the newer release. If the TrainJob has the entry, remove the older placement, but only while
-    the TrainJob is suspended and has no active jobs, as Kueue does after an eviction. A placement that this request
-    wrote is kept, because Kueue was then rolled back to an older release.
+    If ``put_back`` contains the overrides, they were dropped by a client that does not know them, such as a newer
+    release. In this case, add the entry of the newer release. If the TrainJob has the entry, is suspended and has no
+    active jobs, remove the older placement, as Kueue does after an eviction. A placement that this request has changed
+    is kept, because it was written by an older release: Kueue was rolled back.
     """
     placed = _placement(new)
     if not placed:
@@ -53,8 +54,8 @@ def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[D
 def keep_last(old: trainer.TrainJob | None, new: trainer.TrainJob) -> None:
     """Move the entry of the newer releases to the end of the patches, so that it is applied last.
 
-    If the request does not change the patches, their order is kept: a change of it would be refused for a running
-    TrainJob.
+    If the request does not change the patches, their order is kept, because a change of the order would be refused for
+    a running TrainJob.
     """
     patches = new.spec.runtime_patches
     if patches and (old is None or not equality.deep_equal(old.spec.runtime_patches, patches)):

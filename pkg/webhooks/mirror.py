@@ -3,8 +3,8 @@
 """The first generation's fields of a TrainJob, mirrored in one runtime patch for clients of v2.2 and later.
 
 Kueue computes pod sets from ``runtimePatches`` only, and MultiKueue does not copy the first generation's fields to
-another cluster. The mirror is the first patch of the list. It is renewed when these fields change, and removed with
-them.
+another cluster. The mirror is the first patch of the list. It is renewed when these fields change, and removed when
+they are removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def digest(spec: trainer.TrainJobSpec) -> str:
 
 
 def update(train_job: trainer.TrainJob, *, wanted: bool) -> None:
-    """Create or renew the mirror of the first generation's fields, if it is ``wanted`` or already present.
+    """Create or renew the mirror of the first generation's fields, if a mirror is ``wanted`` or already present.
 
     Nothing is changed if the TrainJob has none of these fields: a CRD of another release may have pruned them.
 
@@ -80,13 +80,13 @@ def remove(train_job: trainer.TrainJob) -> None:
 
 
 def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
-    """Return the patch whose merge has the effect of the overrides, in order, and of the labels and annotations.
+    """Return the patch that has the same effect as the labels, the annotations and the overrides, merged in order.
 
     Placements by Kueue are merged after the overrides of the user.
 
     Raises:
         NotMirrorableError: a map contains a directive of strategic merge patches.
-        StrategicMergeError: the overrides do not fit each other, or would write too many values.
+        StrategicMergeError: the overrides cannot be merged with each other, or would write too many values.
     """
     pods: dict[str, Document] = {}
     budget, overrides = Budget(), sorted(spec.pod_template_overrides or (), key=generations.is_placement)
@@ -160,7 +160,7 @@ def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) 
 
 
 def _is_refused(stored: trainer.PodSpecPatch, new: trainer.PodSpecPatch, name: str) -> bool:
-    """Return True if the CRD refuses the change of a field: some are immutable once they are set."""
+    """Return True if the CRD refuses the change of a field: some fields are immutable once they are set."""
     before, after = getattr(stored, name), getattr(new, name)
     if before is None or after is None or equality.deep_equal(before, after):
         return False

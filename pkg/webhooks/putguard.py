@@ -1,13 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Protects a TrainJob's fields from clients that replace it without knowing them.
+"""Protects fields of a TrainJob from clients that do not know these fields and replace the whole TrainJob.
 
-A typed client of one API generation decodes a TrainJob without the fields of the other, and drops all of them when it
-sends the whole object (PUT). Such fields are put back, with a warning. They are not put back if the client knows them:
-kubectl does, and so does a client that removes only some of them. A client may also remove fields that it owns; of
-``runtimePatches``, only the entries that it owns. It may not do so while it suspends a TrainJob with active jobs: these
-fields cannot change before the jobs have ended, and the suspension would be refused. Few reviews say whether a request
-is a PUT or a patch, so the fields and their owners have to decide.
+A typed client of one API generation decodes a TrainJob without the fields of the other generation, and drops all of
+these fields when it sends the whole object (PUT). Such fields are put back, with a warning. They are not put back if
+the client knows them. kubectl knows them, and so does a client that removes only some of them.
+
+A client may also remove fields that it owns and, in ``runtimePatches``, the entries that it owns. However, if the
+request suspends a TrainJob with active jobs, even these fields are put back: the fields cannot change before the jobs
+have ended, so the suspension would be refused. Few reviews say whether a request is a PUT or a patch, so the decision
+depends on the fields and their owners.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ names and may remove fields that ``kubectl apply`` owns.
 class Dropped(NamedTuple):
     """A field that a client dropped: its JSON name, and the manager and job of the runtime patch that contains it.
 
-    Without a manager, it is a field of the spec. Without a job, the manager's whole entry in ``runtimePatches`` was
-    dropped.
+    If ``manager`` is empty, the field is one of the spec. If only ``job`` is empty, the manager's whole entry in
+    ``runtimePatches`` was dropped.
     """
 
     field: str
@@ -70,7 +72,10 @@ class Dropped(NamedTuple):
 
 
 def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dropped]:
-    """Return the fields that a client dropped and that must be put back. Without managed fields, return none."""
+    """Return the fields that a client dropped and that must be put back.
+
+    If the TrainJob has no managed fields, no fields are returned.
+    """
     first, rest = _fields(old, new, _FIRST), [*_fields(old, new, _SECOND), *_grace_periods(old, new)]
     if not (first or rest) or not old.metadata.managed_fields or _is_patch(request):
         return []
@@ -90,7 +95,10 @@ def has_active_jobs(train_job: TrainJob) -> bool:
 
 
 def _not_owned(old: TrainJob, field: Dropped, writers: set[str]) -> Iterator[Dropped]:
-    """Yield the field if no writer owns it. If one owns a part of ``runtimePatches``, yield the entries of others."""
+    """Yield the field if no writer owns it.
+
+    If a writer owns a part of ``runtimePatches``, yield the entries that only other managers own.
+    """
     if not _owned_by(old, field, writers):
         yield field
     elif field == Dropped("runtimePatches"):
@@ -129,7 +137,7 @@ def _is_patch(request: AdmissionRequest) -> bool:
 
 
 def _fields(old: TrainJob, new: TrainJob, generation: Mapping[str, str]) -> list[Dropped]:
-    """Return those fields of a generation that were set, if the client dropped all of them, otherwise none."""
+    """Return the fields of a generation that were set, if the client dropped all of them. Otherwise return none."""
     held = [wire for wire, name in generation.items() if getattr(old.spec, name)]
     known = any(getattr(new.spec, generation[wire]) is not None for wire in held)
     return [] if known else [Dropped(wire) for wire in held]
@@ -153,10 +161,10 @@ def _pods(train_job: TrainJob) -> dict[tuple[str, str], PodSpecPatch]:
 
 
 def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str]:
-    """Return the possible names of the client: its field manager, or the managers of the entries that it wrote.
+    """Return the possible names of the client: its field manager, or the managers of the entries that the client wrote.
 
-    The time of an entry has whole seconds, so an entry that was written twice in one second may differ only in its
-    fields. Entries that the client did not write can only lose fields.
+    The time of an entry in the managed fields has whole seconds, so an entry that was written twice in one second may
+    differ only in its fields. Entries that the client did not write can only lose fields.
     """
     options = request.options
     if isinstance(options, dict) and (name := options.get("fieldManager")):
@@ -218,7 +226,7 @@ def _with(fields: JSON, path: tuple[str, ...], held: JSON) -> JSON:
 
 
 def _entries(train_job: TrainJob) -> dict[tuple[str | None, ...], Entry]:
-    """Return the managed fields by the key that is unique to an entry in the server."""
+    """Return the entries of the managed fields, by the key with which the API server identifies an entry."""
     return {
         (entry.manager, entry.operation, entry.api_version, entry.subresource): entry
         for entry in train_job.metadata.managed_fields or ()

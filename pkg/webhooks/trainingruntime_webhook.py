@@ -33,7 +33,10 @@ _CONTAINER_OF_ANCESTOR: Final = {
 
 
 class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
-    """Validates TrainingRuntimes when they are created; upstream lets every update pass."""
+    """Validates TrainingRuntimes when they are created.
+
+    Updates are checked only against the rules of v2.3, because upstream's webhook lets every update pass.
+    """
 
     def __init__(self, cfg: Configuration | None = None) -> None:
         self._second_generation = cfg is not None and cfg.second_generation

@@ -32,13 +32,14 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
 
     The steps, in this order:
 
-    1. Warn of each value that Trainer v2.3 refuses, unless the validating webhook refuses it.
+    1. Warn of each value that Trainer v2.3 refuses, unless the validating webhook refuses that value.
     2. Put back fields that a client dropped without knowing them.
-    3. Hand a placement by an older Kueue over to a newer one, and keep the entry of the newer one the last patch.
-    4. Note in an annotation that a TrainJob is suspended and changed: it may be resumed before a manager sees it, or
-       while no replica leads.
+    3. Hand a placement by an older release of Kueue over to a newer release, and move the newer release's entry to the
+       end of the patches.
+    4. Note in an annotation that a TrainJob is suspended and changed: the TrainJob may be resumed before a manager sees
+       the suspension, or while no replica is the leader.
     5. Move words in ``numProcPerNode`` to an annotation.
-    6. Mirror the first generation's fields in ``runtimePatches`` where a newer client reads them.
+    6. Mirror the first generation's fields in ``runtimePatches`` if a newer client reads the TrainJob.
     7. Set the time of changed patches.
     """
 

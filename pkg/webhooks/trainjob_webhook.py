@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of TrainJobs by the runtime that they refer to."""
+"""Admission of TrainJobs. A TrainJob is validated by the runtime that it refers to."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
     async def validate_create(self, obj: TrainJob) -> list[str]:
         """Return the warnings.
 
-        Raises if a plugin finds an error, if the kind of the runtime is not registered, or, in the second generation,
-        if v2.3 refuses a value.
+        Raises if a plugin finds an error, or if the kind of the runtime is not registered. In the second generation,
+        also raises if v2.3 refuses a value.
         """
         return await self._validate(None, obj)
 
@@ -41,7 +41,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
 
         An update that does not change the spec passes, and so does an update of an object that is being deleted:
         finalizers must be removable even after the runtime is deleted. A number that was stored as a string counts as
-        the same number.
+        equal to the number.
         """
         if new.metadata.deletion_timestamp is not None or generations.same_spec(old, new):
             return []

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of Trainer v2.3 for fields of TrainJobs and runtimes for which v2.1 admits more values.
+"""The rules of Trainer v2.3 for TrainJobs and runtimes, as far as v2.1 admits values that v2.3 refuses.
 
-For these fields, the CRD has the rules of v2.1. Only values that a request changes are checked, as the API server does
-for rules that were added to a CRD later. A refusal has the text that the API server gives with v2.3's CRD.
+The installed CRD has the rules of v2.1. Only values that a request changes are checked: the API server does the same
+with rules that are added to a CRD later. A refusal has the text that the API server would give with v2.3's CRD.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ UNCHECKED: Final = (
 def refuse(obj: Object, errors: Iterable[field.FieldError]) -> None:
     """Raise ``errors`` if there are any.
 
-    Errors of the type Invalid come from CEL rules, which the API server does not check if it finds other errors: they
-    are raised only if there are no others.
+    Errors of the type Invalid come from CEL rules. The API server does not check CEL rules if it finds other errors, so
+    errors of this type are raised only if there are no other errors.
 
     Raises:
-        InvalidError: with a cause for each error.
+        InvalidError: there are errors; the InvalidError has a cause for each of them.
     """
     found = field.ErrorList(errors)
     others = field.ErrorList(each for each in found if each.type is not field.ErrorType.INVALID)

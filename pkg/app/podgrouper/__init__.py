@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod grouper's program, which KAI-Scheduler's operator can run: it has the flags, addresses and lease of KAI's."""
+"""The pod grouper's program. KAI-Scheduler's operator can run it.
+
+The flags, addresses and lease are those of KAI's own pod grouper.
+"""
 
 from __future__ import annotations
 

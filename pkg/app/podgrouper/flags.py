@@ -19,7 +19,7 @@ from pkg.podgrouper import Rules
 
 PROGRAM: Final = "podgrouper"
 LEASE: Final = "54dff599.kai.scheduler"
-"""The lease of KAI's own pod grouper: while either program holds it, the other one waits."""
+"""The lease of KAI's own pod grouper: while one of the two programs holds the lease, the other program waits."""
 
 _QPS: Final = 5
 _BURST: Final = 10

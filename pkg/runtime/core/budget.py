@@ -10,7 +10,10 @@ from controller_runtime.machinery import JSON
 from controller_runtime.machinery.patch import StrategicMergeError
 
 _MOST_VALUES: Final = 500_000
-"""Maximum number of values that all merges of a TrainJob write: half a second of CPU, or 500 overrides with volumes."""
+"""Maximum number of values that all merges of a TrainJob write.
+
+Writing them takes half a second of CPU time; 500 overrides with volumes write as many values.
+"""
 
 
 class Budget:
@@ -24,7 +27,10 @@ class Budget:
         self._left -= _values(written)
 
     def check(self, field: str, done: int, of: int, advice: str) -> None:
-        """Raise StrategicMergeError if too many values were written. ``done`` of ``of`` items of a field are merged."""
+        """Raise StrategicMergeError if too many values were written.
+
+        ``done`` of the ``of`` items in ``field`` have been merged.
+        """
         if self._left < 0:
             raise StrategicMergeError(
                 f"{field}: the first {done} of {of} write more than {_MOST_VALUES} values; {advice}"

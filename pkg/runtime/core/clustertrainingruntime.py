@@ -24,7 +24,7 @@ CLUSTER_TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.ClusterTrainingRuntime.
 async def new_cluster_training_runtime(
     client: Reader, _indexer: FieldIndexer, built: Mapping[str, interface.Runtime]
 ) -> ClusterTrainingRuntime:
-    """Return the runtime. It uses the plugins of the namespaced runtime, which must be in ``built``."""
+    """Return the runtime. It shares the plugins of the namespaced runtime, so ``built`` must contain that runtime."""
     namespaced = built[TRAINING_RUNTIME_GROUP_KIND]
     if not isinstance(namespaced, TrainingRuntime):
         raise TypeError(f"{TRAINING_RUNTIME_GROUP_KIND} is served by a {type(namespaced).__name__}")
@@ -85,7 +85,10 @@ class ClusterTrainingRuntime(interface.Runtime):
     async def validate_objects(
         self, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Reject a TrainJob with an unreadable runtime, warn of a deprecated one, then run the plugins' validation."""
+        """Reject a TrainJob whose runtime cannot be read. Otherwise run the plugins' validation.
+
+        If the runtime is deprecated, a warning is added.
+        """
         try:
             found = (
                 await peek(

@@ -31,17 +31,18 @@ async def new(
     reader: Reader | None = None,
     published: Published | None = None,
 ) -> dict[str, Runtime]:
-    """Return the runtimes by the keys of the registry. Through ``client``, they and their plugins can only read.
+    """Return the runtimes by the keys of the registry. The runtimes and their plugins cannot write through ``client``.
 
     Args:
-        client: reads runtimes and children.
-        indexer: receives the cache indices.
+        client: the client that reads runtimes and children.
+        indexer: the indexer to which the cache indices are added.
         registry: the factories of the runtimes; by default those of this project, with ``cfg``.
         cfg: the manager's Configuration; by default all its fields have their defaults.
-        store: creates snapshots of runtimes and reads their metadata; without it, there are no snapshots.
-        reader: reads the content of snapshots, without a cache; by default ``store``.
-        published: returns the schema of a kind that the API server publishes; without it, the newest gang API counts as
-            served.
+        store: the client that creates snapshots of runtimes and reads the metadata of snapshots; if it is None, there
+            are no snapshots.
+        reader: the client that reads the content of snapshots; it must not use a cache; by default ``store``.
+        published: the function that returns the schema that the API server publishes for a kind; if it is None, the
+            newest gang API counts as served.
 
     Raises:
         RuntimeRegistryError: a dependency is missing or circular.

@@ -27,7 +27,7 @@ _texts: Final[deque[tuple[JobSetSpec, bytes]]] = deque(maxlen=_KEPT)
 """Recent specs and their JSON. Specs are compared by identity: all TrainJobs of a runtime share the cached spec."""
 
 Observe = Callable[[dict[str, JSON], str], None]
-"""Receives the original template with an empty text, then the template after each change with its description."""
+"""Called with the original template and an empty text, then after each change with the template and a description."""
 
 
 def with_overrides(
@@ -36,14 +36,15 @@ def with_overrides(
     patches: Sequence[trainer.RuntimePatch] = (),
     observe: Observe | None = None,
 ) -> JobSetSpec:
-    """Return a decoded copy of the spec with the overrides and then the patches merged in order.
+    """Return a decoded copy of the spec, into which first the overrides and then the patches are merged, in order.
 
-    Overrides with which Kueue up to v0.16 places pods are merged last, after the patches, so that no patch of a user
-    moves pods to nodes for which Kueue has not counted them. The patch of Kueue v0.17 and newer is the last one, too.
+    Kueue up to v0.16 places pods by overrides. These overrides are merged last, after the patches: otherwise a user's
+    patch could move pods to nodes that Kueue has not chosen for them. For the same reason, the webhook keeps the patch
+    of Kueue v0.17 and newer at the end of the patches.
 
     Raises:
-        RuntimePatchError: a patch does not fit the template.
-        StrategicMergeError: an override does not fit it, or the merges would write too many values.
+        RuntimePatchError: a patch cannot be merged into the template.
+        StrategicMergeError: an override cannot be merged into the template, or the merges would write too many values.
     """
     if not overrides and observe is None and not has_job_patches(patches):
         return JobSetSpec.from_json(_typed_text(spec))
@@ -101,7 +102,10 @@ def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: 
 
 
 def _typed_text(spec: JobSetSpec) -> bytes:
-    """Return a spec's JSON as a typed client sends it. Cached for recent specs; callers must not change the result."""
+    """Return a spec's JSON as a typed client sends it.
+
+    The JSON is cached for recent specs, so callers must not change a spec.
+    """
     with _lock:  # large TrainJobs are processed in threads
         text = next((text for held, text in _texts if held is spec), None)
         if text is None:
@@ -111,7 +115,10 @@ def _typed_text(spec: JobSetSpec) -> bytes:
 
 
 def pod_patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:
-    """Return an override as a patch of a pod template. Of its metadata, the patch has only labels and annotations."""
+    """Return an override as a patch of a pod template.
+
+    The patch contains the labels and annotations of the override, and no other metadata.
+    """
     patch: dict[str, JSON] = {}
     if override.metadata is not None:
         metadata = {"labels": override.metadata.labels, "annotations": override.metadata.annotations}

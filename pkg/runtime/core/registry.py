@@ -18,7 +18,7 @@ from .clustertrainingruntime import CLUSTER_TRAINING_RUNTIME_GROUP_KIND, new_clu
 from .trainingruntime import TRAINING_RUNTIME_GROUP_KIND, new_training_runtime
 
 RuntimeFactory = Callable[[Reader, FieldIndexer, Mapping[str, Runtime]], Awaitable[Runtime]]
-"""Creates a runtime from the runtimes created before it."""
+"""Creates a runtime. The last argument contains the runtimes that were created before."""
 
 
 class RuntimeRegistrar(msgspec.Struct, frozen=True):
@@ -38,10 +38,11 @@ def new_runtime_registry(
     reader: Reader | None = None,
     published: Published | None = None,
 ) -> Registry:
-    """Return the kinds of this project, with the manager's Configuration or the default one.
+    """Return the kinds of this project. If ``cfg`` is None, the default Configuration is used.
 
-    Snapshots of runtimes are created in ``store`` and read by ``reader``; without ``store`` there are no snapshots.
-    ``published`` returns the schemas that the API server publishes; without it, the newest gang API counts as served.
+    Snapshots of runtimes are created in ``store`` and read by ``reader``; if ``store`` is None, there are no snapshots.
+    ``published`` returns the schemas that the API server publishes; if it is None, the newest gang API counts as
+    served.
     """
     return {
         TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(

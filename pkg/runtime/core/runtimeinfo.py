@@ -31,12 +31,13 @@ def new_runtime_info(
 ) -> runtime.Info:
     """Return the Info before the first stage: the changed template, its pod sets, and the labels.
 
-    Without ``merges_resources``, the TrainJob's ``resourcesPerNode`` replace those of the template, and the pod sets'
-    requests are still those of the template. With ``merges_resources``, they are merged into those of the template if
-    the runtime has an mlPolicy, and count in the pod sets' requests. Trainer v2.1 and v2.3 differ in the same way.
+    Without ``merges_resources``, the TrainJob's ``resourcesPerNode`` replace the resources of the template, and the pod
+    sets' requests remain those of the template. With ``merges_resources``, and if the runtime has an mlPolicy, the
+    TrainJob's resources are merged into those of the template and count in the pod sets' requests. Trainer v2.1 and
+    v2.3 differ in the same way.
 
     Raises:
-        StrategicMergeError: a change does not fit the template.
+        StrategicMergeError: a change cannot be merged into the template.
     """
     wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
     overrides = wanted.pod_template_overrides or ()
@@ -64,7 +65,8 @@ async def info_for_validation(
 ) -> runtime.Info:
     """Return the Info of :func:`new_runtime_info` for validation, and raise the same errors.
 
-    A template to which the TrainJob makes no change is built only when a plugin reads it.
+    If a TrainJob is small and has neither overrides nor patches, the template is built only when a plugin reads the
+    template.
     """
     wanted, template = train_job.spec, spec.template
 
@@ -100,7 +102,11 @@ def _labels_and_annotations(
 
 
 def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.PodSet:
-    """Return the pod set of a job. Its count is the job's parallelism, or for the trainer the mlPolicy's nodes."""
+    """Return the pod set of a job.
+
+    The count of the trainer's pod set is the ``numNodes`` of the mlPolicy, if there is an mlPolicy. Any other count is
+    the job's parallelism. A missing number counts as 1.
+    """
     labels = (job.template.metadata.labels if job.template.metadata is not None else None) or {}
     ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR)
     count = job.template.spec.parallelism

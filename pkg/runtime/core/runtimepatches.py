@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``runtimePatches``: strategic merge patches of a runtime's template, one for each manager, in the list's order."""
+"""``runtimePatches``: strategic merge patches of a runtime's template, one for each manager.
+
+The patches are merged in the order of the list.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _TO_POD: Final = ("template", "spec", "template", "spec")
 
 
 class RuntimePatchError(StrategicMergeError):
-    """A patch does not fit the template. ``details`` are its problems."""
+    """Patches cannot be merged into the template. ``details`` are the reasons."""
 
     def __init__(self, details: Iterable[str]) -> None:
         self.details = list(islice(dict.fromkeys(details), _MAX_DETAILS))
@@ -45,14 +48,14 @@ def deny_security_context(spec: trainer.TrainJobSpec) -> None:
     """Check that no runtime patch that takes effect sets the securityContext of a pod or container.
 
     Raises:
-        DeniedPatchError: a patch sets one.
+        DeniedPatchError: a patch sets a securityContext.
     """
     if paths := list(_security_contexts(spec)):
         raise DeniedPatchError(paths)
 
 
 def _security_contexts(spec: trainer.TrainJobSpec) -> Iterator[field.Path]:
-    """Yield where the runtime patches that take effect set a securityContext."""
+    """Yield the path of each securityContext in the runtime patches. Patches that do not take effect are skipped."""
     effective = {id(patch) for patch in generations.runtime_patches(spec)}
     for number, patch in enumerate(spec.runtime_patches or ()):
         jobs = field.Path("spec", "runtimePatches").index(number).child(*_TO_JOBS)
@@ -75,7 +78,7 @@ def merge_patches(
     """Merge the patches into the JSON of a template's spec, and yield the description of each patch after its merge.
 
     Raises:
-        RuntimePatchError: a patch names an unknown job or container, or does not fit the template.
+        RuntimePatchError: a patch names an unknown job or container, or cannot be merged into the template.
         StrategicMergeError: the merges would write too many values.
     """
     jobs = {job.get("name"): job for job in data.get("replicatedJobs", ())}
@@ -115,7 +118,10 @@ def has_job_patches(patches: Iterable[trainer.RuntimePatch]) -> bool:
 
 
 def _unknown(jobs: dict[str, dict[str, JSON]], patches: Iterable[trainer.RuntimePatch]) -> Iterator[str]:
-    """Yield a problem for each job or container that is not in the template: a merge would add it without an image."""
+    """Yield a problem if a patch names a job or container that is not in the template.
+
+    The merge would add the job or container without an image.
+    """
     for patch in patches:
         for wanted in generations.patched_jobs(patch):
             if wanted.name not in jobs:
@@ -137,7 +143,7 @@ def _unknown(jobs: dict[str, dict[str, JSON]], patches: Iterable[trainer.Runtime
 
 
 def _patch(template: trainer.JobTemplatePatch) -> dict[str, JSON]:
-    """Return a patch as the JSON that a typed client sends, which has no empty lists and maps."""
+    """Return a patch as the JSON that a typed client sends: without empty lists and maps."""
     patch = template.to_dict()
     pod = patch.get("spec", {}).get("template", {}).get("spec", {})
     account = pod.get("serviceAccountName")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
 _UNKNOWN_VERSION: Final = "?"
-"""Stands for the version of a snapshot while ConfigMaps cannot be watched: the snapshot may exist or not."""
+"""Stands for the version of a snapshot while ConfigMaps cannot be watched: the snapshot may or may not exist."""
 _REVIEW_TIMEOUT: Final = 2.0
 """Maximum time, in seconds, for which an admission review waits for a snapshot."""
 _REVIEWS_PER_SECOND: Final = 10.0
@@ -52,7 +52,10 @@ _REVIEWS_AT_ONCE: Final = 50
 _REMEMBERED: Final = 100_000
 """Maximum number of TrainJobs whose snapshot is remembered."""
 _DECODED: Final = 64
-"""Maximum number of decoded snapshots that are kept. TrainJobs of the same version of a runtime share one."""
+"""Maximum number of decoded snapshots that are kept.
+
+TrainJobs with the same version of a runtime share a decoded snapshot.
+"""
 
 
 class SnapshotTextError(Exception):
@@ -69,15 +72,18 @@ class SnapshotCreationError(SnapshotError):
 
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch
 class Snapshots:
-    """Returns the runtime of a TrainJob: from its snapshot, or the live runtime, of which it may create a snapshot.
+    """Returns the runtime of a TrainJob: the one in the TrainJob's snapshot or, without a snapshot, the live runtime.
 
-    The metadata of ConfigMaps is watched from the first TrainJob on: it shows which TrainJobs have a snapshot, and when
-    a snapshot has changed. ``reader`` reads the content, which ``store`` does not cache, once for each version. So a
-    new TrainJob costs one request if ``creates`` is True, otherwise none. If ``creates`` is True, a deleted snapshot is
-    written again: with the same content if this process remembers it, otherwise from the live runtime.
+    If ``creates`` is True, a TrainJob without a snapshot gets a snapshot of the live runtime. This also happens if its
+    snapshot was deleted. The new snapshot then has the content of the deleted snapshot, if this process remembers it.
 
-    While ConfigMaps cannot be watched, the live runtimes are used if ``creates`` is False. If it is True, the snapshot
-    of each TrainJob is read once, and later changes of the snapshot are not noticed.
+    From the first TrainJob on, the metadata of ConfigMaps is watched: it shows which TrainJobs have a snapshot, and
+    when a snapshot has changed. ``store`` does not cache the content of snapshots; ``reader`` reads it once for each
+    version. A new TrainJob therefore costs one request if ``creates`` is True, otherwise none.
+
+    While ConfigMaps cannot be watched, a snapshot that this process remembers is used, and later changes of that
+    snapshot are not noticed. Any other snapshot is read if ``creates`` is True. If ``creates`` is False, the live
+    runtime is used instead.
     """
 
     def __init__(self, store: Client, reader: Reader | None = None, *, creates: bool) -> None:
@@ -115,11 +121,11 @@ class Snapshots:
         return await self._create(train_job, kind, self._remembered(train_job, kind) or await live())
 
     async def existing(self, train_job: TrainJob, kind: type[T]) -> T | None:
-        """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
+        """Return the runtime of a TrainJob's snapshot, or None if the snapshot is missing, invalid or not readable.
 
-        Unlike :meth:`runtime_of`, it creates no snapshot, so a replica that is not the leader may call it. It is for
-        admission reviews, which any client can cause: it takes at most two seconds, and in the long run it reads at
-        most ten snapshots per second.
+        Unlike :meth:`runtime_of`, this method creates no snapshot, so a replica that is not the leader may call it. It
+        is meant for admission reviews. Because any client can cause them, a call takes at most two seconds, and all
+        calls together read at most ten snapshots per second on average.
         """
         from controller_runtime.cache import CacheError
 
@@ -137,7 +143,8 @@ class Snapshots:
     async def _version(self, train_job: TrainJob) -> str:
         """Return the version of the ConfigMap with the snapshot's name, or an empty string if it does not exist.
 
-        If no snapshots are created, the name is not needed: a ConfigMap that the TrainJob does not control is ignored.
+        If ``creates`` is False, a ConfigMap that the TrainJob does not control is ignored, because no snapshot will be
+        created with its name.
         """
         from controller_runtime.cache import CacheDegradedError  # rendering without a cluster loads no cache
 
@@ -153,7 +160,10 @@ class Snapshots:
         return _version_of(found)
 
     def _remembered(self, train_job: TrainJob, kind: type[T], version: str = _UNKNOWN_VERSION) -> T | None:
-        """Return the runtime of the snapshot as last read or written, or None if that was not this ``version``."""
+        """Return the runtime of the snapshot that was last read or written.
+
+        Return None if there is none, or if that snapshot had another version. By default, any version is accepted.
+        """
         known, digest = self._versions.get(train_job.metadata.uid or "", ("", b""))
         found = self._decoded.get(digest) if version in (known, _UNKNOWN_VERSION) else None
         if not isinstance(found, kind):
@@ -227,7 +237,7 @@ def decode(kind: type[T], text: str, ref: RuntimeRef) -> T:
     """Return the runtime of a snapshot.
 
     Raises:
-        SnapshotTextError: the text is not a runtime, or not that of ``ref``.
+        SnapshotTextError: the text is not a runtime, or not the runtime that ``ref`` names.
     """
     try:
         data = yaml.load(text, strict=False)

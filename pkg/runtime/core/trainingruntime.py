@@ -34,7 +34,7 @@ TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
 
 class RuntimeNotFoundError(Exception):
-    """The runtime that a TrainJob refers to, or its snapshot, could not be read. The cause is chained."""
+    """A TrainJob's runtime could not be read, or its snapshot could not be read or created. The cause is chained."""
 
 
 class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
@@ -68,7 +68,7 @@ async def new_training_runtime(
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
-    """Index TrainJobs by the runtime of either kind that they refer to."""
+    """Add the index of TrainJobs by TrainingRuntime, and that by ClusterTrainingRuntime."""
     await indexer.index_field(
         trainer.TrainJob,
         index.TRAIN_JOB_RUNTIME_REF_KEY,
@@ -127,7 +127,9 @@ class TrainingRuntime(interface.Runtime):
     async def runtime_of(
         self, train_job: trainer.TrainJob, kind: type[T], live: Callable[[], Awaitable[T]], reads: str
     ) -> T:
-        """Return the TrainJob's runtime, from its snapshot or by ``live``. ``reads`` begins the texts of read errors.
+        """Return the TrainJob's runtime, from its snapshot or from ``live``.
+
+        ``reads`` is the verb with which the texts of read errors begin.
 
         Raises:
             RuntimeNotFoundError: the runtime could not be read, or its snapshot could not be created.
@@ -152,7 +154,7 @@ class TrainingRuntime(interface.Runtime):
     async def objects_from(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
-        """Return the objects of a TrainJob that are built from a runtime's spec. Neither argument is changed."""
+        """Return the objects that are built for a TrainJob from a runtime's spec. Neither argument is changed."""
         train_job = generations.with_word(train_job)
         if self.cfg.denies_security_context:
             deny_security_context(train_job.spec)
@@ -221,7 +223,7 @@ class TrainingRuntime(interface.Runtime):
     ) -> T | None:
         """Return the runtime of a TrainJob's snapshot if ``error`` says that the live runtime does not exist.
 
-        The TrainJob's objects are built from its snapshot, so it can still be suspended and resumed.
+        Since the TrainJob's objects are built from its snapshot, the TrainJob can still be suspended and resumed.
         """
         if old is None or self._snapshots is None or not isinstance(error, NotFoundError):
             return None
@@ -230,9 +232,9 @@ class TrainingRuntime(interface.Runtime):
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Return the plugins' warnings and errors, and the errors of changes that do not fit the template.
+        """Return the plugins' warnings and errors, and the errors of changes that cannot be merged into the template.
 
-        If overrides do not fit the template, only that error is returned, and no plugin is called.
+        If overrides cannot be merged, only that error is returned, and no plugin is called.
         """
         old, new = old and generations.with_word(old), generations.with_word(new)
         misfits, merges = field.ErrorList(), self.cfg.second_generation
@@ -265,5 +267,8 @@ class TrainingRuntime(interface.Runtime):
 
 
 def _has_patches_of(old: trainer.TrainJob | None, new: trainer.TrainJob) -> bool:
-    """Return True if an update does not change the runtime patches. It must not be refused because of them."""
+    """Return True if an update does not change the runtime patches.
+
+    Such an update must not be refused because of the patches.
+    """
     return old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)

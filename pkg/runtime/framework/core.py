@@ -107,7 +107,10 @@ class Framework:
             await plugin.prepare(pod_group_policy)
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return why the TrainJob's gang is not scheduled, from the first plugin that knows a reason; else None."""
+        """Return why the TrainJob's gang is not scheduled, from the first plugin that knows a reason.
+
+        Return None if no plugin knows a reason.
+        """
         for plugin in self._enforce_pod_group_policy:
             if (waiting := await plugin.why_waiting(train_job)) is not None:
                 return waiting

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The extension points. A plugin inherits those it implements.
+"""The extension points. A plugin inherits from those that it implements.
 
 To build the objects, the framework runs the stages EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork →
 ComponentBuilder. CustomValidation runs at admission, TrainJobStatus when the status is computed, and WatchExtension
-when the controller is set up. Within a stage, the order of plugins must not matter. A plugin that the runtime's
-policies do not use does nothing. Plugins cannot write to the cluster: their client only reads. They keep no state about
-single TrainJobs. For a large TrainJob, all stages before ComponentBuilder run in a thread.
+when the controller is set up. Within a stage, the order of plugins must not matter. If the runtime's policies do not
+use a plugin, that plugin does nothing. Plugins cannot write to the cluster: their client only reads. Plugins keep no
+state about single TrainJobs. For a large TrainJob, all stages before ComponentBuilder run in a thread.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ class EnforcePodGroupPolicyPlugin(Plugin):
         del pod_group_policy
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return why the gang of a TrainJob is not scheduled, or None. It reads only the cache and sends no request."""
+        """Return why the gang of a TrainJob is not scheduled, or None.
+
+        Implementations read only the cache and send no request.
+        """
         del train_job
         return None
 
@@ -141,12 +144,13 @@ class TrainJobStatusPlugin(Plugin):
 class Observer(ABC):
     """Observes how the stages change a TrainJob's Info, for ``trainerctl explain``.
 
-    An observer must not change its arguments. Later stages change them, so an observer that keeps values copies them.
+    An observer must not change its arguments. Later stages change the arguments, so an observer must copy the values
+    that it keeps.
     """
 
     @abstractmethod
     def template(self, spec: dict[str, JSON], change: str) -> None:
-        """Observe the JSON of the template's spec: unchanged, with an empty ``change``, and then after each change."""
+        """Observe the JSON of the template's spec: at first with an empty ``change``, then after each change."""
 
     @abstractmethod
     def begin(self, info: Info) -> None:
@@ -154,4 +158,4 @@ class Observer(ABC):
 
     @abstractmethod
     def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
-        """Observe the Info after a plugin in its stage, and the objects that it built."""
+        """Observe the Info after ``plugin`` has run in ``stage``, and the objects that the plugin built."""

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificates: the runnable that keeps the webhooks' certificate valid, trusted and served.
 
-Expected flow of a pass: read the Secret, and repair it if necessary; add its authority to the webhook configurations;
-serve with its certificate. A new authority is used only after it has been in the webhook configurations for
+A pass reads the Secret and repairs it if necessary, adds the Secret's authority to the webhook configurations, and
+serves with the Secret's certificate. A new authority is used only after it has been in the webhook configurations for
 ``settle`` seconds. Until then, and after any error, the last good certificate is served from memory.
 
-Guarantees: replicas that start together end with the same authority, since writes carry the version that was read, and
-a replica whose write conflicts begins another pass with the authority of the winner. No admission fails because of a
-rotation. Assumes that an API server observes its webhook configurations within ``settle`` seconds.
+Replicas that start together end up with the same authority. Each write names the version that was read, so only one
+replica succeeds; the others get a conflict and begin another pass, which reads the authority of that replica. No
+admission fails because of a rotation, provided that each API server observes changes of its webhook configurations
+within ``settle`` seconds.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ _BREATH: Final = 0.1
 """Seconds within which several changes cause one pass."""
 _RETRY: Final = (0.5, 30.0)
 _EXPECTED: Final = (StatusError, rest.RestError, OSError)
-"""OSError: loading a certificate needs a file descriptor, and all of them may be in use."""
+"""OSError is expected, because loading a certificate needs a file descriptor, and all of them may be in use."""
 
 _log = log.logger_from("cert-rotation")
 
@@ -78,15 +79,15 @@ _Ts = TypeVarTuple("_Ts")
 
 
 async def in_thread(make: Callable[[*_Ts], Material], *args: *_Ts) -> Material:
-    """Return the result of ``make``, which generates keys, from a thread."""
+    """Run ``make``, which generates keys, in a thread, and return its result."""
     return await anyio.to_thread.run_sync(make, *args)
 
 
 class Certificates:
     """One object per process; provides the webhook server's TLS context (:meth:`context`).
 
-    ``connect`` gives the connection to the cluster, ``events`` records changes of the Secret. ``when_served``
-    is called once, when there is a certificate.
+    ``connect`` opens the connection to the cluster, and ``events`` records changes of the Secret. ``when_served`` is
+    called once, when the first certificate is served.
     """
 
     name = "webhook certificates"
@@ -120,7 +121,10 @@ class Certificates:
         return False
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context, another object after each renewal; it has a certificate after :meth:`served`."""
+        """Return the TLS context, which has a certificate after :meth:`served`.
+
+        After each renewal, another object is returned.
+        """
         return self._context
 
     async def served(self) -> None:
@@ -128,7 +132,7 @@ class Certificates:
         await self._ready.wait()
 
     def check(self) -> None:
-        """Raise NotHealthyError while there is no certificate to serve with, or when it has expired."""
+        """Raise NotHealthyError if there is no certificate to serve with, or if the certificate has expired."""
         if self._served is None:
             raise healthz.NotHealthyError(f"certificates are not ready: {self._problem}")
         if pki.certificate(self._served.tls_crt).not_valid_after_utc <= self._now():
@@ -209,7 +213,7 @@ class Certificates:
         return made
 
     def _data(self, secret: Secret, found: Material, made: Material, now: datetime) -> dict[str, str]:
-        """Return the Secret's new data. A new authority is stored with the former one, for the time of the overlap."""
+        """Return the Secret's new data. During the overlap, the former authority is stored beside a new authority."""
         data = {**(secret.data or {}), **made.to_data()}
         if made.ca_crt == found.ca_crt:
             if self._overlap_is_over(secret, found, now):
@@ -223,7 +227,7 @@ class Certificates:
 
     @staticmethod
     def _overlap_is_over(secret: Secret, found: Material, now: datetime) -> bool:
-        """Return True if the former authority is still stored although no replica serves with its certificate now."""
+        """Return True if the former authority is still stored but no replica serves with its certificate any longer."""
         if pki.FORMER not in (secret.data or {}):
             return False
         return now - pki.certificate(found.ca_crt).not_valid_before_utc > configurations.OVERLAP + SKEW
@@ -237,7 +241,7 @@ class Certificates:
         return verdict
 
     def _report(self, secret: Secret, verdict: Verdict, *, first: bool) -> None:
-        """Report why this replica put a new certificate into the Secret. ``first``: the Secret had none."""
+        """Report why this replica put a new certificate into the Secret. ``first`` says that the Secret had none."""
         what = "authority and serving certificate" if verdict.authority else "serving certificate"
         if first:
             reason, label, kind, why = CREATED, "created", recorder.NORMAL, "there were none"
@@ -268,7 +272,7 @@ class Certificates:
     # Serving.
 
     def _settling(self, material: Material) -> float:
-        """Return the seconds until ``material`` may be served: not positive if it may be served now."""
+        """Return the seconds until ``material`` may be served. They are zero or negative if it may be served now."""
         if self._served is None or self._served.ca_crt == material.ca_crt:
             return 0.0
         return self._trusted[1] + self._options.settle - anyio.current_time()

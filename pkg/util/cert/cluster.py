@@ -23,12 +23,12 @@ from controller_runtime.machinery.errors import ForbiddenError, StatusError
 
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
 UNTIL_PERMITTED: Final = 60.0
-"""Seconds until a configuration that the role denies is tried again."""
+"""Seconds between two attempts to read a configuration that the role does not permit to read."""
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def operator_namespace(folder: Path = _SERVICE_ACCOUNT) -> str:
-    """Return the pod's namespace; ``kubeflow-system`` outside of pods."""
+    """Return the pod's namespace, or ``kubeflow-system`` if the process does not run in a pod."""
     try:
         return (folder / "namespace").read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
     except OSError:
@@ -49,7 +49,7 @@ class Options:
     settle: float = 10.0
     """Seconds between adding a new authority to the webhook configuration and serving with it."""
     period: float = 3600.0
-    """Seconds between two passes without a reported change."""
+    """Maximum number of seconds between two passes, if no change is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Cluster:
     async def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` whenever one of the objects may have changed, until cancelled.
 
-        A role may deny the MutatingWebhookConfiguration, as the role of Trainer v2.1 does, and may be replaced later.
-        Until then, reading is tried from time to time, because a watch would log its failures.
+        A role may deny the MutatingWebhookConfiguration, as the role of Trainer v2.1 does, but the role may be replaced
+        later. Until reading is permitted, it is tried from time to time. A watch would log each of its failures.
         """
         names: dict[type[Object], cache.ByObject] = {
             Secret: cache.ByObject(
@@ -108,7 +108,7 @@ class Cluster:
 
 @asynccontextmanager
 async def connect(config: rest.Config, options: Options) -> AsyncIterator[Cluster]:
-    """Provide a separate connection for certificates, which do not wait for the controllers' requests."""
+    """Provide a connection for certificates. Its requests do not wait for those of the controllers."""
     async with rest.Transport(dataclasses.replace(config, qps=0)) as transport:
         live = client.LiveClient(transport, rest.RESTMapper(transport))
         yield Cluster(live, transport, options)

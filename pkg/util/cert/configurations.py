@@ -33,9 +33,12 @@ from . import pki
 Configuration = ValidatingWebhookConfiguration | MutatingWebhookConfiguration
 
 OVERLAP: Final = timedelta(hours=24)
-"""Time for which former authorities are trusted in addition to a new one. By then, every replica uses the new one."""
+"""Time for which former authorities are trusted in addition to a new one.
+
+After this time, every replica uses the new authority.
+"""
 SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
-"""Annotation with the time at which the newest authority was added, while others are trusted too."""
+"""Annotation with the time at which the newest authority was added. It is present while others are trusted, too."""
 MAX_FORMER: Final = 64
 """Maximum number of former authorities that are kept, for any number of rotations within the overlap."""
 
@@ -49,7 +52,8 @@ _log = log.logger_from("cert-rotation")
 async def read(reader: client.Reader, validating: str, mutating: str) -> list[Configuration]:
     """Return the configurations with these names that exist.
 
-    The role may deny reading the mutating one, which Trainer v2.1 does not have: it is left out, too.
+    The mutating configuration is also left out if the role does not permit reading it. Trainer v2.1 has no such
+    configuration, and its role does not permit reading one.
 
     Raises:
         StatusError: the API server refused a request.
@@ -71,7 +75,7 @@ async def read(reader: client.Reader, validating: str, mutating: str) -> list[Co
 
 
 def server_names(service: str, namespace: str, configurations: Iterable[Configuration]) -> list[str]:
-    """Return the names that a serving certificate must have: our Service's, and those that the hooks call."""
+    """Return the names that a serving certificate must have: our Service's name, and the names that the hooks call."""
     names = {f"{service}.{namespace}.svc": None}
     for hook in (hook for each in configurations for hook in each.webhooks or ()):
         called = hook.client_config
@@ -87,8 +91,9 @@ def server_names(service: str, namespace: str, configurations: Iterable[Configur
 def trust(configuration: Configuration, current: bytes, served: bytes, now: datetime) -> bool:
     """Put ``current`` first in every hook's bundle. Return True if anything changed.
 
-    Authorities that were trusted before follow it during the overlap, and so does the one we still serve with. The
-    start of the overlap is an annotation of the configuration, because all replicas share it.
+    During the overlap, ``current`` is followed by the authorities that were trusted before and by ``served``, the
+    authority of the certificate with which this replica still serves. The start of the overlap is stored in an
+    annotation of the configuration, where all replicas see it.
     """
     hooks = [hook for hook in configuration.webhooks or () if hook.client_config is not None]
     before = [_bundle(hook) for hook in hooks]
@@ -121,7 +126,7 @@ def _certificates(bundle: bytes) -> list[x509.Certificate]:
 
 
 def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datetime) -> list[bytes]:
-    """Return the other certificates in ``bundles``, each once, youngest first."""
+    """Return the certificates in ``bundles`` that are neither in ``newest`` nor expired, each once, youngest first."""
     kept = {
         found: found.public_bytes(Encoding.PEM)
         for bundle in bundles

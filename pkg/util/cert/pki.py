@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The content of the Secret: an authority and a serving certificate, their generation and validation.
 
-The authority's key is RSA in PKCS#1, the only form that Kubeflow Trainer's Go manager reads, so that it can take the
-Secret over again. The serving key is EC, so that a handshake costs next to nothing.
+The authority's key is RSA in PKCS#1: Kubeflow Trainer's Go manager reads only this form, and must be able to take over
+the Secret again. The serving key is EC, so that a handshake costs next to nothing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,18 @@ ORGANIZATION: Final = "kubeflow-trainer"
 CA_LIFETIME: Final = timedelta(days=3650)
 SERVING_LIFETIME: Final = timedelta(days=365)
 CA_MARGIN: Final = timedelta(days=400)
-"""How long before it expires an authority is replaced: until then, it can sign certificates of the full lifetime."""
+"""An authority is replaced this long before it expires.
+
+Until then, the certificates that it signs can have the full lifetime.
+"""
 SERVING_MARGIN: Final = timedelta(days=120)
-"""How long before it expires a serving certificate is renewed. A Go manager renews it later, at 90 days."""
+"""A serving certificate is renewed this long before it expires. A Go manager renews it later, 90 days before."""
 
 FORMER: Final = "ca-former.crt"
-"""Key of the Secret with the former authority, for clients of a replica that still serves with its certificate."""
+"""Key of the former authority in the Secret.
+
+Clients need this authority as long as a replica serves with a certificate that it signed.
+"""
 _KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 _SIGNING: Final = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)
 _SERVES: Final = frozenset({ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
@@ -59,7 +65,7 @@ class Material:
 
     @classmethod
     def from_data(cls, data: Mapping[str, str]) -> Self:
-        """Decode a Secret's data; missing or invalid base64 is empty."""
+        """Decode a Secret's data. A value that is missing or is not base64 counts as empty."""
         return cls(*(_decoded(data.get(key) or "") for key in _KEYS))
 
     def to_data(self) -> dict[str, str]:
@@ -73,9 +79,9 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The problem of the authority or of the serving certificate; empty if valid.
+    """The problem of the authority or of the serving certificate. It is empty if both are valid.
 
-    With ``due``, the only problem is that it expires soon.
+    If ``due`` is True, the only problem is that the certificate expires soon.
     """
 
     authority: str = ""
@@ -139,7 +145,7 @@ def renewal(material: Material) -> datetime:
 
 
 def issue(names: Sequence[str], now: datetime) -> Material:
-    """Return a new authority with a serving certificate for ``names``; takes a tenth of a second of CPU."""
+    """Return a new authority with a serving certificate for ``names``. This takes a tenth of a second of CPU time."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     subject = _name(CA_NAME)
     unsigned = certificates.authority(
@@ -160,7 +166,7 @@ def issue(names: Sequence[str], now: datetime) -> Material:
 
 
 def reissue(material: Material, names: Sequence[str], now: datetime) -> Material:
-    """Return ``material`` with a new serving certificate for ``names``. Its authority must be valid."""
+    """Return ``material`` with a new serving certificate for ``names``. The authority of ``material`` must be valid."""
     ca = certificate(material.ca_crt)
     ca_key = serialization.load_pem_private_key(material.ca_key, None)
     assert isinstance(ca_key, _SIGNING)  # noqa: S101 - inspect() has checked it
@@ -183,8 +189,10 @@ def serving_context(material: Material) -> ssl.SSLContext:
     """Return a TLS context with the serving certificate.
 
     Raises:
-        UnusableError: the TLS library does not accept it; it is stricter than the other checks of :func:`inspect`.
-        OSError: it cannot be loaded at the moment: a file descriptor is needed, and all of them may be in use.
+        UnusableError: the TLS library does not accept the certificate. The library is stricter than the other checks of
+            :func:`inspect`.
+        OSError: the certificate cannot be loaded at the moment. Loading needs a file descriptor, and all of them may be
+            in use.
     """
     context = server_context()
     try:
@@ -235,7 +243,7 @@ def _check_authority(ca: x509.Certificate) -> None:
     try:
         constraints = _extension(ca, x509.BasicConstraints)
         usage = _extension(ca, x509.KeyUsage)
-        str(ca.subject)  # decoded here, to find errors now; a serving certificate repeats it
+        str(ca.subject)  # decoded here, to find errors now; a serving certificate repeats the subject
     except _BROKEN as error:
         raise UnusableError("ca.crt is not an authority") from error
     if constraints is None or not constraints.ca or (usage is not None and not usage.key_cert_sign):

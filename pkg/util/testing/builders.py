@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Factories. Unset fields have the defaults of an API server with our CRDs."""
+"""Factories of objects. Unset fields have the defaults that an API server with our CRDs would set."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def make_replicated_job(
     resources: ResourceRequirements | None = None,
     **pod_spec: Any,
 ) -> ReplicatedJob:
-    """Return a template's job of one container, named as the job by default."""
+    """Return a template's job with one container, which by default has the name of the job."""
     labels = None if ancestor is None else {constants.LABEL_TRAIN_JOB_ANCESTOR: ancestor}
     variables = None if env is None else [EnvVar(name=key, value=value) for key, value in env.items()]
     main = Container(name=container or name, image=image, env=variables, resources=resources)
@@ -96,7 +96,7 @@ def make_training_runtime_spec(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> TrainingRuntimeSpec:
-    """Return a runtime's spec; without jobs, one with a trainer's job ``node``."""
+    """Return a runtime's spec. If no jobs are given, it has the trainer's job ``node``."""
     metadata = None
     if labels is not None or annotations is not None:
         metadata = ObjectMeta(
@@ -138,7 +138,7 @@ def make_cluster_training_runtime(
 def make_job_set(
     namespace: str, name: str, *, suspend: bool | None = None, status: JobSetStatus | None = None
 ) -> JobSet:
-    """Return a JobSet with one job ``node``, which no TrainJob controls."""
+    """Return a JobSet that no TrainJob controls, with one job ``node``."""
     return JobSet(
         metadata=ObjectMeta(namespace=namespace, name=name),
         spec=JobSetSpec(replicated_jobs=[make_replicated_job(constants.NODE)], suspend=suspend),

@@ -35,7 +35,7 @@ class CoScheduling(PodGroupPlugin[CoschedulingPodGroupPolicySource]):
 
     @staticmethod
     def source(policy: PodGroupPolicy) -> CoschedulingPodGroupPolicySource | None:
-        """Return ``coscheduling``."""
+        """Return the policy's field ``coscheduling``."""
         return policy.coscheduling
 
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JAX: sets the number of processes, one for each node, the id of each process, and the coordinator's address.
+"""JAX: sets the number of processes (one for each node), the id of each process, and the coordinator's address.
 
 Unlike upstream, a TrainJob without ``trainer`` gets these variables, too.
 """
@@ -39,7 +39,7 @@ class JAX(EnforceMLPolicyPlugin):
         return "the runtime has no mlPolicy.jax" if policy is None or policy.jax is None else None
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Set the number of nodes, and the environment and port with which they find the coordinator."""
+        """Set the number of nodes, and the environment and port with which the nodes find the coordinator."""
         if not self.why_skipped(info, train_job):
             trainernodes.set_rendezvous(info, train_job, lambda nodes: _environment(train_job.name, nodes))
 

@@ -3,7 +3,7 @@
 """MPI: the launcher connects to every node of a host file by SSH, with keys generated for the TrainJob.
 
 The plugin changes the template's jobs ``launcher`` and ``node``, and their containers ``node``. Only Open MPI is
-supported. The keys are generated once: an existing Secret is never written again. Users may bring their own keys in a
+supported. The keys are generated once: an existing Secret is never overwritten. Users may bring their own keys in a
 Secret with the same name.
 """
 
@@ -87,7 +87,10 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
-        """Set the generation: the second one restricts the modes of key files, reserves variables, merges resources."""
+        """Set the generation.
+
+        In the second generation, the plugin restricts the modes of key files, reserves variables and merges resources.
+        """
         self._second_generation = cfg.second_generation
 
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
@@ -150,7 +153,8 @@ class MPI(FilesPlugin, CustomValidationPlugin):
     def _slots(self, info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> int:
         """Return the number of processes per node, which the TrainJob or the runtime sets.
 
-        If the TrainJob does not set it and the runtime's number is 1, the number of GPUs is returned, if there are any.
+        If the TrainJob does not set the number and the runtime's number is 1, the number of GPUs is returned, if there
+        are any.
         """
         trainer = train_job.spec.trainer
         if trainer is not None and trainer.num_proc_per_node is not None:

@@ -29,14 +29,20 @@ if TYPE_CHECKING:
 
 
 class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin):
-    """The base of plugins that build ConfigMaps and generated Secrets. They set ``_needed`` when they build one."""
+    """The base of plugins that build ConfigMaps and generated Secrets.
+
+    A subclass sets ``_needed`` when it builds such an object.
+    """
 
     def __init__(self, client: Reader) -> None:
         self._client = client
         self._needed = anyio.Event()
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, once a plugin has built one."""
+        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets.
+
+        The watches begin when this plugin has built the first of these objects.
+        """
         return [self._watch]
 
     def _watch(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
@@ -48,10 +54,10 @@ class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionP
 async def has_secret(
     client: Reader, train_job: TrainJob, suffix: str, *, may_be_foreign: bool = False
 ) -> bool:
-    """Return True if the TrainJob's Secret exists, so that its keys are not generated again.
+    """Return True if the TrainJob's Secret exists. Its content must then not be generated again.
 
     With ``may_be_foreign``, a Secret that a user created beforehand is accepted. A Secret of an earlier TrainJob of the
-    same name is never accepted: the garbage collector deletes it.
+    same name is never accepted, because the garbage collector will delete it.
 
     Raises:
         PredecessorError: an earlier TrainJob of the same name controls the Secret.
@@ -74,7 +80,10 @@ async def has_secret(
 def watch(
     builder: Builder, kind: type[Object], *, suffix: str = "", when: source.When | None = None
 ) -> Builder:
-    """Watch the metadata of the TrainJobs' objects of a kind whose names have the suffix, once ``when`` returns."""
+    """Watch the metadata of those objects of ``kind`` that TrainJobs control and whose names end in ``suffix``.
+
+    The watch begins when ``when`` returns.
+    """
     from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 
     def named(evt: event.CreateEvent[Object] | event.UpdateEvent[Object] | event.DeleteEvent[Object]) -> bool:

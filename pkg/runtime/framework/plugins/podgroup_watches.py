@@ -33,7 +33,10 @@ IsGang = Callable[[PodGroupPolicy], bool]
 
 
 def watches(pod_group: type[Object], needed: Needed, is_gang: IsGang) -> list[ReconcilerBuilder]:
-    """Return the functions that add the watches of PodGroups, LimitRanges and RuntimeClasses, once needed."""
+    """Return the functions that add the watches of PodGroups, LimitRanges and RuntimeClasses.
+
+    The watches begin when ``needed`` returns.
+    """
 
     def kind_served(builder: Builder, client: Client, cache: Cache) -> Builder:
         return builder.watches_raw_source(
@@ -60,7 +63,10 @@ def watches(pod_group: type[Object], needed: Needed, is_gang: IsGang) -> list[Re
 
 
 def owned(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
-    """Return the function that adds the watch of those objects of a kind that TrainJobs control, once needed."""
+    """Return the function that adds the watch of those objects of ``kind`` that TrainJobs control.
+
+    The watch begins when ``needed`` returns.
+    """
 
     def add(builder: Builder, _client: Client, _cache: Cache) -> Builder:
         owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
@@ -70,9 +76,9 @@ def owned(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
 
 
 async def train_jobs_of_runtime_class(client: Reader, name: str) -> list[TrainJob]:
-    """Return the TrainJobs of all namespaces whose runtime's pods use this RuntimeClass.
+    """Return the TrainJobs, in all namespaces, whose runtimes have pods with this RuntimeClass.
 
-    TrainingRuntimes are matched by name only, in any namespace.
+    A TrainJob and a TrainingRuntime are matched by the runtime's name only, even if they are in different namespaces.
     """
     namespaced = await client.list(
         TrainingRuntime, fields={index.TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY: name}
@@ -106,9 +112,10 @@ async def gang_scheduled_train_jobs(client: Reader, is_gang: IsGang) -> list[Tra
 
 
 class _KindServed(source.Source):
-    """Enqueues the TrainJobs that wait for a kind of PodGroup when the server begins to serve it.
+    """When the server begins to serve a kind of PodGroup, enqueues the TrainJobs that wait for that kind.
 
-    Otherwise they might wait minutes for their next retry: a new kind without objects causes no event.
+    Without this source, the TrainJobs might wait minutes for their next retry: a new kind without objects causes no
+    event.
     """
 
     def __init__(self, cache: Cache, client: Reader, pod_group: type[Object], is_gang: IsGang) -> None:
@@ -121,7 +128,7 @@ class _KindServed(source.Source):
         return f"arrival of {self._pod_group.gvk.group_kind}"
 
     async def start(self, queue: handler.Queue) -> None:
-        """Wait until the kind is served; if it was not served at the start, enqueue the waiting TrainJobs."""
+        """Wait until the kind is served. If it was not served from the beginning, enqueue the waiting TrainJobs."""
         informer = await self._cache.get_informer(self._pod_group)
         await informer.wait_for_sync(or_problem=True)
         if informer.has_synced:
@@ -139,7 +146,10 @@ class _KindServed(source.Source):
 def _wake_suspended(
     noun: str, concerned: Callable[[Object], Awaitable[Iterable[TrainJob]]]
 ) -> handler.EventHandler[Object]:
-    """Return a handler that enqueues the ``concerned`` TrainJobs that are suspended. The others must not be changed."""
+    """Return a handler that enqueues those of the ``concerned`` TrainJobs that are suspended.
+
+    The objects of the other TrainJobs must not be changed.
+    """
 
     async def wake(obj: Object, queue: handler.Queue) -> None:
         try:

@@ -26,7 +26,7 @@ from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info
 
 P = TypeVar("P")
-"""The type of the field of a podGroupPolicy that belongs to the plugin."""
+"""The type of the plugin's field in a podGroupPolicy."""
 
 
 class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin, Generic[P]):
@@ -41,14 +41,14 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
     @staticmethod
     @abstractmethod
     def source(policy: PodGroupPolicy) -> P | None:
-        """Return the field of the policy that belongs to the plugin, or None."""
+        """Return the plugin's field of the policy, or None."""
 
     @abstractmethod
     def pod_group(self, info: Info, train_job: TrainJob, policy: P) -> Object:
         """Return the PodGroup of all the TrainJob's pods."""
 
     def policy(self, info: Info) -> P | None:
-        """Return the field of the runtime's policy that belongs to the plugin, or None."""
+        """Return the plugin's field of the runtime's policy, or None."""
         found = info.runtime_policy.pod_group_policy
         return None if found is None else self.source(found)
 
@@ -76,7 +76,10 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
         return [self.pod_group(info, train_job, policy)]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the TrainJobs' PodGroups, the appearance of their kind, LimitRanges and RuntimeClasses."""
+        """Watch the TrainJobs' PodGroups, LimitRanges and RuntimeClasses.
+
+        Also watch whether the server begins to serve PodGroups.
+        """
         from . import podgroup_watches  # rendering without a cluster loads no controllers
 
         return podgroup_watches.watches(
@@ -90,7 +93,7 @@ def total_members(info: Info) -> int:
 
 
 def total_requests(info: Info) -> ResourceList:
-    """Return the sum of all pods' requests in the pod sets.
+    """Return the sum of the requests of all pods in the pod sets.
 
     The TrainJob's resources are included only if they were merged into those of the template (v2.3).
     """
@@ -102,7 +105,7 @@ def total_requests(info: Info) -> ResourceList:
 
 
 async def may_be_written(client: Reader, kind: type[Object], train_job: TrainJob) -> bool:
-    """Return True if the TrainJob's PodGroup may be written: while it is suspended, or to create it.
+    """Return True if the TrainJob's PodGroup may be written: if it does not exist, or if the TrainJob is suspended.
 
     Raises:
         StatusError: reading the PodGroup failed for a reason other than its absence.

@@ -31,7 +31,7 @@ Registry = dict[str, PluginFactory]
 
 
 class PluginLoadError(ManagerError):
-    """A third-party plugin cannot be loaded. The text has the entry point and the reason."""
+    """A third-party plugin cannot be loaded. The text names the entry point and the reason."""
 
 
 def new_registry(
@@ -39,7 +39,7 @@ def new_registry(
     gates: features.Gates | None = None,
     published: workload.Published | None = None,
 ) -> Registry:
-    """Return the built-in plugins and those of ``found``, by default those of the installed entry points.
+    """Return the built-in plugins and those of the entry points ``found``, by default of all installed entry points.
 
     A plugin that belongs to a feature is included only if ``gates`` enable the feature. ``published`` returns the
     schemas that the API server publishes.

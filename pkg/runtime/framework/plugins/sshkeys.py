@@ -61,7 +61,7 @@ def secret(train_job: TrainJob, keys: SSHKeys) -> GeneratedSecret:
 
 
 def volume(job: str, *, restricted: bool) -> Volume:
-    """Return the volume with the key files of a TrainJob. With ``restricted``, it sets the modes of the files."""
+    """Return the volume with the key files of a TrainJob. With ``restricted``, the volume sets the files' modes."""
     items = [KeyToPath(key=key, path=path, mode=mode if restricted else None) for key, path, mode in _FILES]
     source = SecretVolumeSource(
         secret_name=job + SUFFIX, default_mode=_MODE if restricted else None, items=items

@@ -29,7 +29,9 @@ def container(info: Info) -> Container | None:
 
 
 def set_rendezvous(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
-    """Set the number of nodes, and the port and environment with which they find each other through the first node.
+    """Set the number of nodes, and the port and environment with which the nodes find each other.
+
+    All nodes connect to the first node.
 
     ``environment`` returns the variables for the given number of nodes.
     """

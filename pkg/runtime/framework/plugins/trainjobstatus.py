@@ -3,9 +3,9 @@
 """TrainJobStatus: lets the trainer's pods report progress to the status server.
 
 The pods get the address of the server, a token for the TrainJob's status, and the certificate authority (CA) of the
-server. The CA is copied from the Secret of the webhooks' certificates to a ConfigMap of the TrainJob. When it changes,
-the ConfigMaps of unfinished TrainJobs are updated. The plugin is registered if the feature gate TrainJobStatus is
-enabled.
+server. The CA is copied from the Secret of the webhooks' certificates to a ConfigMap of the TrainJob. When the CA
+changes, the ConfigMaps of unfinished TrainJobs are updated. The plugin is registered if the feature gate TrainJobStatus
+is enabled.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def new(client: Reader, _indexer: FieldIndexer) -> Status:
 
 
 def cache_options(cfg: Configuration) -> dict[type[Object], cache.ByObject]:
-    """Return the cache options for the plugin's reads: the content of one Secret, and the metadata of all."""
+    """Return the cache options for the plugin's reads: the content of one Secret, and the metadata of all Secrets."""
     key = _secret_key(cfg)
     one = cache.ByObject(namespaces=(key.namespace,), fields={"metadata.name": key.name})
     return {Secret: one, metadata_only(Secret): cache.ByObject()}
@@ -172,7 +172,7 @@ def _secret_key(cfg: Configuration, namespace: str = "") -> NamespacedName:
 
 
 def _decoded(secret: Secret, key: str) -> str:
-    """Return a value of the Secret, or an empty text if it is missing or is not base64 of a text."""
+    """Return a value of the Secret, or an empty text if the value is missing or is not the base64 form of a text."""
     try:
         return base64.b64decode((secret.data or {}).get(key) or "", validate=True).decode()
     except ValueError:  # also for characters beyond ASCII, and for bytes that are not UTF-8

@@ -54,7 +54,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
 
     @staticmethod
     def source(policy: PodGroupPolicy) -> VolcanoPodGroupPolicySource | None:
-        """Return ``volcano``."""
+        """Return the policy's field ``volcano``."""
         return policy.volcano
 
     async def validate(
@@ -62,7 +62,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
     ) -> tuple[list[str], field.ErrorList]:
         """Check that the queue has a name, and that the pods' PriorityClasses exist.
 
-        A built-in PriorityClass ends the checks, as upstream.
+        As upstream, PriorityClasses after a built-in one are not checked.
         """
         del old, new
         errors = field.ErrorList()
@@ -99,7 +99,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
             min_resources=podgroups.total_requests(info),
             queue=info.annotations.get(QUEUE_NAME_ANNOTATION_KEY),
         )
-        for name in _priority_classes(info):  # the group has the priority of the last job that names one
+        for name in _priority_classes(info):  # the group has the PriorityClass of the last job that names one
             spec.priority_class_name = name
         if (topology := policy.network_topology) is not None:
             spec.network_topology = NetworkTopologySpec(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """XGBoost: sets the address of the tracker, the number of workers and the id of each node.
 
-A node has one worker for each GPU, but at least one. Unlike upstream, a TrainJob without ``trainer`` gets the
+A node has one worker for each GPU, but at least one worker. Unlike upstream, a TrainJob without ``trainer`` gets the
 variables, too.
 """
 
@@ -58,7 +58,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
-        """Set the number of nodes, and the environment and port with which their workers find the tracker."""
+        """Set the number of nodes, and the environment and port with which the nodes' workers find the tracker."""
         if self.why_skipped(info, train_job):
             return
 

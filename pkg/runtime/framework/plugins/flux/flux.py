@@ -4,7 +4,7 @@
 
 In the pods of the job ``node``, an init container installs Flux in a volume. The trainer's container starts a broker,
 and on the first node also the program. The certificate of the brokers is generated once: an existing Secret is never
-written again. Differences from upstream: a TrainJob without ``trainer`` or ``numNodes`` has the runtime's number of
+overwritten. Differences from upstream: a TrainJob without ``trainer`` or ``numNodes`` has the runtime's number of
 nodes, the certificate is random, and the words of the command line are not split again.
 """
 
@@ -123,7 +123,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check that the processes per node are a positive number, and that the installer's name is free."""
+        """Check that the number of processes per node is positive, and that the installer's name is not used."""
         del old
         errors = field.ErrorList()
         policy = _policy(info)
@@ -167,7 +167,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         """Return the ConfigMap with the scripts, and the Secret with the certificate unless it exists.
 
         Raises:
-            ChildConflictError: the TrainJob does not control the Secret of that name.
+            ChildConflictError: a Secret of that name exists, and the TrainJob does not control that Secret.
             StatusError: reading the Secret failed for a reason other than its absence.
         """
         policy = _policy(info)
@@ -216,7 +216,10 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
 
 
 def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
-    """Return the settings. The TrainJob's variables take precedence over the runtime's, and these over the defaults."""
+    """Return the settings.
+
+    The TrainJob's variables take precedence over the runtime's, and the runtime's over the defaults.
+    """
     container = trainernodes.container(info)
     trainer = train_job.spec.trainer
     variables: list[EnvVar] = [

@@ -46,7 +46,10 @@ def init_script(cluster: Cluster) -> str:
 
 
 def entrypoint(cluster: Cluster, command: Iterable[str]) -> str:
-    """Return the script of the trainer's container, which starts ``command`` or, without one, only the brokers."""
+    """Return the script of the trainer's container.
+
+    The script starts the brokers and, if ``command`` is not empty, runs ``command``.
+    """
     flags = f"-N {cluster.nodes} -n {cluster.nodes * cluster.tasks}"
     resources = f"--cores={_range(cluster.tasks)}"
     if cluster.gpus > 0:
@@ -75,7 +78,10 @@ def _range(size: int) -> str:
 
 
 def _word(word: str) -> str:
-    """Return a word for bash, which resolves ``$(NAME)`` as the kubelet does. Unknown variables stay as they are."""
+    """Return a word quoted for bash, so that bash resolves ``$(NAME)`` as the kubelet does.
+
+    References to unknown variables stay as they are.
+    """
     parts: list[str] = []
     end = 0
     for found in _REFERENCE.finditer(word):

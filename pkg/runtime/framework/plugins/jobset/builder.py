@@ -121,7 +121,10 @@ def _runs_launcher_as_node(info: Info) -> bool:
 
 
 def _set_program(container: Container, trainer: Trainer | None, info: Info) -> None:
-    """Set image, command and args. A plugin's command and args replace the TrainJob's; an empty list removes them."""
+    """Set image, command and args. A plugin's command and args replace the TrainJob's.
+
+    An empty list removes the container's command or args.
+    """
     command, args = info.trainer_command, info.trainer_args
     if trainer is not None:
         command = trainer.command if command is None else command

@@ -77,7 +77,10 @@ class JobSetPlugin(
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
-        """Set the generation: the second one lists the hosts of all replicas, and requires the initializers' volume."""
+        """Set the generation.
+
+        In the second generation, the plugin lists the hosts of all replicas, and requires the initializers' volume.
+        """
         self._second_generation = cfg.second_generation
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
@@ -90,7 +93,7 @@ class JobSetPlugin(
         if old is None and not (
             wanted.initializer or wanted.pod_template_overrides or wanted.runtime_patches
         ):
-            return [], ErrorList()  # it names no part of the template
+            return [], ErrorList()  # the TrainJob names no part of the template
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return [], ErrorList()
@@ -187,7 +190,10 @@ class JobSetPlugin(
 
 
 class _Hosts(msgspec.Struct, frozen=True):
-    """Yields the host names of a pod set's pods. A pod set refers to it, so a reference back would make a cycle."""
+    """Yields the host names of a pod set's pods.
+
+    The pod set is an argument and not a field: since the pod set refers to this object, a field would make a cycle.
+    """
 
     job: str
     subdomain: str
@@ -228,7 +234,7 @@ def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
 
 
 def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
-    """Write the plugins' changes of the pod sets back to the template."""
+    """Write the plugins' changes to the pod sets back to the template."""
     for job, pod_set in zip(spec.replicated_jobs or (), pod_sets, strict=True):
         pod_spec = job.template.spec.template.spec
         pod_spec.volumes = apply.upsert_volumes(pod_spec.volumes, pod_set.volumes or ())

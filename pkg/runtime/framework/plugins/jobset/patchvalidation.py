@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of a TrainJob's runtime patches and of changes to them.
 
-Patches of jobs and containers that the template does not have are refused when patches are merged
+Patches that name a job or container that the template lacks are refused when the patches are merged
 (:mod:`pkg.runtime.core`).
 """
 
@@ -41,10 +41,10 @@ def validate_patches(job: TrainJob) -> field.ErrorList:
 
 
 async def validate_patch_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
-    """Check that patches change only if the TrainJob is suspended before or after, and none of its jobs is active.
+    """Check that patches change only if the TrainJob is suspended before or after the update and has no active jobs.
 
-    The patch that mirrors the first generation's fields is not checked while these fields are present: changes of these
-    fields have their own rules. A patch without any value may be added or removed at any time.
+    While the first generation's fields are present, the patch that mirrors them is not checked, because changes of
+    these fields have their own rules. A patch without any value may be added or removed at any time.
     """
     errors = field.ErrorList()
     if old is None or equality.deep_equal(_effective(old), _effective(new)):

@@ -129,7 +129,7 @@ async def validate_override_changes(client: Reader, old: TrainJob | None, new: T
 async def forbid_active_jobs(
     client: Reader, train_job: TrainJob, path: field.Path, changes: str
 ) -> field.ErrorList:
-    """Return an error for each replicated job of the JobSet with an active Job, which would not follow the change.
+    """Return an error for each replicated job with an active Job: the active Job would not follow the change.
 
     ``changes`` is the name of the changed field, for the text of the errors.
     """

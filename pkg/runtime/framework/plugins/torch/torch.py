@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Torch: sets the number of processes that torchrun starts on each node, and the address at which they meet.
+"""Torch: sets the number of processes that torchrun starts on each node, and the address at which the processes meet.
 
 A trainer with the command ``tune run`` uses TorchTune (``torchtune.py``) and gets the recipe, the configuration and
 ``--rdzv_endpoint`` as arguments. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment; only the
@@ -57,11 +57,17 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
-        """Set the generation: the second one also checks TrainJobs without ``numProcPerNode``, and merges resources."""
+        """Set the generation.
+
+        In the second generation, the plugin also checks TrainJobs without ``numProcPerNode``, and merges resources.
+        """
         self._second_generation = cfg.second_generation
 
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
-        """Return a reason without a torch policy, or with neither a trainer nor targets of ``envInjection``."""
+        """Return a reason if the torch policy is missing.
+
+        Also return a reason if there are neither a trainer nor targets of ``envInjection``.
+        """
         policy = _policy(info)
         if policy is None:
             return "the runtime has no mlPolicy.torch"
@@ -143,7 +149,7 @@ def _policy(info: runtime.Info) -> TorchMLPolicySource | None:
 
 
 def _targets(policy: TorchMLPolicySource) -> Iterator[tuple[EnvInjectionTarget, str]]:
-    """Yield the additional containers that receive torchrun's variables, with their targets."""
+    """Yield the target and the name of each additional container that receives torchrun's variables."""
     injection = policy.env_injection
     for target in (injection.targets if injection is not None else None) or ():
         for name in target.container_names or ():

@@ -3,7 +3,7 @@
 """TorchTune: the recipe and configuration for ``tune run``.
 
 Both are derived from the model in the runtime's name, the nodes and devices, and the kind of tuning in the TrainJob's
-arguments. Names are those of torchtune: recipe ``lora_finetune_single_device`` with configuration
+arguments. The names are torchtune's, for example recipe ``lora_finetune_single_device`` with configuration
 ``llama3_2/1B_qlora_single_device``.
 """
 
@@ -23,7 +23,7 @@ from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 
 ENTRYPOINT: Final = ["tune", "run"]
-"""A trainer with exactly this command is TorchTune's."""
+"""A trainer with exactly this command runs TorchTune."""
 
 _LLAMA_1B: Final = "llama3_2/1B"
 _LLAMA_3B: Final = "llama3_2/3B"

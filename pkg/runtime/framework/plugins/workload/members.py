@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The members of a gang, and how many of them start together.
 
-Pods of jobs that run to completion before others start are not members: initializers, and jobs that others depend on
-with the status Complete. A member that starts only when other members are ready (MPI's launcher) is scheduled after
-them, so it is a member but not counted: a gang that waited for it would never start.
+The pods of some jobs are not members, because these jobs complete before other jobs start: initializers, and jobs on
+which other jobs depend with the status Complete. A member that starts only when other members are ready (MPI's
+launcher) is scheduled after those members. It is a member but is not counted: a gang that waited for its pods would
+never start.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Member(msgspec.Struct, frozen=True):
     job: ReplicatedJob
     pod_set: PodSet
     starts_later: bool
-    """True if it starts only after earlier members."""
+    """True if the job starts only after earlier members."""
 
     @property
     def pods(self) -> int:

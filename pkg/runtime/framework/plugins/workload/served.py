@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gang API that the cluster serves, and whether its JobSet CRD keeps the field in which pods name their gang."""
+"""The gang API that the cluster serves, and whether JobSet's CRD keeps the field in which pods name their gang."""
 
 from __future__ import annotations
 
@@ -36,10 +36,13 @@ MISSING_TTL: Final = 5.0
 """Seconds for which a missing API or field counts as missing after it was read."""
 
 Published = Callable[[type[Object], PublishedSchema | None], Awaitable[PublishedSchema | None]]
-"""Returns the schema of a kind that the API server publishes, or None. An unchanged schema is the argument itself."""
+"""Returns the schema that the API server publishes for a kind, or None.
+
+The second argument is the schema that is already known. It is returned if the schema is unchanged.
+"""
 
 Interrupted = Callable[[type[Object]], float | None]
-"""Returns the time since which the watch of a kind has failed, on the clock of :class:`Served`, or None."""
+"""Returns the time at which the watch of a kind began to fail, on the clock of :class:`Served`, or None if it works."""
 
 _PRESERVED: Final = "x-kubernetes-preserve-unknown-fields"
 _TO_POD_SPEC: Final = ("replicatedJobs", "template", "spec", "template", "spec")
@@ -54,11 +57,11 @@ class Support(msgspec.Struct, frozen=True):
 
 
 class Served:
-    """Reads which gang API is served: when it is first needed, and when the last result has expired (see ``TTL``).
+    """Reads which gang API is served, and remembers the result until it expires (see ``TTL``).
 
-    The last result also expires when the watch of the gangs is interrupted: the server may have been restarted without
-    the API. It would then drop the field of pods, so no JobSet may start because of an earlier result. Without
-    ``published``, the newest version counts as served.
+    The result also expires when the watch of the gangs is interrupted, because the server may have been restarted
+    without the API. Such a server would drop the field in which pods name their gang, so no JobSet may start because of
+    an older result. If ``published`` is None, the newest version counts as served.
     """
 
     def __init__(self, published: Published | None, clock: Callable[[], float] = anyio.current_time) -> None:
@@ -76,7 +79,7 @@ class Served:
 
     @property
     def last(self) -> Support | None:
-        """The result of the last read, or None before the first."""
+        """The result of the last read, or None before the first read."""
         return self._support
 
     def expire_after_interruption(self, interrupted: Interrupted) -> None:
@@ -87,7 +90,7 @@ class Served:
         """Return the served API.
 
         Raises:
-            StatusError, RestError: it cannot be read now, and no result is newer than the last interruption.
+            StatusError, RestError: the API cannot be read now, and no result is newer than the last interruption.
         """
         if self._support is None or self._is_expired():
             async with self._lock:
@@ -153,7 +156,7 @@ class Served:
 
 
 def keeps(properties: JSON, field: str) -> bool:
-    """Return True if a JobSet CRD with these properties keeps the field of its pods' specs."""
+    """Return True if a JobSet CRD with these properties keeps ``field`` in the specs of its pods."""
     schema: JSON = {"properties": properties}
     for step in ("spec", *_TO_POD_SPEC):
         if not isinstance(schema, dict) or schema.get(_PRESERVED) or "properties" not in schema:

@@ -29,7 +29,7 @@ POD_FIELD: Final[Mapping[str, str]] = {
 }
 """The field of a pod's spec that names the gang, in each version."""
 JOB_SET: Final[Mapping[str, str]] = {"v1beta1": "0.12", "v1alpha2": "0.12", "v1alpha1": "0.11"}
-"""The oldest release of JobSet whose CRD has that field."""
+"""For each version, the oldest release of JobSet whose CRD has the field in :data:`POD_FIELD`."""
 
 _POD_GROUP: Final = "gang"
 """The name of the only pod group in a Workload."""

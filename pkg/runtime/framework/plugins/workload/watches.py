@@ -23,7 +23,7 @@ from .served import MISSING_TTL, TTL, Served
 def api(served: Served, needed: Needed) -> ReconcilerBuilder:
     """Return the function that adds a source, which enqueues the gangs' TrainJobs when the served version changes.
 
-    Otherwise they might wait minutes for their next retry.
+    Without the source, the TrainJobs might wait minutes for their next retry.
     """
 
     def add(builder: Builder, client: Client, cache: Cache) -> Builder:

@@ -69,7 +69,7 @@ class Workload(
             await self._served.current()
 
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Name the gang in the pods of its members, in the version that is served."""
+        """Write the gang's name into its members' pods, in the field of the version that is served."""
         support = self._served.last
         if not _is_wanted(info) or support is None or not support.version:
             return
@@ -107,7 +107,7 @@ class Workload(
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Refuse a gang that contradicts the runtime, and warn of a cluster that cannot schedule gangs."""
+        """Refuse a gang that contradicts the runtime, and warn if the cluster cannot schedule gangs."""
         del old
         errors = field.ErrorList()
         if not _is_wanted(info):
@@ -122,7 +122,10 @@ class Workload(
         return [support.message] if support.message else [], errors
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return the condition with which the scheduler reports that the gang waits. Workloads (v1alpha1) have none."""
+        """Return the condition that reports why the scheduler has not scheduled the gang.
+
+        Workloads (v1alpha1) have no such condition.
+        """
         if self._written["v1beta1"].is_set():
             return await self._condition(v1beta1.PodGroup, v1beta1.SCHEDULED, train_job)
         if self._written["v1alpha2"].is_set():
