@@ -45,7 +45,9 @@ class LwsGrouper(DelegatingGrouper):
         self._rules = rules
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require the pod's whole replica, or only the leader if the workers wait for it and it has no node yet.
+        """Require all pods of the replica, or only the leader.
+
+        Only the leader is required if the workers wait for a ready leader, and ``pod`` is the leader without a node.
 
         Raises:
             GroupingError: the spec is malformed, or the pod's labels do not match its segments.
