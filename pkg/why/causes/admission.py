@@ -21,7 +21,7 @@ TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
 _JOB_SET: Final = ("JobCreationFailed", "HeadlessServiceCreationFailed")
 _JOB: Final = ("FailedCreate",)
 RETRIED: Final = timedelta(minutes=20)
-"""The longest time between two attempts of a controller: an older event describes a state that may have passed."""
+"""The longest time between two attempts of a controller. An older event may describe a state that has passed."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:

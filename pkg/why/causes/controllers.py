@@ -228,7 +228,7 @@ def _is_idle(snapshot: Snapshot, job: LiveObject, patience: timedelta) -> bool:
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:
-    """Return why no pod of a Deployment is available; None if one is, or the Deployment is not known."""
+    """Return why no pod of a Deployment is available; None if a pod is available, or the Deployment is not known."""
     for each in snapshot.all(kinds.DEPLOYMENT):
         if each.name != name or each.number("status", "availableReplicas"):
             continue

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The leases of the controllers, which show if a replica leads."""
+"""The leases of the controllers. They show whether a replica leads."""
 
 from __future__ import annotations
 

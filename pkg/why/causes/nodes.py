@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lost nodes, and pods that a node or the control plane has ended, refused or not started."""
+"""Lost nodes, and pods that a node or the control plane has ended, has refused or has not started."""
 
 from __future__ import annotations
 
