@@ -38,7 +38,7 @@ _WHOLE_POLICIES: Final = {
         "podGroupPolicy.coscheduling",
     )
 }
-"""Causes that are not shown: the name of the plugin implies them."""
+"""Causes that are not shown, because the name of the plugin implies them."""
 _JOB: Final = ("spec", "replicatedJobs")
 _POD: Final = ("template", "spec", "template")
 _IDENTITY: Final = (("apiVersion",), ("kind",))
@@ -123,7 +123,7 @@ def _print_change(name: str, change: Change, causes: list[str], out: Console) ->
 
 
 def is_obvious(change: Change) -> bool:
-    """Return True for a change that every TrainJob has: identity or owner of an object, completions, or one pod."""
+    """Return True for an obvious change: of an object's identity or owner, of completions, or to a parallelism of 1."""
     path = change.path
     if path[1:2] in _IDENTITY or (path[1:2] == ("metadata",) and path[2:3] in _OF_METADATA):
         return True
@@ -149,7 +149,7 @@ def place(path: Path) -> tuple[str, str]:
 
 
 def short(value: JSON, path: Path) -> str:
-    """Return a value in one line; the key of a list item is left out, because its path shows it."""
+    """Return a value in one line. The key of a list item is left out, because the path shows the key."""
     if isinstance(value, dict):
         if "kind" in value and "metadata" in value:
             return f"{value['metadata'].get('name')}"

@@ -28,7 +28,7 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     Raises:
         InputError: both a name and ``--all-namespaces`` are given, or ``--watch`` with an output format other than
             ``table``.
-        StatusError: they cannot be read.
+        StatusError: the TrainJobs cannot be read.
     """
     if arguments.name and arguments.all_namespaces:
         raise InputError("NAME and --all-namespaces exclude each other: use --namespace")

@@ -61,7 +61,7 @@ def discard() -> None:
 
 
 def _null() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")  # the interpreter closes it
+    return Path(os.devnull).open("w", encoding="utf-8")  # the interpreter closes this file
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:

@@ -22,7 +22,7 @@ COLUMNS: Final = ("JOB", "PODS", "CONTAINER", "IMAGE", "REQUESTS", "COMMAND")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A TrainJob and the objects that the manager would create for it, or why it would create none."""
+    """A TrainJob and the objects that the manager would create for it, or the reason why it would create none."""
 
     subject: Subject
     objects: Sequence[Object] = field(default_factory=list)

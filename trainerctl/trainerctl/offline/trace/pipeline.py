@@ -29,7 +29,7 @@ LABELS: Final = "Labels and counts"
 
 _JOB_SET: Final = JobSet.gvk.kind
 State = dict[str, JSON]
-"""Objects by kind; if there are several of a kind, all except the first by kind and name."""
+"""Objects by kind. If there are several objects of a kind, those after the first have kind and name as their key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PipelineObserver(Observer):
         self.state: State = {}
 
     def template(self, spec: dict[str, JSON], change: str) -> None:
-        """Record the template, or a change of the TrainJob to it."""
+        """Record the template, or a change that the TrainJob makes to the template."""
         state = {**self.state, _JOB_SET: {"spec": copy.deepcopy(spec)}}
         if not change:
             self.template_state = self.state = state
