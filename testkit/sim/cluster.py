@@ -90,7 +90,7 @@ def _pod(job: Document, index: int, rng: random.Random) -> Document:
 
 
 LONGEST = 60.0
-"""The longest run of a pod in seconds: shorter than the wait for rest, so that the TrainJobs have ended after it."""
+"""The longest run of a pod in seconds. The wait for rest is longer, so that the TrainJobs have ended after that wait."""
 
 
 class Nodes:

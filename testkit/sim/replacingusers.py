@@ -16,7 +16,7 @@ from testkit.sim.users import Users
 
 _STATUS: Final = "/status"
 _OF_WRITES: Final = 0.03
-"""The fraction of status writes during which a user replaces the TrainJob."""
+"""During this fraction of the status writes, a user replaces the TrainJob."""
 
 
 class ReplacingUsers(Observer):

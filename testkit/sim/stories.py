@@ -27,7 +27,7 @@ _KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]
 _LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 _SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
 _SOON: Final = 12.0
-"""Seconds within which a TrainJob must proceed once its obstacle is gone; its next retry would mostly be later."""
+"""Seconds within which a TrainJob must proceed once its obstacle is gone. In most cases, the next retry is due later."""
 _LONG: Final = 120.0
 """Seconds for which pods do not end, longer than a manager may wait."""
 _FOLLOWED: Final = 60.0

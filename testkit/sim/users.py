@@ -206,14 +206,14 @@ class Users:
                 await sim.client().delete(Pod.from_dict(rng.choice(found)), grace_period_seconds=0)
 
     async def obstruct(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Create an object of another purpose that has the name of a TrainJob's child, or of a child to come."""
+        """Create an object of another purpose that has the name of a TrainJob's child, or of one that may be created later."""
         name = name or rng.choice(self._names)
         job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
         runtime = rng.choice(_RUNTIMES) if job is None else job["spec"]["runtimeRef"]["name"]
         await self._block(sim, rng, name, runtime)
 
     async def create_obstructed(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob; create it again together with an object of another purpose that has a child's name."""
+        """Delete a TrainJob, and create it again together with an object of another purpose that has a child's name."""
         key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
         with refusals_expected():
             await sim.client().delete(key, propagation="Background")

@@ -116,7 +116,10 @@ class Workloads:
             await create(sim, rng)
 
     async def replace(self, sim: Simulation, rng: random.Random, kind: type[Object], name: str) -> None:
-        """Delete a workload that has no owner, and mostly create it again; or change a size or a label instead."""
+        """Change the size or a label of a workload, or delete it and, in most cases, create it again.
+
+        Nothing is done if the workload has an owner.
+        """
         found = [each for each in sim.server.objects(kind) if each["metadata"]["name"] == name]
         if not found or found[0]["metadata"].get("ownerReferences") or is_deleted(found[0]):
             return
@@ -130,7 +133,7 @@ class Workloads:
         await self._create(sim, kind, {"namespace": "default", "name": name}, _spec_of(kind, rng))
 
     async def replace_unseen(self, sim: Simulation, rng: random.Random) -> None:
-        """Replace a workload while its watch is delayed: the first pods of the new one come before the watch event."""
+        """Replace a workload while its watch is delayed: the first pods of the new workload precede its watch event."""
         kinds: list[type[Object]] = [Job, JobSet, RayCluster]
         kind, watches = rng.choice(kinds), sim.server.watches
         tops = [each for each in sim.server.objects(kind) if not each["metadata"].get("ownerReferences")]
