@@ -3,8 +3,8 @@
 """Count the imports of inner modules by tests of other packages.
 
 A face is a package, a module directly below ``controller_runtime``, the module of an API version (``v1``), or a module
-that its package exports. Every other module is an inner one and may move. The tests of a package, whose folder mirrors
-that of the package, may import its inner modules.
+that its package exports. Every other module is an inner one and may move. Tests may import
+the inner modules of the package that their folder mirrors.
 
 ``python -m hack.faces`` fails if the count is above ``inner-imports`` in pyproject.toml; ``--list`` prints the imports.
 """
@@ -91,7 +91,7 @@ def _file(root: Path, module: str) -> Path | None:
 
 @functools.cache
 def _exported(package: Path | None, *, modules_only: bool = False) -> frozenset[str]:
-    """Return the names that a package imports from its modules, or the modules that it imports."""
+    """Return the names that a package exports; with ``modules_only``, only the modules that it exports."""
     if package is None or not (package / "__init__.py").is_file():
         return frozenset()
     nodes = ast.walk(ast.parse((package / "__init__.py").read_text()))
@@ -119,7 +119,7 @@ def _is_inner(root: Path, module: str) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare the count with the recorded one; return 1 if it is higher."""
+    """Compare the count with the recorded count; return 1 if there are more imports now."""
     parser = argparse.ArgumentParser(description="Count the tests' imports of inner modules.")
     parser.add_argument("--list", action="store_true", help="print each import")
     given = parser.parse_args(arguments)

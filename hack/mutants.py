@@ -164,7 +164,7 @@ class Record:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search for the mutants of tables; return 1 if one was not found."""
+    """Search for the mutants of tables; return 1 if a mutant was not found."""
     given = _parser().parse_args(arguments)
     tables = [Table.read(each) for each in given.tables]
     if given.one is not None:

@@ -5,8 +5,9 @@
 
 ``hack.mutants`` searches with simulations for bugs that people wrote down. Here, a line of ``pkg``,
 ``controller_runtime`` or ``trainerctl`` is drawn at random, and one of the edits that Poodle's operators offer for it.
-The edit is made in a copy of a commit, and tests run there until one fails or their CPU time is used up: first those
-that are named like the module, then the others in the folder that mirrors its package, then the parity tests.
+The edit is made in a copy of a commit, and tests run there until one fails or their CPU time is used up: first the
+tests that are named like the module, then the other tests in the folder that mirrors the package of the module, then
+the parity tests.
 
 Results are appended to a file, and a later run continues there.
 """
@@ -182,7 +183,7 @@ def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[s
 
 
 def run(root: Path, edits: Iterable[tuple[Edit, str]], seconds: int = SECONDS) -> Iterator[Edit]:
-    """Make each edit in the copy at ``root``, run its tests, undo it, and yield it with its outcome."""
+    """Make each edit in the copy at ``root``, run its tests, undo the edit, and yield it with the outcome."""
     healthy = functools.cache(lambda house, *paths: test(root, house, paths, seconds)[0])
     for number, (edit, text) in enumerate(edits):
         path, (house, paths) = root / edit.file, selected(edit.file, root)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check docs/parsers.md: it must name every module that parses text, and each test that it names must exist.
+"""Check docs/parsers.md: the page must name every module that parses text, and only tests that exist.
 
 A module parses text if it calls a known parser, makes a pattern at run time, or defines a function called ``parse``.
 """

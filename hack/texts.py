@@ -128,7 +128,7 @@ def changelogs(root: Path) -> Iterator[Problem]:
 
 
 def words(root: Path) -> Iterator[Problem]:
-    """Yield the words that occur in an area more often than its limit permits.
+    """Yield the words that occur in an area more often than the limit of the word permits.
 
     The texts should read like Kubernetes' own documentation, in which these words are rare. Of the files with
     the word, the problem names the one that was changed last.

@@ -114,7 +114,10 @@ class Calm:
         ]
 
     async def resume_without_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Resume a TrainJob while its runtime is missing, which a webhook may deny, and delete its JobSet."""
+        """Resume a TrainJob while its runtime is missing, and delete its JobSet.
+
+        A webhook may deny the change of the TrainJob.
+        """
         job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
         if job is not None:
             async with anyio.create_task_group() as group:

@@ -95,7 +95,7 @@ class Groups:
         self._deleted: dict[str, float] = {}
         """The times at which groups were last deleted, by name."""
         self._groups_of_deleted_owners: set[str] = set()
-        """Names of groups that were written after their owner was deleted. The garbage collector deletes these groups."""
+        """Names of groups that were written after the deletion of their owner; they are garbage-collected."""
         self._marked: dict[str, float] = {}
         """The times at which the group annotations of pods last changed, by pod uid."""
         self._last = 0.0
@@ -191,8 +191,8 @@ class Groups:
     def _walk(self, pod: Document, *, past: bool = False) -> Iterator[Document]:
         """Yield the references to owners, nearest first.
 
-        The last one refers to an owner that has no owner itself, or that does not exist. With ``past``, owners that were
-        deleted count as existing.
+        The last one refers to an owner that has no owner itself, or that does not exist. With ``past``, owners that
+        were deleted count as existing.
         """
         document: Document | None = pod
         while document is not None and (reference := controller(document)) is not None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Users who replace a TrainJob while the request with its status is on its way."""
+"""Users who replace a TrainJob while a request that writes its status is on its way."""
 
 from __future__ import annotations
 

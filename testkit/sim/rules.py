@@ -93,8 +93,8 @@ class Rules:
     def _train_job(self, event: Event) -> None:
         """Check a TrainJob.
 
-        It is valid, unless it is being deleted. It becomes Complete only after its JobSet was Completed, and Failed only
-        after its JobSet has failed or its deadline has passed. It keeps the conditions of other writers.
+        It is valid, unless it is being deleted. It becomes Complete only after its JobSet was Completed, and Failed
+        only after its JobSet has failed or its deadline has passed. It keeps the conditions of other writers.
         """
         if event.before is not None and is_true(event.before, AUDITED):
             assert is_true(event.document, AUDITED), (
@@ -157,8 +157,8 @@ class Rules:
     def _start(self, job_set: Document, uid: str) -> None:
         """Check that a JobSet may start.
 
-        Its spec must follow from a recent spec of its TrainJob that was not suspended. Its siblings must exist, and be for
-        the JobSet's number of pods.
+        The JobSet's spec must follow from a recent state of the TrainJob in which the TrainJob was not suspended. The
+        siblings must exist, and be for the JobSet's number of pods.
         """
         states = [each for each in self._past.train_job(uid, within=_STALEST) if not is_suspended(each)]
         wanted = [_wanted_of(each) for each in states]

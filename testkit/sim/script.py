@@ -69,7 +69,10 @@ def script(seed: int, length: int = 10) -> list[Action]:
 
 
 def moves(seed: int) -> list[list[Action]]:
-    """Return groups of actions. The actions of a group follow each other so fast that a manager may miss a suspension."""
+    """Return groups of actions.
+
+    The actions of a group follow each other so fast that a manager may miss a suspension.
+    """
     rng = random.Random(f"{seed}/moves")
     reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime"}
 

@@ -27,7 +27,7 @@ _KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]
 _LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 _SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
 _SOON: Final = 12.0
-"""Seconds within which a TrainJob must proceed once its obstacle is gone. In most cases, the next retry is due later."""
+"""Seconds within which a TrainJob must proceed once its obstacle is gone. The next retry is mostly due later."""
 _LONG: Final = 120.0
 """Seconds for which pods do not end, longer than a manager may wait."""
 _FOLLOWED: Final = 60.0
@@ -286,7 +286,7 @@ class Stories:
                 await sim.client().patch(sibling, _LET_GO)
 
     async def delete_held(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob that a finalizer keeps, and its children: they must not be built again."""
+        """Delete a TrainJob that a finalizer keeps, and its children: the children must not be built again."""
         await self._users.suspend(sim, rng, name)
         if (document := _train_job(sim, name)) is None:
             return

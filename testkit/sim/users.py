@@ -66,7 +66,7 @@ class Users:
     async def create(
         self, sim: Simulation, rng: random.Random, name: str = "", runtime: str = "", **fixed: Any
     ) -> None:
-        """Create a TrainJob with random fields and the ``fixed`` ones; those of Kueue's queue start suspended."""
+        """Create a TrainJob with random fields and the ``fixed`` ones; TrainJobs of Kueue's queue start suspended."""
         name = name or rng.choice(self._names)
         queued = name.startswith("queued-")
         trainer: Document = {"image": self._image()}
@@ -206,7 +206,7 @@ class Users:
                 await sim.client().delete(Pod.from_dict(rng.choice(found)), grace_period_seconds=0)
 
     async def obstruct(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Create an object of another purpose that has the name of a TrainJob's child, or of one that may be created later."""
+        """Create an object of another purpose that has the name of an existing or future child of a TrainJob."""
         name = name or rng.choice(self._names)
         job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
         runtime = rng.choice(_RUNTIMES) if job is None else job["spec"]["runtimeRef"]["name"]

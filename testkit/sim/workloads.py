@@ -98,7 +98,7 @@ class Workloads:
         await self._create(sim, RayCluster, self._metadata(rng, "ray"), _spec_of(RayCluster, rng))
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete a workload, and sometimes create one of its kind at once."""
+        """Delete a workload, and sometimes create another workload of the same kind at once."""
         kinds: list[tuple[type[Object], Any]] = [
             (Pod, self.pod),
             (Job, self.job),
@@ -272,7 +272,7 @@ class Workloads:
 
 
 def _named(sim: Simulation, kind: type[Object], name: str) -> list[Document]:
-    """Return the objects of a kind: those with this name, or all if there are none."""
+    """Return the objects of a kind: those with this name, or all if no object has this name."""
     found = sim.server.objects(kind)
     return [each for each in found if each["metadata"]["name"] == name] or found
 

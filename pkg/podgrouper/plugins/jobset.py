@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets: one group for each replicated job if they start one after another, else one group for the set."""
+"""JobSets: one group for each replicated job if the replicated jobs start one after another, else one for the set."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below it one for each replica.
+"""JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below that one for each replica.
 
 A replicated job has a group of its own if another one waits for its completion. In a common group, the scheduler of
 v0.17 would choose the completed job again as the one that the group requires, and never bind the pods of the job that
@@ -142,7 +142,7 @@ def _starts_in_order(job_set: Unstructured) -> bool:
 
 
 def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
-    """Return the subgroups: of each replicated job, followed by those of its replicas."""
+    """Return the subgroups: that of each replicated job, followed by those of the replicas of the job."""
     groups: list[SubGroupMetadata] = []
     leaves = 0
     for index, job in enumerate(jobs):

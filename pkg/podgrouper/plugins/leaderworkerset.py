@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LeaderWorkerSets: one group for each replica (a leader and its workers), in segments if their size is set."""
+"""LeaderWorkerSets: one group for each replica (a leader and its workers), in segments if a segment size is set."""
 
 from __future__ import annotations
 

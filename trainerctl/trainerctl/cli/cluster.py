@@ -154,7 +154,7 @@ async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -
 
 
 async def stop_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Stop the cluster and keep its objects; return 1 if it does not exist."""
+    """Stop the cluster and keep its objects; return 1 if the cluster does not exist."""
     directory = state_directory(parsed.name)
     async with _lock(parsed.name, err):
         if not State.exists(directory):
@@ -168,7 +168,7 @@ def _stopped(components: Sequence[str], otherwise: str) -> str:
 
 
 async def start_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Start a stopped cluster with its objects; return 1 if it does not exist."""
+    """Start a stopped cluster with its objects; return 1 if the cluster does not exist."""
     directory = state_directory(parsed.name)
     cluster = Cluster(directory, Options(timeout=parsed.timeout))
     async with _lock(parsed.name, err):

@@ -48,7 +48,7 @@ LINE_WIDTH: Final = 70
 
 
 async def explain_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the traces of the TrainJobs; return 1 if one is refused."""
+    """Print the traces of the TrainJobs; return 1 if a TrainJob is refused."""
     given = await load(arguments)
     found = [await reviewed(given, subject) for subject in given.subjects]
     if arguments.output == "text":

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl get --watch``: TrainJobs, or one with its objects, as they change.
+"""``trainerctl get --watch``: TrainJobs, or one TrainJob with its objects, as they change.
 
 On a terminal the tree or table is drawn again; in a pipe each change is a line.
 """

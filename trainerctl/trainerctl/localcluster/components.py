@@ -193,7 +193,7 @@ class Parts:
         return self._node(POD_LOGS, "trainerctl.localcluster.podlogs", self.ports.pod_logs, [])
 
     def processes(self) -> Component:
-        """Return the kubelet of the nodes whose pods run as local processes; it serves their logs too."""
+        """Return the kubelet of the nodes whose pods run as local processes. It also serves the logs of these pods."""
         flags = [
             f"--directory={self.directory / 'processes'}",
             *(f"--image={each}" for each in self.options.images),

@@ -67,7 +67,7 @@ class Options:
 
     @property
     def feature_gates(self) -> str:
-        """The feature gates of Kubernetes' components; empty for their defaults."""
+        """The feature gates of Kubernetes' components; empty if the components use their defaults."""
         if not self.workloads:
             return ""
         gates = ["GenericWorkload"] + ["GangScheduling"] * (self.kubernetes in _TWO_GATES)

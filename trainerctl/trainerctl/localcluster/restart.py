@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Restarts the components of a cluster that have ended, on their existing files: the objects are kept."""
+"""Restarts those components of a cluster that have ended, on their existing files. The objects are kept."""
 
 from __future__ import annotations
 

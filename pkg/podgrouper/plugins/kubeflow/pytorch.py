@@ -115,7 +115,7 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
 
 
 def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
-    """Return the number of segments, and the size of the last one if it is smaller, else 0."""
+    """Return the number of segments, and the size of a smaller last segment, or 0 if all have the same size."""
     if not size:
         raise GroupingError(f"segment size on pod {pod.namespace}/{pod.name} must not be 0")
     number, rest = divide(replicas, size)

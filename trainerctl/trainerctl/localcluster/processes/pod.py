@@ -24,7 +24,7 @@ from trainerctl.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
 _RENEW_AFTER: Final = 0.4
-"""The fraction of a token's life after which it is renewed."""
+"""A token is renewed after this fraction of its life."""
 
 _LEAST_GRACE: Final = 2.0
 """The seconds that a sidecar gets to end if the other containers have used up the pod's grace period."""

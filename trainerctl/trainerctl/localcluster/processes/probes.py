@@ -99,7 +99,7 @@ class ProbeTarget:
 
 @dataclass(frozen=True)
 class Probes:
-    """The probes of one run of a container. They write their results into its record."""
+    """The probes of one run of a container. They write their results into the container's record."""
 
     pod: Pod
     container: Container

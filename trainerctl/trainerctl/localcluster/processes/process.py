@@ -141,7 +141,7 @@ async def _started(reports: BufferedByteReceiveStream) -> ProcessID:
 
 
 async def _release(shim: anyio.abc.Process) -> None:
-    """Close a shim's standard input, whereupon it ends its container; return when the shim has ended."""
+    """Close a shim's standard input, which makes the shim end its container. Return when the shim has ended."""
     if shim.stdin is not None:
         await shim.stdin.aclose()
     await shim.wait()
@@ -149,7 +149,7 @@ async def _release(shim: anyio.abc.Process) -> None:
 
 
 async def end_all(identity: str) -> None:
-    """Kill the processes of one run of a container; they are found by the identity in their environment."""
+    """Kill the processes of one run of a container, which are found by the identity in their environment."""
     await anyio.to_thread.run_sync(tree.kill_marked, identity)
 
 

@@ -30,7 +30,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends; if the parent has ended already, kill it now."""
+    """Let the kernel kill this process when its parent ends; if the parent has ended already, kill this process now."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
