@@ -110,7 +110,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the module's spec with a loader that edits; None for all other modules."""
+        """Return the module's spec with a loader that edits the source; None for all other modules."""
         if fullname != self._mutant.module:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)

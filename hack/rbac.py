@@ -91,7 +91,7 @@ def render() -> dict[str, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the roles that changed below the folder of the command line, ``config`` by default."""
+    """Write the changed roles into the folder that the command line names, by default ``config``."""
     arguments = sys.argv[1:] if argv is None else argv
     config = Path(arguments[0]) if arguments else Path("config")
     for path in files.write(config, render()):

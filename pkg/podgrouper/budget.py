@@ -60,7 +60,7 @@ class Budget:
         return len(self._accounts)
 
     def check(self, namespace: str) -> None:
-        """Return if the namespace has time left.
+        """Do nothing if the namespace has time left.
 
         Raises:
             OverBudgetError: no time is left.

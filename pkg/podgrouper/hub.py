@@ -60,7 +60,7 @@ _DYNAMO: Final = GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment")
 _ANY_DYNAMO: Final = _DYNAMO._replace(version=ANY_VERSION)
 """By the rules of v0.17, every version of the kind is a wrapper.
 
-Below another wrapper no version counts as a wrapper, because wrappers look up only rows of an exact version.
+Below another wrapper, no version of it counts as a wrapper: wrappers look up only rows of an exact version.
 """
 
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
@@ -89,7 +89,7 @@ _BY_EXTENT: Final = (Reads.METADATA, Reads.SPEC, Reads.OBJECT)
 
 Table = dict[GVK, Grouper]
 RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
-"""Type of an entry point: a function of the default grouper and a reader that returns rows of the table."""
+"""Type of an entry point: a function that takes the default grouper and a reader, and returns rows of the table."""
 
 
 class GrouperLoadError(ManagerError):

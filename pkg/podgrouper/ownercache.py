@@ -330,7 +330,7 @@ class OwnerCache:
         return found
 
     def _check_turn(self, key: Key) -> None:
-        """Return if a read may begin.
+        """Do nothing if a read may begin.
 
         Raises:
             OverBudgetError: the kind may not be watched, and the namespace is reading another owner of such a kind.

@@ -49,7 +49,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     controllers.find,
     counts.find,
 )
-"""The order decides which of several findings with the same cause comes first.
+"""The order determines which of several findings with the same cause comes first.
 
 Volumes precede scheduling, because the events of a claim name a reason that schedulers do not know.
 """

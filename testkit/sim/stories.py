@@ -148,7 +148,10 @@ class Stories:
         await self.is_built_soon(sim, name)
 
     async def expire_denied(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Let a deadline pass while the manager may not patch or may not delete the JobSet, which may end meanwhile."""
+        """Let a deadline pass while the manager has no permission to patch or to delete the JobSet.
+
+        The JobSet may end meanwhile.
+        """
         verb, seconds, after = rng.choice([("patch", 240, 140.0), ("delete", 40, 60.0)])
         await self.remove(sim, rng, name)
         self._nodes.hold_until = sim.loop.time() + seconds + after / 3

@@ -135,7 +135,7 @@ class Users:
         await self.change(sim, rng, name, {"suspend": False, **trainer})
 
     async def delete(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Delete a TrainJob, and sometimes create one at once."""
+        """Delete a TrainJob, and sometimes create another one at once."""
         names = [each["metadata"]["name"] for each in sim.server.objects(TrainJob)] or self._names
         key = {"metadata": {"namespace": "default", "name": name or rng.choice(names)}}
         propagation = rng.choice([None, *PROPAGATIONS])

@@ -149,7 +149,7 @@ class Workloads:
             await anyio.sleep(5.0)
 
     async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
-        """Perform actions with at most short faults; soon after each action, ``problem`` must return None."""
+        """Perform actions, without faults or with short ones. Soon after each action, ``problem`` must return None."""
         rng = random.Random(f"{sim.seed}/calm")
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
         steps = max(3, round(_STEPS * sim.actions))

@@ -133,7 +133,7 @@ def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[Su
 
 
 def _count_sub_groups(groups: list[SubGroupMetadata]) -> None:
-    """Let each subgroup that has subgroups itself require all of them instead of a number of pods."""
+    """Let each subgroup that has subgroups itself require all of these subgroups, not a number of pods."""
     children = Counter(each.parent for each in groups)
     for group in groups:
         if group.name in children:

@@ -173,7 +173,7 @@ def _is_uncounted(snapshot: Snapshot, job: LiveObject) -> bool:
 
 
 def _has_no_pods(snapshot: Snapshot, job: LiveObject) -> bool:
-    """Return True if a Job that wants pods has had none for some time, and is not waiting to retry."""
+    """Return True if a Job that wants pods has had no pods for some time, and is not waiting to retry."""
     if kinds.POD in snapshot.unread or not snapshot.spec_is_settled(job):
         return False
     return (

@@ -48,7 +48,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _pinned(snapshot: Snapshot, nodes: dict[str, LiveObject]) -> Iterator[Finding]:
-    """Yield the Jobs whose pods name a node that does not exist: the pod garbage collector deletes them."""
+    """Yield the Jobs whose pods name a node that does not exist. The pod garbage collector deletes such pods."""
     for job in snapshot.jobs:
         name = job.text("spec", "template", "spec", "nodeName")
         if name and name not in nodes and snapshot.missing_pods(job):

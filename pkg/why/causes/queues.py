@@ -92,7 +92,10 @@ def _unavailable(job: LiveObject) -> Iterator[Finding]:
 
 
 def _deleted_gang(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the gang whose PodGroup was deleted while its JobSet ran: the manager does not create it again."""
+    """Yield the gang whose PodGroup was deleted while its JobSet ran.
+
+    The manager does not create that PodGroup again.
+    """
     job = snapshot.train_job
     if any(each.name == job.name for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
         return

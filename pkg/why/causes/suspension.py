@@ -177,7 +177,7 @@ def _awaits_turn(job_set: LiveObject | None, child: LiveObject) -> bool:
 
 
 def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet, Job or pod whose deletion takes long. Until it is deleted, it cannot be created again."""
+    """Yield a JobSet, Job or pod whose deletion takes a long time. It cannot be created again until it is deleted."""
     for child in (*snapshot.owners[1:], *snapshot.pods):
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue

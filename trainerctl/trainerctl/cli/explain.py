@@ -131,7 +131,7 @@ def is_obvious(change: Change) -> bool:
 
 
 def place(path: Path) -> tuple[str, str]:
-    """Return the job, pods or container that a path leads into, and the rest of the path."""
+    """Return the job, pods or container that a path leads into, and the remaining path."""
     if len(path) == 1:
         return "objects", str(path[0])
     where, rest = str(path[0]), path[1:]

@@ -51,7 +51,10 @@ def flush() -> None:
 
 
 def discard() -> None:
-    """Redirect streams that cannot be flushed to the null device: the interpreter flushes them again when it ends."""
+    """Redirect to the null device those streams that cannot be flushed.
+
+    Otherwise the interpreter would try to flush them again when it ends, and fail.
+    """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()

@@ -49,7 +49,10 @@ def manifest(obj: Object) -> dict[str, JSON]:
 
 
 def containers(job_set: JobSet) -> list[tuple[str, ...]]:
-    """Return a row for each container of a JobSet. Only the first row of a job has the job's name and number of pods."""
+    """Return a row for each container of a JobSet.
+
+    Only the first row of a job has the name of the job and its number of pods.
+    """
     return [row for job in job_set.spec.replicated_jobs or () for row in _rows(job)]
 
 

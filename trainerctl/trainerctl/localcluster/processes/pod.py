@@ -166,7 +166,10 @@ class PodRunner:
             await anyio.sleep(min(self._settings.retry, max(0.0, end - anyio.current_time())))
 
     async def _run_containers(self) -> None:
-        """Run the init containers one after the other, then the containers; sidecars run until the others end."""
+        """Run the init containers one after the other, then the containers.
+
+        Sidecars run until the other containers have ended.
+        """
         async with anyio.create_task_group() as sidecars:
             for runner in self._init:
                 if self._stopping.is_set():

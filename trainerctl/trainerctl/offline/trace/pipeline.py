@@ -65,7 +65,7 @@ class PipelineObserver(Observer):
         self._advance(OVERRIDES, change, state)
 
     def begin(self, info: Info) -> None:
-        """Record the labels, annotations and counts that runtime and TrainJob set, before any plugin."""
+        """Record the labels, annotations and counts that come from runtime and TrainJob, before any plugin has run."""
         self._advance(LABELS, "runtime and TrainJob", self._seen(info))
 
     def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
@@ -112,7 +112,7 @@ def add_objects(state: State, objects: Sequence[Object], shown: Callable[[Object
 
 
 def _write_pod_set(spec: dict[str, JSON], pod_set: PodSet) -> None:
-    """Write the fields of a pod set that plugins may change to the paths that the JobSet plugin uses."""
+    """Copy a pod set into ``spec``, at the paths that the JobSet plugin uses: the fields that plugins may change."""
     if pod_set.count != spec.get("parallelism", 1):
         spec["parallelism"] = pod_set.count
     pod = spec["template"]["spec"]
