@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def resolve(commit: str) -> str:
-    """Return the full hash of a commit. Raises ValueError if there is none."""
+    """Return the full hash of a commit. Raises ValueError if the commit does not exist."""
     done = _git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
     if done.returncode != 0:
         raise ValueError(f"{commit!r} is not a commit of {ROOT}")

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Count the tests' imports of inner modules of packages that they do not test.
+"""Count the imports of inner modules by tests of other packages.
 
 A face is a package, a module directly below ``controller_runtime``, the module of an API version (``v1``), or a module
-that its package exports. Every other module is an inner one and may move. The tests of a package, whose folder mirrors
-that of the package, may import its inner modules.
+that its package exports. Every other module is an inner one and may move. Tests may import
+the inner modules of the package that their folder mirrors.
 
 ``python -m hack.faces`` fails if the count is above ``inner-imports`` in pyproject.toml; ``--list`` prints the imports.
 """
@@ -29,7 +29,9 @@ TESTS: Final = {
     "controller-runtime/ctrl_testkit": "controller_runtime",
     "trainerctl/test": "trainerctl",
 }
-"""The folders with tests, and the package that their folders mirror below the kind of test."""
+"""The root folders of tests, and the package whose folders are mirrored in each. A folder for the kind of test may lie
+between.
+"""
 _PACKAGES: Final = {"pkg": ".", "controller_runtime": "controller-runtime", "trainerctl": "trainerctl"}
 _API_VERSION: Final = re.compile(r"v\d+((alpha|beta)\d+)?")
 
@@ -43,7 +45,7 @@ class Import(NamedTuple):
 
 
 def inner_imports(root: Path) -> list[Import]:
-    """Return the imports of inner modules, one for each pair of a test module and an inner module that it imports.
+    """Return the imports of inner modules, at most one of each inner module in each test module.
 
     Imports of inner modules of the package under test are left out.
     """
@@ -58,7 +60,10 @@ def inner_imports(root: Path) -> list[Import]:
 
 
 def _under_test(root: Path, path: Path, package: str) -> str:
-    """Return the package that a test's folder mirrors, or its closest parent below the root package, or ``""``."""
+    """Return the package that a test's folder mirrors.
+
+    If that package does not exist, return its closest parent below the root package, or ``""`` if none exists.
+    """
     parts = path.parts[1:-1]  # without the folder of the kind of test, such as unit
     while parts:
         if root.joinpath(_PACKAGES[package], package, *parts).is_dir():
@@ -86,7 +91,7 @@ def _file(root: Path, module: str) -> Path | None:
 
 @functools.cache
 def _exported(package: Path | None, *, modules_only: bool = False) -> frozenset[str]:
-    """Return the names that a package imports from its modules, or the modules that it imports."""
+    """Return the names that a package exports; with ``modules_only``, only the modules that it exports."""
     if package is None or not (package / "__init__.py").is_file():
         return frozenset()
     nodes = ast.walk(ast.parse((package / "__init__.py").read_text()))
@@ -114,7 +119,7 @@ def _is_inner(root: Path, module: str) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare the count with the recorded one; return 1 if it is higher."""
+    """Compare the count with the recorded count; return 1 if there are more imports now."""
     parser = argparse.ArgumentParser(description="Count the tests' imports of inner modules.")
     parser.add_argument("--list", action="store_true", help="print each import")
     given = parser.parse_args(arguments)

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plant bugs, and count the simulated lives until one fails: ``python -m hack.mutants test/sim/mutants/library.toml``.
 
-A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text that occurs in it once, and its replacement.
-A mutant may name other scenarios than its table. Each mutant is searched for in a separate process, which edits the
-module while it imports it; no file changes.
+A life is one run of a scenario with one seed. A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text
+that occurs once in the module, and the replacement. A mutant may name other scenarios than its table. Each mutant is
+searched for in a separate process, which edits the module while importing it; no file changes.
 
-A life that finds a mutant is run again without it, and must pass. There are short searches for all mutants first, and
-then longer ones for those that were not found. With ``--record FILE``, each result is appended to a file, and a later
-run continues there. ``--docs FILE`` writes the recorded results into a document.
+A life that finds a mutant is run again without the bug, and must then pass. There are short searches for all mutants
+first, and then longer ones for those that were not found. With ``--record FILE``, each result is appended to a file,
+and a later run continues there. ``--docs FILE`` writes the recorded results into a document.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from types import CodeType, ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 LIVES = 2000
 ROUND = 10
-"""Lives of one scenario before lives of the next one."""
+"""Number of lives of one scenario that run before lives of the next scenario."""
 SEARCHES = (30, 250)
-"""Lives of the short searches for all mutants, before the full search."""
+"""Number of lives in each of the short searches, which cover all mutants before the full search begins."""
 FAILURE = 90
-"""Characters of a failure that a document shows."""
+"""Maximum number of characters of a failure that a document shows."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Mutant:
     scenarios: tuple[str, ...] = ()
 
     def applied(self, source: str) -> str:
-        """Return the source of its module with the bug. Raises ValueError if the text does not occur exactly once."""
+        """Return the module's ``source`` with the bug. Raises ValueError if the text does not occur exactly once."""
         if source.count(self.old) != 1:
             raise ValueError(
                 f"{self.name}: {self.module} contains {self.old!r} {source.count(self.old)} times"
@@ -61,7 +61,7 @@ class Mutant:
 
     @property
     def digest(self) -> str:
-        """Return a hash of the edit: a result belongs to one edit."""
+        """Return a hash of the edit. It shows whether a recorded result is of this edit."""
         return hashlib.sha256("\0".join((self.module, self.old, self.new)).encode()).hexdigest()[:12]
 
 
@@ -77,7 +77,7 @@ class Result:
     found: bool
     failure: str = ""
     older: bool = False
-    """True if the simulations have changed since the search; a new search then begins with the first life again."""
+    """True if the simulations have changed since the search. A new search then begins with the first life again."""
 
     @property
     def lives(self) -> str:
@@ -110,7 +110,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the module's spec with a loader that edits; None for all other modules."""
+        """Return the module's spec with a loader that edits the source; None for all other modules."""
         if fullname != self._mutant.module:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -153,7 +153,10 @@ class Record:
                 stream.write(json.dumps(asdict(result)) + "\n")
 
     def of(self, table: Table, mutant: Mutant) -> Result:
-        """Return the recorded result of a mutant, or one of 0 lives if it was not searched for or has changed since."""
+        """Return the recorded result of a mutant.
+
+        Return a result of 0 lives if the mutant was not searched for, or has changed since the search.
+        """
         known = self._results.get((table.file.stem, mutant.name))
         if known is None or known.digest != mutant.digest:
             return Result(table.file.stem, mutant.name, mutant.digest, 0, found=False)
@@ -161,7 +164,7 @@ class Record:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search for the mutants of tables; return 1 if one was not found."""
+    """Search for the mutants of tables; return 1 if a mutant was not found."""
     given = _parser().parse_args(arguments)
     tables = [Table.read(each) for each in given.tables]
     if given.one is not None:
@@ -229,7 +232,7 @@ def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
 
 
 def _searched(table: Table, mutant: Mutant, after: int, lives: int, *options: str) -> tuple[int | None, str]:
-    """Search in another process; return the number of the life that fails, or None, and its failure."""
+    """Search in another process; return the number and the failure of the first life that fails, else None and ""."""
     command = [sys.executable, "-m", "hack.mutants", str(table.file.resolve()), "--one", mutant.name]
     command += ["--after", str(after), "--lives", str(lives), *options]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -242,7 +245,7 @@ def _searched(table: Table, mutant: Mutant, after: int, lives: int, *options: st
 
 
 def search(scenarios: Sequence[str], mutant: Mutant | None, after: int, lives: int) -> tuple[int | None, str]:
-    """Return the number of the first life that fails with a mutant, or None, and its failure.
+    """Return the number and the failure of the first life that fails with a mutant, else None and an empty text.
 
     The first ``after`` lives are skipped, and the search ends with life number ``lives``. Without a mutant, return the
     first life that fails without a bug.

@@ -5,8 +5,9 @@
 
 ``hack.mutants`` searches with simulations for bugs that people wrote down. Here, a line of ``pkg``,
 ``controller_runtime`` or ``trainerctl`` is drawn at random, and one of the edits that Poodle's operators offer for it.
-The edit is made in a copy of a commit, and tests run there until one fails or their CPU time is used up: first those
-that are named like the module, then the others in the folder that mirrors its package, then the parity tests.
+The edit is made in a copy of a commit, and tests run there until one fails or their CPU time is used up: first the
+tests that are named like the module, then the other tests in the folder that mirrors the package of the module, then
+the parity tests.
 
 Results are appended to a file, and a later run continues there.
 """
@@ -43,7 +44,7 @@ from hack.commits import ROOT, resolve, unpack
 HOUSES = ("pkg", "controller-runtime/controller_runtime", "trainerctl/trainerctl")
 SECONDS = 60
 WALL_SECONDS = 3600
-"""Time limit of the tests of an edit on a busy machine; usually their CPU time is used up before."""
+"""Time limit of the tests of an edit on a busy machine; usually the tests use up their CPU time first."""
 ADDRESS_SPACE = 8 << 30
 """Memory limit of the tests, because an edit may make a loop allocate without end."""
 KILLED, SURVIVED, TIMED_OUT, UNJUDGED = "killed", "survived", "timed out", "not judged"
@@ -72,7 +73,10 @@ class Edit:
 
 
 def draw(root: Path, seed: int, only: Sequence[str]) -> Iterator[tuple[Edit, str]]:
-    """Yield one edit for each line that offers any, and the edited text of its file; the seed decides the order."""
+    """Yield an edit, and the edited text of its file, for each line for which there is one.
+
+    The seed determines the order of the lines, and which edit is chosen.
+    """
     chance = random.Random(seed)  # noqa: S311 no secret
     files = sorted(
         each for path in only for each in [*(root / path).rglob("*.py"), root / path] if each.is_file()
@@ -92,7 +96,10 @@ def draw(root: Path, seed: int, only: Sequence[str]) -> Iterator[tuple[Edit, str
 class _Compare(ComparisonMutator):  # type: ignore[misc]  # Poodle has no types
     @staticmethod
     def add_parent_attr(_: ast.Module) -> None:
-        """Set no parents: Poodle copies a comparison with everything it refers to, which would be the whole module."""
+        """Set no parents, because Poodle copies a comparison with everything that the comparison refers to.
+
+        With parents, that would be the whole module.
+        """
 
 
 def _offers(file: Path) -> dict[int, list[FileMutation]]:
@@ -106,7 +113,10 @@ def _offers(file: Path) -> dict[int, list[FileMutation]]:
 
 
 def _edit(file: Path, root: Path, offered: FileMutation) -> tuple[Edit, str] | None:
-    """Return the edit and the edited text; None if that does not compile without a warning, or means the same."""
+    """Return the edit and the edited text.
+
+    Return None if the edited text does not compile without a warning, or has the same meaning as the source.
+    """
     source, name = file.read_bytes(), str(file.relative_to(root))
     lines = source.splitlines(keepends=True)
     # Columns count the bytes of the encoded text.
@@ -173,13 +183,13 @@ def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[s
 
 
 def run(root: Path, edits: Iterable[tuple[Edit, str]], seconds: int = SECONDS) -> Iterator[Edit]:
-    """Make each edit in the copy at ``root``, run its tests, undo it, and yield it with its outcome."""
+    """Make each edit in the copy at ``root``, run its tests, undo the edit, and yield it with the outcome."""
     healthy = functools.cache(lambda house, *paths: test(root, house, paths, seconds)[0])
     for number, (edit, text) in enumerate(edits):
         path, (house, paths) = root / edit.file, selected(edit.file, root)
         source, stat = path.read_bytes(), path.stat()
         path.write_text(text)
-        os.utime(path, (number, number))  # no compiled file has this time
+        os.utime(path, (number, number))  # no compiled file records this time
         outcome, by = test(root, house, paths, seconds)
         path.write_bytes(source)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))

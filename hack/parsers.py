@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check docs/parsers.md: it must name every module that parses text, and each test that it names must exist.
+"""Check docs/parsers.md: the page must name every module that parses text, and only tests that exist.
 
 A module parses text if it calls a known parser, makes a pattern at run time, or defines a function called ``parse``.
 """
@@ -29,7 +29,7 @@ CALLS: Final = {
     "decompressobj", "zlib.decompress", "gzip.open", "tarfile.open", "ZipFile",
     "from_bytes", "struct.unpack", "unpack_from", "struct.iter_unpack",
 }  # fmt: skip
-"""The last names of calls that parse text or bytes."""
+"""The last parts of the names of functions that parse text or bytes."""
 _LOADERS: Final = re.compile(r"load_(?:pem|der|ssh)_\w+")
 _DEFINITIONS: Final = re.compile(r"_?parse(?:_\w+)?|atoi")
 _PATTERNS: Final = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub"}

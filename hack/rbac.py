@@ -5,7 +5,7 @@
 A feature that is off by default has a role of its own: the markers of ``pkg/podgrouper`` make the pod grouper's role,
 those beside the authorization of metrics the role for ``metrics.requireAuthorization``, those of ``pkg/statusserver``
 the role for the feature gate ``TrainJobStatus``, and those of ``pkg/controller/evidence.py`` the role for
-``FailureEvidence``. All others make the manager's.
+``FailureEvidence``. All other markers make the manager's role.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PART_OF: Final = {
     "statusserver": Part.STATUS_SERVER,
     "controller/evidence.py": Part.FAILURE_EVIDENCE,
 }
-"""The part that a folder or a module below a package belongs to; all others belong to the manager."""
+"""The part to which a folder or a module below a package belongs; all others belong to the manager."""
 
 
 def collected(part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES) -> set[Grant]:
@@ -91,7 +91,7 @@ def render() -> dict[str, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the roles that changed below the folder of the command line, ``config`` by default."""
+    """Write the changed roles into the folder that the command line names, by default ``config``."""
     arguments = sys.argv[1:] if argv is None else argv
     config = Path(arguments[0]) if arguments else Path("config")
     for path in files.write(config, render()):

@@ -79,7 +79,7 @@ def _keys(struct: Struct, prefix: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def struct_of(field: FieldInfo) -> type[Struct] | None:
-    """Return the struct that a field of the Configuration holds, or None if it holds none."""
+    """Return the struct that a field of the Configuration holds, or None if the field holds no struct."""
     for each in (field.annotation, *typing.get_args(field.annotation)):
         if isinstance(each, type) and issubclass(each, Struct):
             return each

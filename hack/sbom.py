@@ -4,7 +4,8 @@
 
 ``sbom.cdx.json`` is a CycloneDX 1.6 document with every package of ``requirements/image.lock`` and the image's base.
 ``provenance.json`` is an in-toto statement with SLSA's predicate: the wheels in the directory, by digest, and the
-commit, the locks and the base image that they come from. Neither is signed. Licenses are those of installed packages.
+commit, the locks and the base image that they come from. Neither file is signed.
+Licenses are those of installed packages.
 """
 
 from __future__ import annotations

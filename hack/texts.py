@@ -76,7 +76,7 @@ def documents(root: Path) -> list[Path]:
 
 
 def links(root: Path) -> Iterator[Problem]:
-    """Yield the relative links in documents that lead to no file."""
+    """Yield those relative links of documents that lead to no file."""
     for path in documents(root):
         for link in re.finditer(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
             if not (path.parent / link[1]).exists():
@@ -84,7 +84,7 @@ def links(root: Path) -> Iterator[Problem]:
 
 
 def make_targets(root: Path) -> Iterator[Problem]:
-    """Yield the targets of make in documents that do not exist.
+    """Yield the make targets that documents name and that do not exist.
 
     The library's documents may also name targets of a project that ``python -m controller_runtime new`` writes.
     """
@@ -128,10 +128,10 @@ def changelogs(root: Path) -> Iterator[Problem]:
 
 
 def words(root: Path) -> Iterator[Problem]:
-    """Yield the words that occur in an area more often than its limit permits.
+    """Yield the words that occur in an area more often than the limit of the word permits.
 
-    The texts should read like Kubernetes' own documentation, in which these words are rare. The problem names, of the
-    files with the word, the one that was changed last.
+    The texts should read like Kubernetes' own documentation, in which these words are rare. Of the files with
+    the word, the problem names the one that was changed last.
     """
     for area, limits in LIMITS.items():
         paths = {path for pattern in AREAS[area] for path in root.glob(pattern)} - {Path(__file__)}
@@ -151,7 +151,7 @@ def words(root: Path) -> Iterator[Problem]:
 
 
 def mutants(root: Path) -> Iterator[Problem]:
-    """Yield planted bugs whose text does not occur once in their module, and a documented result that is outdated."""
+    """Yield planted bugs whose text does not occur exactly once in their module, and an outdated documented result."""
     tables = [Table.read(path) for path in sorted((root / "test/sim/mutants").glob("*.toml"))]
     for table in tables:
         text = table.file.read_text()

@@ -44,7 +44,7 @@ def digest(objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _untagged(data: Any) -> Any:
-    """Return an object with only the names of its images: the overlays choose registry and tag."""
+    """Return an object without the registries and tags of its images, because the overlays choose both."""
     if isinstance(data, Mapping):
         return {
             key: _IMAGE.sub(r"\g<name>", value)

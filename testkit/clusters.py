@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for the tests with a whole cluster: its releases, and edits of TrainJobs.
+"""Helpers for the tests with a whole cluster: the releases of the cluster, and edits of TrainJobs.
 
 The variables ``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases for the tests of Kubernetes' own gangs.
 """
@@ -32,7 +32,7 @@ GANGS: dict[tuple[str, str], type[Object]] = {
 
 
 def gang_kind() -> type[Object]:
-    """Return the kind of gangs of the chosen releases; skip the calling module if they have none."""
+    """Return the kind of gangs of the chosen releases; skip the calling module if these releases have no gangs."""
     if (KUBERNETES, JOBSET) not in GANGS:
         reason = f"Kubernetes {KUBERNETES} with JobSet {JOBSET} cannot schedule gangs"
         pytest.skip(reason, allow_module_level=True)
@@ -40,7 +40,7 @@ def gang_kind() -> type[Object]:
 
 
 async def edit_spec(client: LiveClient, job: TrainJob, **spec: Any) -> TrainJob:
-    """Change the spec as ``kubectl patch`` does; try again while it is refused because pods have not ended yet."""
+    """Change the spec as ``kubectl patch`` does; try again while that is refused because pods have not ended."""
     body = raw_patch(MERGE, json.dumps({"spec": spec}).encode())
 
     async def accepted() -> TrainJob | None:

@@ -108,7 +108,7 @@ class Kueue:
         """Suspend a TrainJob and, once it has no active job, remove its placement.
 
         Raises:
-            ActiveError: it still has active jobs.
+            ActiveError: the TrainJob still has active jobs.
         """
         await self._retried(self._stop, name)
 

@@ -46,7 +46,7 @@ def container(*command: str, name: str = "main", **fields: Any) -> dict[str, Any
 
 @asynccontextmanager
 async def running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
-    """Run a pod during the block, and yield its runner; its processes have ended after the block."""
+    """Run a pod during the block, and yield its runner. After the block, the processes of the pod have ended."""
     runner = PodRunner(pod, settings, lambda: None)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(runner.run)
@@ -56,7 +56,7 @@ async def running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
 
 
 def commands_below(directory: Path) -> list[str]:
-    """Return the command lines of the processes that run in containers of the kubelet with this folder."""
+    """Return the command lines of the containers' processes. ``directory`` is the folder of their kubelet."""
     return commands(lambda each: each.environ().get("PIP_TARGET", "").startswith(str(directory)))
 
 
@@ -90,7 +90,7 @@ async def until(condition: Callable[[], bool], reason: str) -> None:
 
 
 def read_log(settings: Settings, container: str = "main", start: int = 0) -> str:
-    """Return the log of one start of a container."""
+    """Return the log of one run of a container."""
     reader = logs.LogReader(settings.logs(UID, container) / str(start), Query())
     try:
         return b"".join(reader.read()).decode()

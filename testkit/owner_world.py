@@ -52,7 +52,7 @@ class OwnerServer:
         self.denied = False
         self.answer_delay = 0.0
         self.meanwhile: list[Callable[[], None]] = []
-        """Functions that are called after the server has answered a read, before the answer arrives; one per read."""
+        """Functions, of which each read calls one: after the server has answered, and before the answer arrives."""
 
     async def get_informer(self, kind: type[Any]) -> Any:
         self.kind = kind
@@ -67,7 +67,7 @@ class OwnerServer:
             self.report(obj)
 
     def delete(self, obj: Object) -> None:
-        """Remove the object, and let its watch report that."""
+        """Remove the object, and let the watch of its kind report the deletion."""
         for client in (self.server, self.watched):
             client.table(type(obj)).rows.pop(obj.key)
         for handler in self.informers[type(obj).gvk].handlers:
@@ -85,7 +85,7 @@ class OwnerServer:
 
 
 class DirectClient:
-    """The client that reads the server directly; the test can have all its reads denied."""
+    """The client that reads the server directly; the test can deny all reads of this client."""
 
     def __init__(self, cluster: OwnerServer) -> None:
         self._cluster = cluster

@@ -23,7 +23,7 @@ NO_OWNERS: Final = {"", "scheduling.k8s.io"}
 def owners() -> dict[tuple[str, str], GVK]:
     """Return the kinds of owners that the role permits to read, by group and resource.
 
-    The version is that of the kind's row in the hub's table, or v1 if the row is for any version or there is none.
+    The version is that of the kind's row in the hub's table, or v1 if that row is for any version or does not exist.
     """
     rows = [gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version != ANY_VERSION]
     any_version = [
@@ -82,9 +82,9 @@ def crds() -> list[dict[str, Any]]:
 
 
 async def grouped(client: LiveClient, namespace: str, key: tuple[str, str], gvk: GVK) -> Pod:
-    """Create an owner of that kind, and a pod of this owner for KAI-Scheduler, whose pods are grouped.
+    """Create an owner of that kind, and a pod of this owner that KAI-Scheduler schedules, so that the pod is grouped.
 
-    If the owner is itself a pod, it has another scheduler, so that no watch reports it.
+    If the owner is itself a pod, another scheduler schedules it, so that no watch reports it.
     """
     group, resource = key
     metadata = {"name": f"{resource}-{group.partition('.')[0]}".rstrip("-"), "namespace": namespace}

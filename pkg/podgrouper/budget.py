@@ -23,9 +23,11 @@ REQUEST: Final = 0.01
 LONGEST: Final = 60.0
 """Maximum delay of a pod, in seconds."""
 DEBT: Final = SHARE * LONGEST
-"""Maximum debt of a namespace in worker seconds. The waits of several workers for an unreachable server add up."""
+"""Maximum debt of a namespace in worker seconds. Without this limit, the waits of several workers for an unreachable
+server would add up.
+"""
 MAX_ACCOUNTS: Final = 1024
-"""Maximum number of accounts. When it is exceeded, the half that owes least is closed."""
+"""Maximum number of accounts. Above this number, the half of the accounts that owes least is closed."""
 LARGE_TEXT: Final = 64 * 2**10
 """Size in bytes above which decoding a text is charged to its namespace."""
 
@@ -58,7 +60,7 @@ class Budget:
         return len(self._accounts)
 
     def check(self, namespace: str) -> None:
-        """Return if the namespace has time left.
+        """Do nothing if the namespace has time left.
 
         Raises:
             OverBudgetError: no time is left.
@@ -68,7 +70,10 @@ class Budget:
             raise self.put_off(namespace)
 
     def put_off(self, namespace: str) -> OverBudgetError:
-        """Return the error with the delay of a pod. The pod waits behind those that were put off before."""
+        """Return the error that puts a pod of the namespace off.
+
+        The pod is reconciled after those that were put off before.
+        """
         account = self._account(namespace)
         now = self._clock()
         first = now + account.balance.take(0)
@@ -76,12 +81,15 @@ class Budget:
         return OverBudgetError(namespace, account.turn - now)
 
     def spend(self, namespace: str, seconds: float) -> None:
-        """Charge the namespace. Its balance may become negative, by ``DEBT`` at most: it waits ``LONGEST`` at most."""
+        """Charge the namespace. The balance may become negative, but only down to ``-DEBT``.
+
+        Pods of the namespace are therefore put off for at most ``LONGEST`` seconds.
+        """
         balance = self._account(namespace).balance
         balance.take(max(0.0, min(seconds, balance.tokens() + DEBT)))
 
     def decoded(self, namespace: str, text: bytes | None, decode: Callable[[], T]) -> T:
-        """Return the result of ``decode``; its CPU time is charged if ``text``, which it decodes, is large.
+        """Return the result of ``decode``, which decodes ``text``. Its CPU time is charged if ``text`` is large.
 
         Raises:
             OverBudgetError: the text is large and no time is left.
@@ -104,6 +112,6 @@ class Budget:
         return account
 
     def _close(self) -> None:
-        """Close half of the accounts at once, because this sorts all of them."""
+        """Close half of the accounts at once, because each call has to sort all accounts."""
         by_debt = sorted(self._accounts, key=lambda namespace: self._accounts[namespace].balance.tokens())
         self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: MAX_ACCOUNTS // 2]}

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
 ANY_VERSION: Final = "*"
-"""The version of a row that applies to every version of a kind that has no row itself."""
+"""The version in a row that applies to all versions of a kind, except versions with a row of their own."""
 
 _WRAPPERS: Final = (
     GVK("argoproj.io", "v1alpha1", "Workflow"),
@@ -58,9 +58,9 @@ _WRAPPERS: Final = (
 """Kinds that wrap the owner below them."""
 _DYNAMO: Final = GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment")
 _ANY_DYNAMO: Final = _DYNAMO._replace(version=ANY_VERSION)
-"""By the rules of v0.17, every version is a wrapper.
+"""By the rules of v0.17, every version of the kind is a wrapper.
 
-Below another wrapper it is not, because wrappers only look up rows of the exact version.
+Below another wrapper, no version of it counts as a wrapper: wrappers look up only rows of an exact version.
 """
 
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
@@ -81,14 +81,15 @@ WATCHED_WITHOUT_ROW: Final = (
 )
 """Kinds that have no row, but are part of the workload of a kind that has one.
 
-Such an object owns the pods and is owned by the object with the row, or owns that object, or is read with it.
+Such an object stands between the pods and the object with the row, owns the object with the row, or is read together
+with it.
 """
 
 _BY_EXTENT: Final = (Reads.METADATA, Reads.SPEC, Reads.OBJECT)
 
 Table = dict[GVK, Grouper]
 RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
-"""Type of an entry point: a function of the default grouper and a reader that returns rows of the table."""
+"""Type of an entry point: a function that takes the default grouper and a reader, and returns rows of the table."""
 
 
 class GrouperLoadError(ManagerError):
@@ -126,7 +127,10 @@ class PluginsHub:
         return list(dict.fromkeys(kind for table in self._tables.values() for kind in table))
 
     def reads(self, kind: GVK) -> Reads:
-        """Return how much of an owner of ``kind`` is read: the most that its rows declare; all of it without a row."""
+        """Return how much of an owner of ``kind`` is read: the most that a row of the kind declares.
+
+        If the kind has no row, the whole object is read.
+        """
         if kind.group_kind in NATIVE:
             return Reads.SPEC
         found = [row.reads for table in self._tables.values() if (row := _row(table, kind)) is not None]
@@ -154,7 +158,9 @@ def new_plugins_hub(
     *,
     found: Iterable[EntryPoint] | None = None,
 ) -> PluginsHub:
-    """Return the hub of our groupers and of those that ``found`` (default: the installed entry points) provides.
+    """Return the hub of our groupers and of those that the entry points in ``found`` provide.
+
+    If ``found`` is None, all installed entry points are used.
 
     Raises:
         GrouperLoadError: an entry point does not load, fails, returns something other than rows, or provides a kind
@@ -233,7 +239,7 @@ def _newest_table(
     reader: client.Reader,
     options: HubOptions,
 ) -> Table:
-    """Return the table of v0.17: that of v0.13, with other rows for the kinds whose rules changed."""
+    """Return the table of v0.17: the table of v0.13, with other rows for the kinds whose rules changed."""
     rules, legacy = Rules.V0_17, options.search_legacy_pod_groups
     ray_cluster, ray_job = RayClusterGrouper(default, reader, rules), RayJobGrouper(default, reader, rules)
     ray_service = RayServiceGrouper(default, reader, rules)

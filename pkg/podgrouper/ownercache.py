@@ -50,7 +50,9 @@ READ_TTL: Final = 10.0
 READ_TIMEOUT: Final = 5.0
 """Longest wait of a worker for an owner, in seconds."""
 CAPACITY: Final = 64 * 2**20
-"""Approximate maximum size of all remembered contents in bytes. Remembered metadata may take another quarter of it."""
+"""Approximate maximum size of all remembered contents in bytes. Remembered metadata may take another quarter of this
+size.
+"""
 REFUSALS: Final = 1024
 """Maximum number of remembered refusals."""
 _OVERHEAD: Final = 1024
@@ -111,19 +113,19 @@ class OwnerCache:
         self._refusals: Memory[Key, ForbiddenError] = Memory(REFUSALS, READ_TTL, clock)
         self._locks: KeyedLocks[Key] = KeyedLocks()
         self._reading: dict[Key, bool] = {}
-        """Owners whose metadata is being read: False if the watch has reported their deletion meanwhile."""
+        """The owners whose metadata is being read. False if the watch has reported the deletion during the read."""
         self._reading_unwatched: set[str] = set()
-        """Namespaces that are reading an owner of a kind that may not be watched; each reads only one at a time."""
+        """Namespaces that are reading an owner of a kind that may not be watched, only one such owner at a time."""
 
     # Owners.
 
     async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        """Return the metadata of the object that ``owner`` names, even if the UID of that object is another one.
+        """Return the metadata of the object that ``owner`` names, even if that object has another UID.
 
         Raises:
             InvalidOwnerError: no object can match the reference.
             OverBudgetError: the namespace has used its share.
-            StatusError, RestError, CacheError: it cannot be read.
+            StatusError, RestError, CacheError: the owner cannot be read.
         """
         key = Key(kind_of(owner), namespace, owner.name)
         found = await self._find(key)
@@ -142,7 +144,7 @@ class OwnerCache:
 
         Raises:
             OverBudgetError: the namespace has used its share.
-            StatusError, RestError, CacheError: it cannot be read.
+            StatusError, RestError, CacheError: the owner cannot be read.
         """
         kind, meta = type(owner).gvk, owner.metadata
         if reads is Reads.METADATA:
@@ -193,7 +195,7 @@ class OwnerCache:
         return found  # type: ignore[return-value]  # of exactly that kind
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
-        """Return the object of :meth:`get`, undecoded if it comes from the cache."""
+        """Return the object that :meth:`get` returns. It is not decoded yet if it comes from the cache."""
         if not issubclass(kind, Unstructured):
             return await client.peek(self._cached, kind, key)
         return LazyObject.of(await self.get(kind, key))
@@ -237,7 +239,10 @@ class OwnerCache:
         return self.budget.decoded(namespace, read.text, lambda: metadata_only(kind).from_json(read.text))
 
     async def _observed(self, key: Key) -> LazyObject[PartialObjectMetadata] | None:
-        """Return the metadata that the watch of the kind has reported; None without a working watch or a report."""
+        """Return the metadata that the watch of the kind has reported, or None.
+
+        None means that no watch works, or that the watch has not reported this object.
+        """
         kind, namespace, name = key
         informer = self._watched.get(kind)
         if informer is None or not informer.has_synced or informer.problem is not None:
@@ -287,15 +292,15 @@ class OwnerCache:
         return found
 
     async def _get(self, form: Callable[[GVK], type[T]], key: Key) -> T:
-        """Read an owner from the server as the class that ``form`` returns for its kind.
+        """Read an owner from the server, as an object of the class that ``form`` returns for the owner's kind.
 
-        The read is charged to the namespace if it fails or the kind may not be watched.
+        The read is charged to the namespace if the read fails, or if the kind may not be watched.
 
         Raises:
             OverBudgetError: the namespace has used its share, or is reading another owner of a kind that may not be
                 watched.
             TransportTimeoutError: there was no answer within :data:`READ_TIMEOUT` seconds.
-            StatusError, RestError: it cannot be read.
+            StatusError, RestError: the owner cannot be read.
         """
         kind, namespace, name = key
         self.budget.check(namespace)
@@ -325,7 +330,7 @@ class OwnerCache:
         return found
 
     def _check_turn(self, key: Key) -> None:
-        """Return if a read may begin.
+        """Do nothing if a read may begin.
 
         Raises:
             OverBudgetError: the kind may not be watched, and the namespace is reading another owner of such a kind.
@@ -356,7 +361,7 @@ class OwnerCache:
 
 
 def _content_version(meta: ObjectMeta, reads: Reads) -> ContentVersion:
-    """Return the UID, and the generation or resource version, which changes with the parts that ``reads`` names."""
+    """Return the UID and a version that changes with the parts that ``reads`` names: generation or resource version."""
     by_generation = reads is Reads.SPEC and meta.generation
     return meta.uid, meta.generation if by_generation else meta.resource_version
 

@@ -28,11 +28,11 @@ class Owners(Protocol):
     """Reads owners. Results are shared and must not be changed."""
 
     async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        """Return the metadata of the object that ``owner`` names, even if the UID of that object is another one.
+        """Return the metadata of the object that ``owner`` names, even if that object has another UID.
 
         Raises:
             InvalidOwnerError: no object can match the reference.
-            StatusError, RestError: it cannot be read.
+            StatusError, RestError: the owner cannot be read.
         """
         ...
 
@@ -40,7 +40,7 @@ class Owners(Protocol):
         """Return the object whose metadata is ``owner``, with at least the parts that ``reads`` names.
 
         Raises:
-            StatusError, RestError, CacheError: it cannot be read.
+            StatusError, RestError, CacheError: the owner cannot be read.
         """
         ...
 
@@ -50,7 +50,10 @@ class Owners(Protocol):
 
 
 class DirectOwners:
-    """Reads the metadata of owners from ``direct`` and the top owner from ``reader``, each time. Starts no watch."""
+    """Reads the metadata of owners from ``direct`` and the top owner from ``reader``.
+
+    Nothing is cached, and no watch is started.
+    """
 
     def __init__(self, direct: client.Reader, reader: client.Reader) -> None:
         self._direct = direct

@@ -73,7 +73,7 @@ class PodReconciler:
     """Creates a pod's group in the cluster and annotates the pod with the group's name.
 
     Pods of other schedulers are ignored, and so are pods in namespaces that are not selected. Pods without an owner
-    that already have a group are ignored, as upstream: a user may have created that group. By the rules of v0.17, an
+    that already have a group are ignored, as in upstream: a user may have created that group. By the rules of v0.17, an
     annotation of a pod, or of one of its owners, also excludes pods.
     """
 
@@ -107,7 +107,7 @@ class PodReconciler:
         A pod whose namespace has used its share is reconciled again later.
 
         Raises:
-            TerminalError: an owner reference is invalid, or the pod is undecodable; only a change of the pod helps.
+            TerminalError: an owner reference is invalid, or the pod is undecodable. Retries fail until the pod changes.
             Exception: the pod was not grouped. If the pod could be read, an event on it has the same text.
         """
         try:
@@ -158,7 +158,11 @@ class PodReconciler:
         self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, raised.text(error)[:_MESSAGE_LIMIT])
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
-        """Return True if the cached pod predates our own write, or if nothing else has changed since we grouped it."""
+        """Return True if a reconcile of the pod would change nothing now.
+
+        That is so while the cached pod is older than our own write, and after that as long as nothing except this write
+        has changed the pod or its owners.
+        """
         if (ours := self._own_writes.get(key)) is None:
             return False
         version = (await client.peek(self._client, Pod, key)).resource_version
@@ -267,7 +271,7 @@ class PodReconciler:
             and after.generation == before.generation
             and after.deletion_timestamp == before.deletion_timestamp
             and after.owner_references == before.owner_references
-            and metadata.owner.uid != before.uid,  # a group that the pod owns copies its annotations
+            and metadata.owner.uid != before.uid,  # a group that the pod owns copies the pod's annotations
             found,
         )
         return True
@@ -276,7 +280,7 @@ class PodReconciler:
 def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
     """Return the merge patch of the pod's metadata that names its group and subgroup.
 
-    As upstream, a pod keeps the label of an earlier subgroup if no subgroup refers to it now.
+    As in upstream, a pod keeps the label of an earlier subgroup if no subgroup refers to it now.
     """
     sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")

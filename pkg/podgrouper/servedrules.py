@@ -27,7 +27,7 @@ _STEP: Final = 0.25
 _log: Final = log.logger_from("podgrouper")
 
 Fetch = Callable[[PublishedSchema | None], Awaitable[PublishedSchema | None]]
-"""Returns the published schema of PodGroup: the argument if it is unchanged, None if there is none."""
+"""Returns the published schema of PodGroup: the argument if the schema is unchanged, None if none is published."""
 IsServed = Callable[[], Awaitable[bool]]
 """Returns True if the API server serves PodGroups."""
 
@@ -54,9 +54,9 @@ class FixedRules:
 class ServedRules:
     """The rules of the served PodGroup: those of v0.17 if it has ``spec.minSubGroup``, else those of v0.13.
 
-    The schema is read before the first pod is grouped, and again with every :meth:`refresh`. A server publishes it a
-    moment after it begins to serve a new CRD: until then the pods wait, for at most :data:`PUBLISHING` seconds.
-    Otherwise they would get groups by the rules of another release, and keep them.
+    The schema is read before the first pod is grouped, and again with every :meth:`refresh`. A server publishes the
+    schema of a new CRD a moment after it begins to serve the CRD. Until then, pods wait for at most :data:`PUBLISHING`
+    seconds. Otherwise they would get groups by the rules of another release, and keep them.
     """
 
     def __init__(self, fetch: Fetch, is_served: IsServed) -> None:
@@ -65,7 +65,7 @@ class ServedRules:
         self._schema: PublishedSchema | None = None
         self._rules: Rules | None = None
         self._expires: float | None = None
-        """Time at which rules that were chosen without a schema expire; None if they do not."""
+        """Time at which rules that were chosen without a schema expire; None if the rules do not expire."""
         self._waited_in_vain = False
         """True if the schema of the served PodGroup was not published while we waited for it."""
         self._lock = anyio.Lock()
@@ -119,7 +119,10 @@ class ServedRules:
             await anyio.sleep(_STEP)
 
     def _use(self, schema: PublishedSchema | None, ttl: float | None = None) -> Rules:
-        """Set and return the rules of ``schema``. They apply for ``ttl`` seconds, or with None until a refresh."""
+        """Set and return the rules of ``schema``.
+
+        The rules apply for ``ttl`` seconds or, if ``ttl`` is None, until a refresh.
+        """
         rules = OLDEST if schema is None else rules_of(schema.properties)
         if rules is not self._rules:
             _log.info(

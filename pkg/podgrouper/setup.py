@@ -67,7 +67,7 @@ class Settings:
     max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
     pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rules: Rules | None = None
-    """The rules of grouping. With None, those of the PodGroup that the API server serves apply."""
+    """The rules of grouping. If None, the rules of the PodGroup that the API server serves apply."""
 
 
 def settings(cfg: Configuration) -> Settings:
@@ -128,10 +128,10 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     """Register the pod grouper with a manager that has not started.
 
     Raises:
-        ControllerError: it cannot be registered.
+        ControllerError: the pod grouper cannot be registered.
         GrouperLoadError: a third-party grouper cannot be loaded.
     """
-    await mgr.cache.get_informer(PodGroup)  # otherwise the first pods would wait for its list
+    await mgr.cache.get_informer(PodGroup)  # otherwise the first pods would wait for the list of PodGroups
     served = None
     if options.rules is None:
         served = ServedRules(partial(mgr.published_schema, PodGroup), partial(_serves_pod_groups, mgr))
@@ -225,8 +225,8 @@ def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
 def ungrouped_first(informers: source.Informers, reader: client.Reader) -> source.Expedited:
     """Return the source that moves pods without the annotation of a group to the front of the queue.
 
-    They were created while no pod grouper ran, and are not scheduled before they have a group. Most pods that have one
-    need no work. Only the metadata of a pod is decoded.
+    Such pods were created while no pod grouper ran, and are not scheduled before they have a group. Most pods that have
+    a group need no work. Only the metadata of a pod is decoded.
     """
 
     async def lacks_group(key: NamespacedName) -> bool:

@@ -21,12 +21,12 @@ _WORDS: Final = frozenset(("true", "false", "null", "y", "n", "yes", "no", "on",
 _UNPRINTABLE: Final = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd]")
 _NUMBER_OR_WORD: Final = re.compile(r"~?|[-+]?\.?[0-9A-Za-z_][0-9A-Za-z_.+-]*")
 _SIGN_AFTER_PREFIX: Final = re.compile(r"(0[ob])([-+])")
-"""As in ``0b-1``: upstream's library reads such a number, our reader does not."""
+"""As in ``0b-1``. Upstream's library reads such a text as a number, and our reader does not."""
 _BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9Tt:., Z+-]+")
 
 _LONGEST: Final = 253
-"""Longest name whose value is cached; only a few kinds permit longer names."""
+"""Maximum length of a name for which the value is cached; only a few kinds permit longer names."""
 
 
 def top_owner_metadata(owner: Object) -> str:

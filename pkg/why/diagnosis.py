@@ -49,7 +49,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     controllers.find,
     counts.find,
 )
-"""The order decides which of several findings with the same cause comes first.
+"""The order determines which of several findings with the same cause comes first.
 
 Volumes precede scheduling, because the events of a claim name a reason that schedulers do not know.
 """
@@ -197,7 +197,7 @@ def _is_still(snapshot: Snapshot) -> bool:
 
 
 def _ready_jobs(snapshot: Snapshot) -> int:
-    """Return the number of ready Jobs from the status of their owner if the pods cannot be read, else 0."""
+    """If the pods cannot be read, return the number of ready Jobs, from their owner's status; else return 0."""
     if not _unread_children(snapshot):
         return 0
     owner, field = snapshot.train_job, "jobsStatus"
@@ -207,7 +207,7 @@ def _ready_jobs(snapshot: Snapshot) -> int:
 
 
 def _unread_children(snapshot: Snapshot) -> list[str]:
-    """Return the kinds that cannot be read of those that lead from the TrainJob to its pods, with the reasons."""
+    """Return which of JobSets, Jobs and pods cannot be read, with the reasons."""
     chain = (kinds.JOB_SET, kinds.JOB, kinds.POD)
     return [f"{kind} cannot be read: {snapshot.unread[kind]}" for kind in chain if kind in snapshot.unread]
 

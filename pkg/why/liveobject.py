@@ -59,7 +59,7 @@ def moment(data: JSON, *path: str) -> datetime | None:
 
 
 def ago(since: datetime | None, now: datetime) -> str:
-    """Return an age in the largest unit of which it has two: ``90s``, ``5m``, ``3h``, ``2d``."""
+    """Return an age in the largest unit that gives at least two: ``90s``, ``5m``, ``3h``, ``2d``."""
     if since is None:
         return "unknown age"
     seconds = max(0, int((now - since).total_seconds()))
@@ -176,6 +176,6 @@ def finalizers_of(obj: LiveObject) -> str:
 
 
 def deadline(obj: LiveObject) -> str:
-    """Return the deadline of a TrainJob, Job or pod in words, with its seconds if it has any."""
+    """Return the deadline of a TrainJob, Job or pod in words, with the number of seconds if the object sets one."""
     seconds = obj.number("spec", "activeDeadlineSeconds")
     return f"deadline of {seconds} s" if seconds else "deadline"

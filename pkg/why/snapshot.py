@@ -117,9 +117,9 @@ class Snapshot:
 
     @property
     def manager_must_act(self) -> bool:
-        """True if the manager has not created the JobSet, or not copied ``spec.suspend`` to it."""
+        """True if the manager has not created the JobSet, or has not copied ``spec.suspend`` to the JobSet."""
         if kinds.JOB_SET in self.unread:
-            return not self.train_job.maps("status", "jobsStatus")  # the manager copies them from the JobSet
+            return not self.train_job.maps("status", "jobsStatus")  # the manager copies this from the JobSet
         if self.job_set is None:
             return True
         return (self.job_set.at("spec", "suspend") is True) != (self.train_job.at("spec", "suspend") is True)
@@ -136,7 +136,7 @@ class Snapshot:
         return max(0, _parallelism(job) - number(job.data, "status", "succeeded") - have)
 
     def spec_is_settled(self, obj: LiveObject) -> bool:
-        """Return True if the spec of an object was last written longer ago than a controller takes to react."""
+        """Return True if controllers have had time to react to the last write of the spec of an object."""
         writes = [
             moment(each, "time")
             for each in obj.maps("metadata", "managedFields")
@@ -146,7 +146,7 @@ class Snapshot:
         return last is not None and self.now - last > PATIENCE
 
     def events(self, obj: LiveObject, *reasons: str) -> list[LiveObject]:
-        """Return the events of an object, newest first, without those of an earlier object that had its name."""
+        """Return the events of an object, newest first. Events of an earlier object of that name are left out."""
         found = self._events.get(obj.uid, ())
         return [each for each in found if not reasons or each.text("reason") in reasons]
 
@@ -161,7 +161,7 @@ class Snapshot:
         return found
 
     def events_of_removed(self) -> list[LiveObject]:
-        """Return the events of JobSets, Jobs and pods of the TrainJob that no longer exist, judging by their names."""
+        """Return the events of removed objects that, by their names, were JobSets, Jobs or pods of the TrainJob."""
         job = self.train_job
         steps = self.job_set.maps("spec", "replicatedJobs") if self.job_set is not None else []
         prefixes = tuple(
@@ -232,7 +232,7 @@ def _is_child(kind: str, rest: str) -> bool:
 
 
 def _has_started(pod: LiveObject) -> bool:
-    """Return True if a container runs or has ended, or the kubelet has reported none."""
+    """Return True if a container runs or has ended, or if the kubelet has reported no container."""
     waiting = [at(each, "state", "waiting") is not None for each in pod.maps("status", "containerStatuses")]
     return not waiting or not all(waiting)
 

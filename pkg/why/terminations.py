@@ -15,7 +15,7 @@ from pkg.why.liveobject import MOST_MATCHED
 REASON: Final = "ContainerFailed"
 """The reason of the event."""
 _LONGEST: Final = 256
-"""Number of characters of a message that are kept: the last ones, because a traceback ends with the error."""
+"""How many characters of a message are kept. These are the last ones, because a traceback ends with the error."""
 _REASON: Final = re.compile(r"\w{1,64}", re.ASCII)
 _TEXT: Final = re.compile(
     r"\b(?P<init>Init c|C)ontainer (?P<container>\S{1,63}) of Pod (?P<pod>\S{1,253}) \(step (?P<step>\S{1,253})\) "

@@ -65,7 +65,10 @@ class Administrators:
                 await anyio.sleep(1.0)
 
     async def strip_runtime(self, sim: Simulation, rng: random.Random) -> None:
-        """Remove the finalizers of a runtime, as a person does: the manager adds its own again if it is in use."""
+        """Remove the finalizers of a runtime, as a person does.
+
+        If the runtime is in use, the manager adds its own finalizer again.
+        """
         found = runtimes.runtime(rng.choice(runtimes.NAMES))
         stored = by_name(sim, type(found), found.to_dict())
         if stored is None or is_deleted(stored):
@@ -99,7 +102,7 @@ class Administrators:
             await sim.client("admin").update(type(found).from_dict(document))
 
     async def deny(self, sim: Simulation, name: str, *, denied: bool) -> None:
-        """Set a variable in the last job of a runtime, which an admission policy denies, or remove all variables."""
+        """In the last job of a runtime, set a variable that an admission policy denies, or remove all variables."""
         found = runtimes.runtime(name)
         done = False
         while not done:
@@ -114,7 +117,7 @@ class Administrators:
             await anyio.sleep(0.0 if done else 1.0)
 
     async def delete_runtime(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete a runtime; it stays as long as TrainJobs refer to it."""
+        """Delete a runtime. It continues to exist as long as TrainJobs refer to it."""
         found = runtimes.runtime(rng.choice(runtimes.NAMES))
         with refusals_expected():
             await sim.client("admin").delete(found)
@@ -122,7 +125,7 @@ class Administrators:
     async def lose_runtime(
         self, sim: Simulation, rng: random.Random, name: str = "", seconds: float = 0.0
     ) -> None:
-        """Delete a runtime by force although TrainJobs may refer to it; install it again later."""
+        """Delete a runtime by force, even if TrainJobs refer to it, and install it again later."""
         found = runtimes.runtime(name or rng.choice(runtimes.NAMES))
         self.lost[found.name] = sim.loop.time()
         with refusals_expected():

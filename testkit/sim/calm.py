@@ -43,11 +43,11 @@ Document = dict[str, Any]
 Look = Callable[[Simulation, Document], Awaitable[str | None]]
 """Returns a problem of a TrainJob, or None."""
 _LATE: Final = 45.0
-"""Seconds after its deadline by which a TrainJob must have failed."""
+"""A TrainJob must have failed within this many seconds after its deadline."""
 _CLOCKS: Final = 6.0
 """Tolerance in seconds: clocks of managers differ from the server's, and times are rounded to whole seconds."""
 _LONG: Final = 190.0
-"""Seconds of failures after which the next retry is minutes away."""
+"""After this many seconds of failures, the next retry is minutes away."""
 _STORIES: Final = 3
 """The number of stories in a whole life."""
 
@@ -114,7 +114,10 @@ class Calm:
         ]
 
     async def resume_without_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Resume a TrainJob while its runtime is missing, which a webhook may deny, and delete its JobSet."""
+        """Resume a TrainJob while its runtime is missing, and delete its JobSet.
+
+        A webhook may deny the change of the TrainJob.
+        """
         job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
         if job is not None:
             async with anyio.create_task_group() as group:
@@ -140,7 +143,7 @@ class Calm:
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)
         await settled(sim, act, functools.partial(self._problem, sim, _state))
-        # A TrainJob may follow a changed runtime only when it is reconciled for another reason.
+        # A TrainJob need not follow a changed runtime before it is reconciled for another reason.
         await sim.rules.check_rest()
         await self._end.touch(sim)
         await settled(sim, act, functools.partial(self._problem, sim, self._content))
@@ -176,7 +179,7 @@ class Calm:
 
 
 def _is_in_time(sim: Simulation, event: Event) -> None:
-    """Check that a TrainJob does not fail before its deadline, but soon after it, and gets no JobSet after it."""
+    """Check that a TrainJob fails soon after its deadline, but not earlier, and gets no JobSet after the deadline."""
     document = event.document
     if event.table.properties.gvk == JobSet.gvk and event.before is None:
         job = by_uid(sim, TrainJob, (controller(document) or {}).get("uid", ""))

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster: two managers, and models of the other controllers, nodes and pods; the seed determines their speed."""
+"""The cluster: two managers, and models of the other controllers, nodes and pods.
+
+The seed determines how fast the models are.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,7 @@ def _pod(job: Document, index: int, rng: random.Random) -> Document:
 
 
 LONGEST = 60.0
-"""The longest run of a pod in seconds: shorter than the wait for rest, so that the TrainJobs have ended after it."""
+"""The longest run of a pod in seconds. The wait for rest is longer, so that TrainJobs have ended after that wait."""
 
 
 class Nodes:
@@ -169,7 +172,7 @@ class Nodes:
             await client.status.patch(_PodMetadata.from_dict(pod), raw_patch(MERGE, body))
 
     async def lose(self, sim: Simulation, rng: random.Random) -> None:
-        """Lose a node for a while; in most cases its pods are deleted by force before it returns."""
+        """Lose a node for a while. In most cases its pods are deleted by force before the node returns."""
         node = f"node-{rng.randrange(3)}"
         self.lost.add(node)
         await anyio.sleep(rng.uniform(2, 60))

@@ -20,13 +20,13 @@ from testkit.sim.objects import by_name, is_busy, is_deleted, refusals_expected
 Document = dict[str, Any]
 FINALIZER: Final = "example.com/audit"
 _OF_WRITES: Final = 0.4
-"""The fraction of the manager's writes to runtimes before which another controller adds its finalizer."""
+"""Another controller adds its finalizer before this fraction of the manager's writes to runtimes."""
 _FORCE: Final = 2.0
-"""Seconds after an administrator removed all finalizers by force in which the rule does not apply."""
+"""For this many seconds after an administrator has removed all finalizers by force, the rule does not apply."""
 
 
 class FinalizerControllers(Observer):
-    """Other controllers, and the rule that a finalizer of theirs stays until they remove it themselves."""
+    """Other controllers, and the rule that the finalizer of such a controller stays until the controller removes it."""
 
     def __init__(self, sim: Simulation, lost: Mapping[str, float]) -> None:
         """``lost`` has the times at which runtimes were last deleted by force, by name."""

@@ -75,7 +75,7 @@ class GrouperAdministrators:
                 await sim.client().patch(Pod.from_dict(rng.choice(marked)), raw_patch(MERGE, body))
 
     async def resize(self, sim: Simulation, rng: random.Random) -> None:
-        """Write another size into a group, as a person does; the next change of one of its pods corrects it."""
+        """Write another size into a group, as a person does. The next change of one of its pods corrects the size."""
         if found := sim.server.objects(PodGroup):
             group = rng.choice(found)
             field = "minSubGroup" if "minSubGroup" in group["spec"] else "minMember"

@@ -32,7 +32,7 @@ _OWNERS: dict[str, type[Object]] = {
     "Notebook": Notebook,
 }
 _REFUSED = 60.0
-"""Seconds for which an earlier read of an owner, or its refusal, may still have an effect."""
+"""For this many seconds, an earlier read of an owner, or the refusal of such a read, may still have an effect."""
 _QUIET = 70.0
 _RECENT = 120.0
 _MISSING_OWNER = re.compile(r"Owner resource with uid (\S+) not found")
@@ -49,7 +49,7 @@ class Group(NamedTuple):
 
 
 _UNSURE = 5.0
-"""Seconds for which a manager may not know that a write of its own succeeded, because the answer was lost."""
+"""For this many seconds, a manager may not know that its own write has succeeded, because the answer was lost."""
 
 
 class Denials(set[tuple[str, str, str]]):
@@ -85,9 +85,9 @@ class Groups:
         self._excused: set[str] = set()
         """Uids of pods that were grouped while an owner could not be read."""
         self._right_groups: dict[str, dict[str, float]] = {}
-        """By pod uid, the groups that were right for the pod, with their times.
+        """By pod uid, the groups that were right for the pod, each with the time at which it became right.
 
-        Another group is right after an owner of the pod has lost its own owner.
+        Another group becomes right when an owner of the pod loses its own owner.
         """
         self._seen: dict[str, Document] = {}  # by uid, the last states of objects, also of deleted ones
         self._above: dict[str, set[str]] = {}
@@ -95,9 +95,9 @@ class Groups:
         self._deleted: dict[str, float] = {}
         """The times at which groups were last deleted, by name."""
         self._groups_of_deleted_owners: set[str] = set()
-        """Names of groups that were written after their owner was deleted; the garbage collector deletes them."""
+        """Names of groups that were written after the deletion of their owner; they are garbage-collected."""
         self._marked: dict[str, float] = {}
-        """The times at which the pods' groups were last written, by pod uid."""
+        """The times at which the group annotations of pods last changed, by pod uid."""
         self._last = 0.0
         self._touches = 0
 
@@ -144,9 +144,9 @@ class Groups:
             assert now != alone, f"a pod that was released by its owners is grouped again: {name}: {now}"
         known = self._right_groups[pod["metadata"]["uid"]]
         if now != wanted.name and now in known and self._sim.loop.time() < known[wanted.name] + _REFUSED:
-            return  # one of its owners was orphaned while the owners were read
+            return  # one of the pod's owners was orphaned while the owners were read
         groups = {each["metadata"]["name"] for each in self._sim.server.objects(PodGroup)}
-        taken = before == wanted.name and before in groups  # a group is collected with its owner
+        taken = before == wanted.name and before in groups  # a group is garbage-collected with its owner
         assert not taken, f"a pod was taken out of its group: {name}: {now}, not {before}"
         assert now in groups, f"a pod was given a group that does not exist: {name}: {now}"
         if now != wanted.name:
@@ -176,7 +176,7 @@ class Groups:
             yield from self._ancestors(owner)
 
     def _warning(self, message: str) -> None:
-        """Check that an event reports no existing owner as missing, and no existing group as an obstacle."""
+        """Check that an event does not report an existing owner as missing, or an existing group as an error."""
         if (found := _MISSING_OWNER.search(message)) is not None:
             exists = any(by_uid(self._sim, kind, found[1]) for kind in _OWNERS.values())
             assert not exists, f"an owner that exists was not found: {message}"
@@ -191,8 +191,8 @@ class Groups:
     def _walk(self, pod: Document, *, past: bool = False) -> Iterator[Document]:
         """Yield the references to owners, nearest first.
 
-        The last one refers to an owner that has no owner itself, or that does not exist or, with ``past``, has never
-        existed.
+        The last one refers to an owner that has no owner itself, or that does not exist. With ``past``, owners that
+        were deleted count as existing.
         """
         document: Document | None = pod
         while document is not None and (reference := controller(document)) is not None:
@@ -214,7 +214,7 @@ class Groups:
     def _group_of(self, pod: Document, *, past: bool = False) -> Group | None:
         """Return the group that follows from all owners of a pod.
 
-        Return None if one of them does not exist or, with ``past``, has never existed.
+        Return None if one of them does not exist. With ``past``, owners that were deleted count as existing.
         """
         chain = [pod]
         for reference in self._walk(pod, past=past):
@@ -239,7 +239,7 @@ class Groups:
         return Group(base, 1, uid)
 
     async def check(self, sim: Simulation) -> None:
-        """Check the groups of a cluster at rest; then touch each pod, and check their groups exactly."""
+        """Check the groups of a cluster at rest; then touch each pod, and check the groups exactly."""
         await self._rest(sim)
         for pod in sim.server.objects(Pod):
             if pod["metadata"]["uid"] not in self._excused:
@@ -260,7 +260,7 @@ class Groups:
             raise sim.failures[0]
 
     async def problem(self) -> str | None:
-        """Return the first pod that is not in its group, if there is one."""
+        """Return a text about the first pod that is not in its group, or None if there is no such pod."""
         try:
             for pod in self._sim.server.objects(Pod):
                 self._check_pod(self._sim, pod, exactly=False)
@@ -285,7 +285,7 @@ class Groups:
             return
         assert grouped == wanted.name, f"a pod is not in its group: {name}: {grouped}, not {wanted.name}"
         sub_group = (metadata.get("labels") or {}).get(kai.SUB_GROUP_LABEL_KEY, "")
-        # As upstream, a pod of a group without subgroups keeps the label of an earlier subgroup.
+        # As in upstream, a pod of a group without subgroups keeps the label of an earlier subgroup.
         assert sub_group == wanted.sub_group or not wanted.sub_group, (
             f"a pod is not in its subgroup: {name}: {sub_group}"
         )

@@ -124,7 +124,7 @@ class JobSets:
 
     @staticmethod
     async def _follow(sim: Simulation, job_set: Document, replicated: Document, job: Document) -> None:
-        """Suspend or resume a Job as its JobSet; a resumed Job gets the JobSet's scheduling fields."""
+        """Suspend or resume a Job like its JobSet. A resumed Job gets the JobSet's scheduling fields."""
         suspend = is_suspended(job_set)
         if is_suspended(job) == suspend:
             return

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model of Kueue: TrainJobs of its queue start suspended; it places and resumes them.
+"""A model of Kueue, which places and resumes TrainJobs of its queue; they start suspended.
 
-It also evicts TrainJobs: it suspends them, and removes their placement once no job is active.
+Kueue also evicts TrainJobs: it suspends them, and removes their placement once no job is active.
 
-If a TrainJob has the runtime patch that Kueue's webhook adds from v0.17 on, the model writes the placement into it.
-Otherwise it adds an override with a label, as Kueue up to v0.16 does.
+If a TrainJob has the runtime patch that Kueue's webhook adds from v0.17 on, the model writes the placement into
+that patch. Otherwise the model adds an override with a label, as Kueue up to v0.16 does.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _patch(manager: str, pod: Document | None) -> Document:
 
 
 def _place(spec: Document, pod: Document | None) -> Document:
-    """Return the field that holds Kueue's placement, with ``pod`` as the placement, or without one."""
+    """Return the field for Kueue's placement, with ``pod`` as the placement; None removes the placement."""
     patches = spec.get("runtimePatches") or []
     if any(each["manager"] == _MANAGER for each in patches):
         placed = _patch(_MANAGER, pod)

@@ -46,7 +46,7 @@ class LaggingOperators:
             assert not owners & self._gone, f"a group is created for a deleted owner: {event.key.name}"
 
     async def create_pods_late(self, sim: Simulation, rng: random.Random) -> None:
-        """Create pods of a deleted owner; sometimes its deletion is reported while the owner is being read."""
+        """Create pods of a deleted owner. Sometimes the deletion is reported while the owner is being read."""
         kinds: list[type[Object]] = [Job, RayCluster, Notebook, Notebook]
         kind, reads_late = rng.choice(kinds), rng.random() < 0.5
         await anyio.sleep(_CALM)

@@ -33,9 +33,9 @@ from testkit.sim.objects import by_uid, controller, is_true
 Document = dict[str, Any]
 _UNTIL_REPORTED = 180.0
 _UNSEEN = 5.0
-"""Seconds for which the manager must not delete a JobSet that its controller has not seen yet."""
+"""For this many seconds, the manager must not delete a JobSet that JobSet's controller has not seen yet."""
 _OF_NO_OBJECT = "1"
-"""The resourceVersion of an apply that must create the object."""
+"""The resourceVersion of an apply that may only create: the write fails if the object exists."""
 
 
 class Writes(Observer):
@@ -45,7 +45,7 @@ class Writes(Observer):
         self._sim = sim
         self._processes: list[Process] = []
         self._own: dict[tuple[int, str], tuple[int, str]] = {}
-        """By process and object, the version and uid in the last answer that the process received to a write."""
+        """By process and object, the version and uid in the last response to a write that the process received."""
         self._known: dict[tuple[int, str, bytes], int] = {}
         sim.network.observers.append(self)
 
@@ -81,9 +81,9 @@ class Writes(Observer):
             self._check_observed(process, row.document)
 
     def _check_observed(self, process: Process, document: Document) -> None:
-        """Check that a JobSet is not deleted before its controller has seen it.
+        """Check that a JobSet is not deleted before JobSet's controller has seen it.
 
-        The controller may still create Jobs for it, and would take them for those of the next JobSet.
+        The controller might still create Jobs for the deleted JobSet, and take them for Jobs of the next one.
         """
         if document.get("kind") != "JobSet" or (document.get("status") or {}).get("replicatedJobsStatus"):
             return
@@ -148,7 +148,7 @@ def _ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
 
 
 async def revoke(sim: Simulation, rng: random.Random) -> None:
-    """Revoke the permission to read a kind until every manager that watches the kind reports that."""
+    """Revoke the permission to read a kind until every manager that watches the kind reports the problem."""
     kinds: list[type[Object]] = [TrainJob, JobSet, ClusterTrainingRuntime, ConfigMap]
     table = sim.server.table(rng.choice(kinds))
     kind, resource = table.properties.gvk, str(table.resource.group_resource)

@@ -19,13 +19,13 @@ from testkit.sim.objects import is_busy, refusals_expected
 from testkit.sim.workloads import OWNERS, Workloads
 
 _OF_READS: Final = 0.05
-"""The fraction of reads of owners that are followed by a change of the owner."""
+"""After this fraction of the reads of owners, a user changes the owner."""
 _OF_SLOW_READS: Final = 0.2
-"""The fraction of reads of owners whose answer is delayed; meanwhile the owner changes."""
+"""For this fraction of the reads of owners, the answer is delayed, and the owner changes meanwhile."""
 _OF_MARKS: Final = 0.05
-"""The fraction of writes of a pod's group annotation after which a user removes the annotation at once."""
+"""After this fraction of the writes of a pod's group annotation, a user removes the annotation at once."""
 _OF_DELETIONS: Final = 0.3
-"""The fraction of these cases in which the user deletes the pod instead."""
+"""In this fraction of the latter cases, the user deletes the pod instead."""
 _UNMARKED: Final = msgspec.json.encode(
     {
         "metadata": {
@@ -56,7 +56,10 @@ class RacingUsers(Observer):
             self._note(kind, request.path.rpartition("/")[2], _OF_READS)
 
     def _lateness(self, request: Request) -> float:
-        """Return the seconds by which an answer is delayed: events of the owner may overtake the answer to its read."""
+        """Return the seconds by which an answer is delayed.
+
+        During the delay, watch events may report a newer state of the owner than the answer contains.
+        """
         if (
             (kind := self._owner(request)) is None
             or not is_busy(self._sim)

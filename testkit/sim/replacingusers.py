@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Users who replace a TrainJob while the request with its status is on its way."""
+"""Users who replace a TrainJob while a request that writes its status is on its way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testkit.sim.users import Users
 
 _STATUS: Final = "/status"
 _OF_WRITES: Final = 0.03
-"""The fraction of status writes during which a user replaces the TrainJob."""
+"""During this fraction of the status writes, a user replaces the TrainJob."""
 
 
 class ReplacingUsers(Observer):

@@ -128,7 +128,8 @@ class RestChecks:
     async def _waits_for_suspension(self, sim: Simulation, job: Document) -> bool:
         """Return True if a running JobSet lacks a sibling, and the TrainJob or runtime has changed since its start.
 
-        A sibling of the new state might not fit the JobSet. It is built when the TrainJob is suspended.
+        A sibling of the new state might be for another number of pods. Therefore it is built
+        only when the TrainJob is suspended.
         """
         runs = any(not is_suspended(each) for each in owned(sim, JobSet, job))
         missing = [

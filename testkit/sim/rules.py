@@ -82,7 +82,7 @@ class Rules:
             assert not _owner_uids(now), f"an object of others was given an owner: {_name(now)}"
 
     def _runtime_is_unused(self, kind: str, runtime: Document) -> None:
-        """Check that no TrainJob refers to a deleted runtime, unless its finalizer was removed by force."""
+        """Check that no TrainJob refers to a deleted runtime, unless the runtime's finalizer was removed by force."""
         name = _name(runtime)
         if kind not in _RUNTIMES or self._sim.loop.time() - self._lost.get(name, -_STALEST) < _STALEST:
             return
@@ -95,8 +95,8 @@ class Rules:
     def _train_job(self, event: Event) -> None:
         """Check a TrainJob.
 
-        It is valid unless it is being deleted, becomes Complete or Failed only after its JobSet or at its deadline, and
-        keeps the conditions of other writers.
+        It is valid, unless it is being deleted. It becomes Complete only after its JobSet was Completed, and Failed
+        only after its JobSet has failed or its deadline has passed. It keeps the conditions of other writers.
         """
         if event.before is not None and is_true(event.before, AUDITED):
             assert is_true(event.document, AUDITED), (
@@ -159,8 +159,8 @@ class Rules:
     def _start(self, job_set: Document, uid: str) -> None:
         """Check that a JobSet may start.
 
-        Its spec must be one that its TrainJob has had recently while it was not suspended, and its siblings must exist
-        and fit.
+        The JobSet's spec must follow from a recent state of the TrainJob in which the TrainJob was not suspended. The
+        siblings must exist, and be for the JobSet's number of pods.
         """
         states = [each for each in self._past.train_job(uid, within=_STALEST) if not is_suspended(each)]
         wanted = [_wanted_of(each) for each in states]
@@ -188,7 +188,7 @@ class Rules:
         )
 
     def _sibling(self, sibling: Document) -> None:
-        """Check that the sibling of a running JobSet is for its number of pods."""
+        """Check that the sibling of a running JobSet is for the JobSet's number of pods."""
         uid = (controller(sibling) or {}).get("uid")
         for job_set in self._sim.server.objects(JobSet) if uid else ():
             if (controller(job_set) or {}).get("uid") == uid and not is_suspended(job_set):

@@ -32,7 +32,7 @@ _UNEQUAL = frozenset(
     {"uid", "resourceVersion", "creationTimestamp", "managedFields", "lastTransitionTime", "time"}
 )
 _STATUS = frozenset({"succeeded", "status"})
-"""Fields that identify the items of lists in a status: the order of these lists is not determined."""
+"""Fields that identify the items of lists in a status, because the order of these items is not determined."""
 
 
 class Action(NamedTuple):
@@ -69,7 +69,10 @@ def script(seed: int, length: int = 10) -> list[Action]:
 
 
 def moves(seed: int) -> list[list[Action]]:
-    """Return groups of actions; those of a group follow each other so fast that a manager may miss a suspension."""
+    """Return groups of actions.
+
+    The actions of a group follow each other so fast that a manager may miss a suspension.
+    """
     rng = random.Random(f"{seed}/moves")
     reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime"}
 
@@ -128,7 +131,7 @@ def runtimes(namespace: str) -> list[TrainingRuntime]:
 
 
 async def perform(client: LiveClient, namespace: str, action: Action) -> None:
-    """Perform one action; the script goes on if it is refused."""
+    """Perform one action; the script goes on even if the action is refused."""
     metadata = {"namespace": namespace, "name": action.name}
     target = action.kind.from_dict({"metadata": metadata})
     with refusals_expected():

@@ -43,7 +43,7 @@ class Snapshots:
         self._sim.action(self.spoil_snapshot, times=1)
 
     def see(self, event: Event) -> None:
-        """Check that a new snapshot contains a runtime that an earlier one contained, or that was current recently."""
+        """Check that a new snapshot has a runtime that an earlier snapshot had, or that was current recently."""
         found = _runtime(event.document)
         if found is None or event.type == "DELETED":
             return

@@ -39,7 +39,7 @@ class SpecHistory:
     def train_job(self, uid: str, *, within: float | None = None) -> Iterator[Document]:
         """Yield the states of a TrainJob, newest first.
 
-        ``within`` limits them to those that were current at some time in the last so many seconds.
+        With ``within``, only states that were current at some time in the last ``within`` seconds are yielded.
         """
         yield from self._current(("TrainJob", uid), within)
 

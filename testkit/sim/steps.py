@@ -13,7 +13,7 @@ from controller_runtime.simtest import Simulation
 
 Act = Callable[[Simulation, random.Random], Awaitable[None]]
 _IN_TIME: Final = 90.0
-"""Seconds within which a manager must follow; they include the time that the models of other controllers take."""
+"""Seconds within which a manager must follow, including the time that the models of other controllers take."""
 _DISTURBED: Final = 0.4
 _DISTURBANCES: Final = ("refused", "unavailable", "pages", "lost", "conflicts", "garbled")
 
@@ -44,7 +44,7 @@ async def settled(sim: Simulation, act: Act, problem: Callable[[], Awaitable[str
     """Return when ``problem`` returns None.
 
     Raises:
-        AssertionError: that takes too long, or a rule was broken.
+        AssertionError: ``problem`` still returns a text after too long a time, or a rule was broken.
     """
     until = sim.loop.time() + _IN_TIME
     while (found := await problem()) is not None:

@@ -27,7 +27,7 @@ _KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]
 _LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 _SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
 _SOON: Final = 12.0
-"""Seconds within which a TrainJob must proceed once its obstacle is gone; its next retry would mostly be later."""
+"""Seconds within which a TrainJob must proceed once its obstacle is gone. The next retry is mostly due later."""
 _LONG: Final = 120.0
 """Seconds for which pods do not end, longer than a manager may wait."""
 _FOLLOWED: Final = 60.0
@@ -148,7 +148,10 @@ class Stories:
         await self.is_built_soon(sim, name)
 
     async def expire_denied(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Let a deadline pass while the manager may not patch or may not delete the JobSet, which may end meanwhile."""
+        """Let a deadline pass while the manager has no permission to patch or to delete the JobSet.
+
+        The JobSet may end meanwhile.
+        """
         verb, seconds, after = rng.choice([("patch", 240, 140.0), ("delete", 40, 60.0)])
         await self.remove(sim, rng, name)
         self._nodes.hold_until = sim.loop.time() + seconds + after / 3
@@ -286,7 +289,7 @@ class Stories:
                 await sim.client().patch(sibling, _LET_GO)
 
     async def delete_held(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob that a finalizer keeps, and its children: they must not be built again."""
+        """Delete a TrainJob that a finalizer keeps, and its children: the children must not be built again."""
         await self._users.suspend(sim, rng, name)
         if (document := _train_job(sim, name)) is None:
             return

@@ -66,7 +66,7 @@ class Users:
     async def create(
         self, sim: Simulation, rng: random.Random, name: str = "", runtime: str = "", **fixed: Any
     ) -> None:
-        """Create a TrainJob with random fields and the ``fixed`` ones; those of Kueue's queue start suspended."""
+        """Create a TrainJob with random fields and the ``fixed`` ones; TrainJobs of Kueue's queue start suspended."""
         name = name or rng.choice(self._names)
         queued = name.startswith("queued-")
         trainer: Document = {"image": self._image()}
@@ -135,7 +135,7 @@ class Users:
         await self.change(sim, rng, name, {"suspend": False, **trainer})
 
     async def delete(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Delete a TrainJob, and sometimes create one at once."""
+        """Delete a TrainJob, and sometimes create another one at once."""
         names = [each["metadata"]["name"] for each in sim.server.objects(TrainJob)] or self._names
         key = {"metadata": {"namespace": "default", "name": name or rng.choice(names)}}
         propagation = rng.choice([None, *PROPAGATIONS])
@@ -206,14 +206,14 @@ class Users:
                 await sim.client().delete(Pod.from_dict(rng.choice(found)), grace_period_seconds=0)
 
     async def obstruct(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Create an object of another purpose that has the name of a TrainJob's child, or of a child to come."""
+        """Create an object of another purpose that has the name of an existing or future child of a TrainJob."""
         name = name or rng.choice(self._names)
         job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
         runtime = rng.choice(_RUNTIMES) if job is None else job["spec"]["runtimeRef"]["name"]
         await self._block(sim, rng, name, runtime)
 
     async def create_obstructed(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob; create it again together with an object of another purpose that has a child's name."""
+        """Delete a TrainJob, and create it again together with an object of another purpose that has a child's name."""
         key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
         with refusals_expected():
             await sim.client().delete(key, propagation="Background")

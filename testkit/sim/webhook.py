@@ -58,7 +58,7 @@ async def review_secret(review: Review) -> None:
 
 
 async def tune(review: Review) -> None:
-    """Change some siblings when they are created, as an administrator's webhook that is not called for updates."""
+    """Change some siblings when they are created, like an administrator's webhook that is not called for updates."""
     new = review.new
     if review.operation != "CREATE" or new is None or PURPOSE in (new["metadata"].get("labels") or {}):
         return

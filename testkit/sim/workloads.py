@@ -98,7 +98,7 @@ class Workloads:
         await self._create(sim, RayCluster, self._metadata(rng, "ray"), _spec_of(RayCluster, rng))
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete a workload, and sometimes create one of its kind at once."""
+        """Delete a workload, and sometimes create another workload of the same kind at once."""
         kinds: list[tuple[type[Object], Any]] = [
             (Pod, self.pod),
             (Job, self.job),
@@ -116,7 +116,10 @@ class Workloads:
             await create(sim, rng)
 
     async def replace(self, sim: Simulation, rng: random.Random, kind: type[Object], name: str) -> None:
-        """Delete a workload that has no owner, and mostly create it again; or change a size or a label instead."""
+        """Change the size or a label of a workload, or delete it and, in most cases, create it again.
+
+        Nothing is done if the workload has an owner.
+        """
         found = [each for each in sim.server.objects(kind) if each["metadata"]["name"] == name]
         if not found or found[0]["metadata"].get("ownerReferences") or is_deleted(found[0]):
             return
@@ -130,7 +133,7 @@ class Workloads:
         await self._create(sim, kind, {"namespace": "default", "name": name}, _spec_of(kind, rng))
 
     async def replace_unseen(self, sim: Simulation, rng: random.Random) -> None:
-        """Replace a workload while its watch is delayed: the first pods of the new one come before the watch event."""
+        """Replace a workload while its watch is delayed: the first pods of the new workload precede its watch event."""
         kinds: list[type[Object]] = [Job, JobSet, RayCluster]
         kind, watches = rng.choice(kinds), sim.server.watches
         tops = [each for each in sim.server.objects(kind) if not each["metadata"].get("ownerReferences")]
@@ -146,7 +149,7 @@ class Workloads:
             await anyio.sleep(5.0)
 
     async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
-        """Perform actions with at most short faults; soon after each action, ``problem`` must return None."""
+        """Perform actions, without faults or with short ones. Soon after each action, ``problem`` must return None."""
         rng = random.Random(f"{sim.seed}/calm")
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
         steps = max(3, round(_STEPS * sim.actions))
@@ -269,7 +272,7 @@ class Workloads:
 
 
 def _named(sim: Simulation, kind: type[Object], name: str) -> list[Document]:
-    """Return the objects of a kind: those with this name, or all if there are none."""
+    """Return the objects of a kind: those with this name, or all if no object has this name."""
     found = sim.server.objects(kind)
     return [each for each in found if each["metadata"]["name"] == name] or found
 

@@ -343,7 +343,7 @@ PULL: Final = "failed to pull and unpack image: failed to resolve reference: reg
 
 
 def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> State:
-    """Return a state that is visible in an event, or as a pod that cannot be scheduled."""
+    """Return a state that is visible in an event, or in a pod that cannot be scheduled."""
 
     async def build(live: LiveTrainJob) -> None:
         await live.start(*containers, **parts)
@@ -381,7 +381,7 @@ def removed(*containers: Any) -> State:
 
 
 def deleted(state: State) -> State:
-    """Return ``state``, in which a Job fails, with its pods deleted after the manager has seen them fail."""
+    """Return ``state``, in which a Job fails. Its pods are deleted after the manager has seen them fail."""
 
     async def build(live: LiveTrainJob) -> None:
         await state(live)

@@ -384,7 +384,7 @@ def kai(world: TrainJobObjects) -> None:
 
 
 def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Callable[[TrainJobObjects], Any]:
-    """Return the state in which KAI-Scheduler's pod grouper has given the pods no group, or ``group``."""
+    """Return the state in which KAI-Scheduler's pod grouper has given the pods no group, or the group ``group``."""
 
     def state(world: TrainJobObjects) -> None:
         world.unscheduled()
@@ -485,7 +485,7 @@ def huge_gang(world: TrainJobObjects) -> None:
 
 
 def incomplete_gang(world: TrainJobObjects) -> None:
-    """Remove one pod of the gang: kube-scheduler does not consider the others until it exists."""
+    """Remove one pod of the gang: kube-scheduler does not consider the other pods until that pod exists."""
     world.remove(world.pods.pop())
     world.unscheduled()
     world.group("scheduling.k8s.io/v1beta1", schedulingPolicy={"gang": {"minCount": 2}}, status={})

@@ -3,12 +3,12 @@
 """The program ``trainerctl``.
 
 Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure, and
-2 for a bad command line or input; the help of a command that returns 3, or 1 for another reason, describes that. After
-SIGINT, SIGTERM or SIGHUP it is 128 plus the signal's number, and the process ends when everything that the command
+2 for a bad command line or input. If a command also returns 3, or 1 for another reason, its help says so. After SIGINT,
+SIGTERM or SIGHUP, the exit code is 128 plus the signal's number, and the process ends when everything that the command
 started has ended. ``run`` returns the manager's exit code.
 
-Importing this package must import only the standard library: the shim of a container imports it, and runs without
-site-packages.
+Importing this package must import only the standard library: the shim of a container imports the package, and
+runs without site-packages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str], signals: Signals | None = None) -> int:
-    """Run the command that ``arguments`` name and return its exit code; ``signals`` cancel it."""
+    """Run the command that ``arguments`` name and return its exit code; ``signals`` may cancel the command."""
     import signal
 
     from trainerctl.cli import flags, parser, streams
@@ -54,7 +54,7 @@ def _run(arguments: Sequence[str], signals: Signals | None = None) -> int:
                 from trainerctl.cli import help as help_
 
                 return help_.show(parsed.words)
-            from trainerctl.cli import execution  # here: help and usage errors do not need it
+            from trainerctl.cli import execution  # here: help and usage errors do not need this import
 
             code = execution.run(parsed, signals)
         finally:

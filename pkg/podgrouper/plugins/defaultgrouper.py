@@ -37,7 +37,10 @@ class GrouperOptions:
 
 
 class DefaultGrouper(Grouper):
-    """Makes a group for each top owner; it requires one pod. Without a reader, no priority class counts as existing."""
+    """Makes a group for each top owner. The group requires one pod.
+
+    Without a reader, no priority class counts as existing.
+    """
 
     name: ClassVar[str] = "Default Grouper"
     reads: ClassVar[Reads] = Reads.METADATA
@@ -121,7 +124,7 @@ class DefaultGrouper(Grouper):
         return priority_class
 
     async def defaults_for(self, owner: Object) -> WorkloadDefaults:
-        """Return the defaults of the kind of ``owner``, with the priority class only if it exists."""
+        """Return the defaults of the kind of ``owner``, without the priority class if that class does not exist."""
         try:
             found = (await self._defaults()).get(owner.gvk.group_kind)
         except (*UNREADABLE, DefaultsError) as error:
@@ -195,7 +198,7 @@ def preemption_delay(text: str) -> int:
     """Return the nanoseconds of a preemption delay.
 
     Raises:
-        ValueError: it is not a duration, or it is negative.
+        ValueError: the text is not a duration, or the duration is negative.
     """
     delay = parse_duration(text)
     if delay < 0:

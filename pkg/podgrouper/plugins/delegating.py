@@ -45,7 +45,10 @@ class DelegatingGrouper(Grouper):
 
 
 class LegacyGroupsGrouper(DelegatingGrouper):
-    """Base of groupers that use a group with the name that earlier rules gave, if it exists and the search is on."""
+    """Base of groupers that keep a group whose name follows earlier rules, if one exists.
+
+    Such groups are looked for only with ``search_for_legacy_pod_groups``.
+    """
 
     def __init__(
         self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a pod has no group.
 
-GroupingError           the pod cannot be grouped while its owners are as they are; the text becomes an event on the pod
+GroupingError           the pod cannot be grouped until it or an owner changes; the text becomes an event on the pod
 ├── AccessorError       a field of the owner has an unexpected JSON type
 └── InvalidOwnerError   an owner reference that no object can match; a retry is useless until the pod changes
 """
@@ -20,7 +20,10 @@ UNREADABLE: Final = (StatusError, RestError, CacheError)
 
 
 class GroupingError(Exception):
-    """The pod cannot be grouped while its owners are as they are. Chain the cause with ``from``: callers read it."""
+    """The pod cannot be grouped until the pod or one of its owners changes.
+
+    Chain the cause with ``from``, because callers read the cause.
+    """
 
     needs_no_stack = True
 

@@ -31,7 +31,7 @@ class Grouper(ABC):
     name: ClassVar[str]
     """The name in logs and in ``trainerctl group``."""
     reads: ClassVar[Reads] = Reads.OBJECT
-    """How much of the top owner it reads; less means fewer requests."""
+    """How much of the top owner the grouper reads. Reading less means fewer requests."""
 
     @abstractmethod
     async def get_pod_group_metadata(

@@ -99,7 +99,7 @@ def _apply_labels(metadata: Metadata, labels: Mapping[str, str], named: str) -> 
 
 
 def _apply_annotations(metadata: Metadata, annotations: Mapping[str, str]) -> None:
-    """Set the parts of the topology that are still empty from annotations."""
+    """Set those parts of the topology that are still empty. Their values come from annotations."""
     metadata.preferred_topology_level = metadata.preferred_topology_level or annotations.get(
         kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""
     )
@@ -141,7 +141,7 @@ class _Gang:
             metadata.topology = constraint.topology
 
     def apply_priority_class(self, metadata: Metadata) -> None:
-        """Set the group's priority class from the gang's, even an empty one."""
+        """Set the group's priority class to that of the gang, even if the gang's is an empty string."""
         with failing(
             f"failed to get spec.priorityClassName from PodGang {self.named}."
             f" Err: failed to get spec.priorityClassName: "
@@ -151,7 +151,10 @@ class _Gang:
             metadata.priority_class_name = name
 
     def parents(self) -> tuple[list[SubGroupMetadata], dict[str, str]]:
-        """Return a subgroup for each set of pod groups that are placed together, and the set's name by pod group."""
+        """Return a subgroup for each set of pod groups that are placed together.
+
+        The second value maps the name of each pod group to the name of its set.
+        """
         with failing("failed to parse 'topologyConstraintGroupConfigs' field. Err: "):
             configs = fields.nested_list(self._gang, "spec", "topologyConstraintGroupConfigs") or []
         parents: list[SubGroupMetadata] = []

@@ -33,7 +33,9 @@ class K8sJobGrouper(LegacyGroupsGrouper):
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Name the group after the pod, or keep the name that an older release gave, while a group of that name exists.
+        """Name the group after the pod.
+
+        If a group exists under the name that an older release gave, that name is kept.
 
         Raises:
             StatusError: reading the group of an older release failed.
@@ -51,7 +53,7 @@ class K8sJobGrouper(LegacyGroupsGrouper):
 
 
 class WholeJobGrouper(LegacyGroupsGrouper):
-    """Groups the pods of a Job; an annotation sets how many of them are required, by default one.
+    """Groups all pods of a Job. An annotation sets how many pods the group requires; the default is one.
 
     A pod that already has a group of its own, by the rules of v0.13, stays in it.
     """

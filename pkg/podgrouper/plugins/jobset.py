@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets: one group for each replicated job if they start one after another, else one group for the set."""
+"""JobSets: one group for each replicated job if the replicated jobs start one after another, else one for the set."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ IN_ORDER: Final = "InOrder"
 class JobSetGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
-    With an ordered start, one group for all would wait forever: a replicated job is created once its predecessor runs.
-    The same holds if a replicated job depends on another: JobSet requires ``AnyOrder`` then, and creates the dependent
-    job later.
+    With an ordered start, one group for all would wait forever, because JobSet creates a replicated job only once its
+    predecessor runs. The same holds if a replicated job depends on another one: JobSet creates the dependent job later.
+    In that case the startup order is ``AnyOrder``, as JobSet requires.
     """
 
     name = "JobSet Grouper"
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Describe the group of the pod's replicated job, or of the whole set, which requires all pods of it.
+        """Describe the group of the pod's replicated job, or of the whole set.
+
+        The group requires all pods of that job or set.
 
         Raises:
             GroupingError: the set has no name or UID, the pod does not name its replicated job, or the spec is
@@ -103,7 +105,7 @@ def _replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
 
 
 def name_of(replicated_job: Mapping[str, JSON]) -> str:
-    """Return the name of a replicated job; it is empty if it is missing or malformed."""
+    """Return the name of a replicated job, or an empty string if the name is missing or malformed."""
     name = replicated_job.get("name")
     return name if isinstance(name, str) else ""
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below it one for each replica.
+"""JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below that one for each replica.
 
 A replicated job has a group of its own if another one waits for its completion. In a common group, the scheduler of
 v0.17 would choose the completed job again as the one that the group requires, and never bind the pods of the job that
@@ -38,8 +38,8 @@ _Job = dict[str, JSON]
 class JobSetTreeGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
-    The group requires the number of replicated jobs that an annotation sets. By default these are all of them, or only
-    one if JobSet creates some of them only when others are ready.
+    The group requires the number of replicated jobs that an annotation sets. By default the group requires
+    all replicated jobs, or only one if JobSet creates some of them only when others are ready.
 
     A JobSet that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
     """
@@ -96,7 +96,10 @@ class JobSetTreeGrouper(DelegatingGrouper):
 
 
 def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: Pod) -> None:
-    """Describe a group without subgroups: of the set, or of the replicated job if these start one after another."""
+    """Describe a group without subgroups.
+
+    If replicated jobs start one after another, each of them has such a group, else the set has one.
+    """
     replicated_job = _label(pod, REPLICATED_JOB_NAME_KEY)
     if _starts_in_order(job_set) or depend_on_others(jobs):
         metadata.name += f"-{replicated_job}"
@@ -123,7 +126,7 @@ def _dependencies(job: _Job) -> list[tuple[str, JSON]]:
 
 
 def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
-    """Return how many of its replicated jobs the group requires."""
+    """Return how many replicated jobs the group requires."""
     text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
     if text is not None:
         return min(_at_least_one(text, "JobSet"), len(jobs))
@@ -139,7 +142,7 @@ def _starts_in_order(job_set: Unstructured) -> bool:
 
 
 def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
-    """Return the subgroups: of each replicated job, followed by those of its replicas."""
+    """Return the subgroups: that of each replicated job, followed by those of the replicas of the job."""
     groups: list[SubGroupMetadata] = []
     leaves = 0
     for index, job in enumerate(jobs):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Knative services: one group for each revision, unless its pods already have one each."""
+"""Knative services: one group for each revision, unless each pod of the revision already has a group of its own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KnativeGrouper(ReadingGrouper):
     async def get_pod_group_metadata(
         self, _top_owner: Unstructured, pod: Pod, *_other_owners: Object
     ) -> Metadata:
-        """Return the group of the pod's revision, or the pod's own.
+        """Return the group of the pod's revision, or a group of the pod alone.
 
         Raises:
             GroupingError: the pod names no revision, or it is unclear how the other pods of the revision are grouped.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LeaderWorkerSets: one group for each replica (a leader and its workers), in segments if their size is set."""
+"""LeaderWorkerSets: one group for each replica (a leader and its workers), in segments if a segment size is set."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ class LwsGrouper(DelegatingGrouper):
         self._rules = rules
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require the pod's whole replica, or only the leader if the workers wait for it and it has no node yet.
+        """Require all pods of the replica, or only the leader.
+
+        Only the leader is required if the workers wait for a ready leader, and ``pod`` is the leader without a node.
 
         Raises:
             GroupingError: the spec is malformed, or the pod's labels do not match its segments.
@@ -131,7 +133,7 @@ def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[Su
 
 
 def _count_sub_groups(groups: list[SubGroupMetadata]) -> None:
-    """Let each subgroup that has subgroups itself require all of them instead of a number of pods."""
+    """Let each subgroup that has subgroups itself require all of these subgroups, not a number of pods."""
     children = Counter(each.parent for each in groups)
     for group in groups:
         if group.name in children:

@@ -72,15 +72,15 @@ class NativeGroupers:
         self._served: dict[str, GVK] = {}
 
     def grouper_for(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
-        """Return the grouper of the pods of ``gang``. It uses ``otherwise`` if we may not read the gang."""
+        """Return the grouper of the pods of ``gang``. If we may not read the gang, that grouper uses ``otherwise``."""
         return _NativeGrouper(self, self._default, gang, otherwise)
 
     async def read(self, gang: NativeGang, namespace: str) -> Unstructured:
         """Return the object that the gang names.
 
         Raises:
-            GroupingError: it does not exist, its name is invalid, or its kind is not served.
-            StatusError, RestError: it cannot be read.
+            GroupingError: the object does not exist, its name is invalid, or its kind is not served.
+            StatusError, RestError: the object cannot be read.
         """
         where = f"{gang.kind}.{GROUP} {namespace}/{gang.name}"
         if not names.is_path_segment(gang.name):

@@ -39,7 +39,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         table: Mapping[GVK, Grouper],
         rules: Rules = OLDEST,
     ) -> None:
-        """Look up kinds in ``table`` for each pod, so the table may be filled later."""
+        """Kinds are looked up in ``table`` for each pod, so the table may be filled after this call."""
         super().__init__(default, client)
         self._table = table
         self._rules = rules
@@ -53,7 +53,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         only one owner. Only rows of the exact version are used: upstream ignores rows for any version here.
 
         Raises:
-            GroupingError: the inner owner cannot be read or was replaced, or its grouper raises it.
+            GroupingError: the inner owner cannot be read or was replaced, or the grouper of the inner owner raises it.
         """
         if not other_owners:
             raise GroupingError(f"no owner of pod {pod.namespace}/{pod.name} to skip")
@@ -63,7 +63,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         except UNREADABLE as error:
             raise GroupingError(f"failed to get last owner: {error}") from error
         if (owner.metadata.uid or "") != (below.metadata.uid or ""):
-            # The owner was deleted after the walk, and an object that does not own the pod has its name.
+            # After the walk, the owner was deleted, and its name was taken by an object that does not own the pod.
             raise GroupingError(
                 f"failed to get last owner: uid {below.metadata.uid} of {below.name} not found"
             )

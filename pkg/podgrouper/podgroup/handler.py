@@ -114,7 +114,10 @@ class Handler:
         return None
 
     def _keep_assigned_values(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
-        """Keep the stored values that the assigner of queues and node pools sets; ``labels`` are those that we want."""
+        """Keep the stored values that the assigner of queues and node pools sets.
+
+        ``labels`` are the labels that we want.
+        """
         wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
         wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
         wanted.spec.queue = stored.spec.queue

@@ -14,7 +14,7 @@ class Rules(StrEnum):
     V0_13 = "v0.13"
     """A group and its subgroups require numbers of pods (``minMember``)."""
     V0_17 = "v0.17"
-    """A group and a parent of subgroups may require a number of subgroups instead (``minSubGroup``)."""
+    """A group, or a subgroup with subgroups, may require a number of subgroups (``minSubGroup``) instead of pods."""
 
 
 OLDEST: Final = Rules.V0_13

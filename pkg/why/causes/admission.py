@@ -21,7 +21,7 @@ TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
 _JOB_SET: Final = ("JobCreationFailed", "HeadlessServiceCreationFailed")
 _JOB: Final = ("FailedCreate",)
 RETRIED: Final = timedelta(minutes=20)
-"""The longest time between two attempts of a controller: an older event describes a state that may have passed."""
+"""The longest time between two attempts of a controller. An older event may describe a state that has passed."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -56,7 +56,7 @@ def _may_lack_children(snapshot: Snapshot) -> bool:
 
 
 def _lacks_jobs(snapshot: Snapshot) -> bool:
-    """Return True if the JobSet is missing or has no Jobs. If Jobs cannot be read, the counts of the JobSet decide."""
+    """Return True if the JobSet is missing or has no Jobs. If Jobs cannot be read, use the counts of the JobSet."""
     job_set = snapshot.job_set
     if job_set is None:
         return kinds.JOB_SET not in snapshot.unread

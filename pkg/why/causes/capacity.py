@@ -18,7 +18,7 @@ _MOST_NODES: Final = 5
 
 
 def shortage(snapshot: Snapshot, pod: LiveObject, resource: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return cause, summary and evidence for a pod, given that no node has enough of ``resource`` for it."""
+    """Return cause, summary and evidence for a pod, given that no node has enough of ``resource`` for the pod."""
     name = _named(pod, resource)
     wanted, largest = requested(pod, name), _largest(snapshot, name)
     if wanted is None or not snapshot.all(kinds.NODE):
@@ -59,8 +59,8 @@ def _amounts(pod: LiveObject, wanted: Iterable[str]) -> str:
 def exceeds_cluster(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
     """Return cause, summary and evidence if even empty nodes cannot hold the TrainJob's pods at once, otherwise None.
 
-    Only pods with the same requests as ``pod`` are counted, and pods that their Jobs have yet to create. Of an elastic
-    job, only the pods that it needs to start must fit.
+    The pods that count are those with the same requests as ``pod``, and those that their Jobs have yet to create. An
+    elastic job needs room only for the pods with which it starts.
     """
     wanted = demand(pod)
     alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]

@@ -46,7 +46,7 @@ _CORRECT_COMMAND: Final = (
 )
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 _STABLE: Final = timedelta(minutes=10)
-"""The time for which a container must run until the kubelet no longer delays its next restart."""
+"""After a container has run for this time, the kubelet no longer delays its next restart."""
 _UNREADY: Final = timedelta(minutes=5)
 _LOG_LINES: Final = 5
 _WORK: Final = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER)
@@ -96,7 +96,7 @@ def _by_end(snapshot: Snapshot) -> list[Status]:
 
 
 def _last_end(status: Status) -> JSON:
-    """Return the last termination of a container, even if it runs again."""
+    """Return the last termination of a container, even if the container runs again."""
     return status.ended or at(status.data, "lastState", "terminated")
 
 
@@ -183,7 +183,7 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
 def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
     """Return a finding on a container that runs again after a failure: a note, or an error from the third restart on.
 
-    Return None if the container has run for a long time since.
+    Return None if the container has been running for a long time since its last restart.
     """
     last, since = (
         at(status.data, "lastState", "terminated"),

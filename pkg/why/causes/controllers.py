@@ -173,7 +173,7 @@ def _is_uncounted(snapshot: Snapshot, job: LiveObject) -> bool:
 
 
 def _has_no_pods(snapshot: Snapshot, job: LiveObject) -> bool:
-    """Return True if a Job that wants pods has had none for some time, and is not waiting to retry."""
+    """Return True if a Job that wants pods has had no pods for some time, and is not waiting to retry."""
     if kinds.POD in snapshot.unread or not snapshot.spec_is_settled(job):
         return False
     return (
@@ -228,7 +228,7 @@ def _is_idle(snapshot: Snapshot, job: LiveObject, patience: timedelta) -> bool:
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:
-    """Return why no pod of a Deployment is available; None if one is, or the Deployment is not known."""
+    """Return why no pod of a Deployment is available; None if a pod is available, or the Deployment is not known."""
     for each in snapshot.all(kinds.DEPLOYMENT):
         if each.name != name or each.number("status", "availableReplicas"):
             continue

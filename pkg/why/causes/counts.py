@@ -15,7 +15,7 @@ from pkg.why.snapshot import PATIENCE, Snapshot, finished
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the steps whose Jobs are not ready. Yield nothing if pods can be read, because they show more."""
+    """Yield the steps whose Jobs are not ready. If pods can be read, yield nothing, because the pods show more."""
     job_set = snapshot.job_set
     if kinds.POD not in snapshot.unread or job_set is None or finished(job_set):
         return

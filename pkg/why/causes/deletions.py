@@ -23,7 +23,7 @@ _MOST_PODS: Final = 3
 
 
 def references(snapshot: Snapshot) -> list[Reference]:
-    """Return the objects that the manager waits for, of the kinds that a snapshot does not list."""
+    """Return the object whose deletion the manager waits for, if it is of a kind that a snapshot does not list."""
     awaited = _awaited(snapshot)
     return [awaited] if awaited is not None and awaited.kind in _LOOKED_UP else []
 
@@ -115,7 +115,7 @@ def _awaited(snapshot: Snapshot) -> Reference | None:
 
 
 def _may_exist(snapshot: Snapshot, awaited: Reference) -> bool:
-    """Return False if the object was deleted after the event."""
+    """Return False if the snapshot shows that the awaited object does not exist any more."""
     if awaited.kind in _LOOKED_UP:
         return awaited not in snapshot.absent
     same = [kind for kind in (kinds.JOB_SET, *kinds.POD_GROUPS) if kind.partition(".")[0] == awaited.kind]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the cause in the message of a scheduler that cannot place a pod: of kube-scheduler, Volcano and KAI."""
+"""Finds the cause in the message of a scheduler that cannot place a pod. Knows kube-scheduler, Volcano and KAI."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _Maker = Callable[[Snapshot, LiveObject, "re.Match[str]"], "Finding | None"]
 
 
 def unschedulable(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding:
-    """Return the finding on the last filter that excluded a node: that node was the nearest to a fit."""
+    """Return the finding on the last filter that excluded a node, because that node passed all earlier filters."""
     current = message[:MOST_MATCHED].partition(" preemption:")[0].strip()
     line = (
         f"the scheduler on {pod}: {message}"
@@ -74,7 +74,11 @@ def _scaled_up(found: Finding) -> Finding:
 
 
 def _short(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding:
-    """Return the finding on a resource that no node has enough of, or on the one that most nodes lack at the moment."""
+    """Return the finding on a resource that nodes lack.
+
+    If even empty nodes do not have enough of a resource, the finding is on that resource, else on the one that most
+    nodes lack at the moment.
+    """
     by_nodes = sorted(_SHORT.finditer(match.string), key=lambda each: -int(each["nodes"] or 0))
     found = [capacity.shortage(snapshot, pod, _resource(each)) for each in by_nodes]
     never = next((each for each in found if each[0] == "never-fits"), None) or capacity.fits_no_empty_node(
@@ -115,7 +119,10 @@ def _has_labelled_node(snapshot: Snapshot, pod: LiveObject, wanted: JSON) -> boo
 
 
 def _selected(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding | None:
-    """Return None if a node has the labels of the node selector: then another filter excluded it, and is the cause."""
+    """Return the finding on the node selector, or None if a node has all labels of the selector.
+
+    In the second case, another filter excluded that node and is the cause.
+    """
     del match
     wanted = pod.at("spec", "nodeSelector") or {}
     if _has_labelled_node(snapshot, pod, wanted):
@@ -131,10 +138,11 @@ def _selected(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Find
 
 
 def _tainted(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding | None:
-    """Return a finding on the taints in the message, or on those of the nodes: newer schedulers do not name taints.
+    """Return a finding on the taints that the message names, else on the taints of the nodes.
 
-    Taints of control planes are left out if there are other taints, since hardly any pod is meant to tolerate them. If
-    there are no other taints and the message says that nodes are cordoned, return None.
+    Newer schedulers do not name taints. Taints of control planes are left out if there are other taints, since hardly
+    any pod is meant to tolerate them. If there are no other taints and the message says that nodes are cordoned, return
+    None.
     """
     named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
     taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {

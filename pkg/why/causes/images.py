@@ -53,7 +53,7 @@ _PULL_SECRETS: Final = re.compile(r"Unable to retrieve some image pull secrets \
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each container that waits for its image, and a note on each pod that pulls one."""
+    """Yield a finding for each container that waits for its image, and a note on each pod that pulls an image."""
     for pod in snapshot.pods:
         yield from _pulling(snapshot, pod)
     for status in statuses(snapshot):

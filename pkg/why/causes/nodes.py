@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lost nodes, and pods that a node or the control plane has ended, refused or not started."""
+"""Lost nodes, and pods that a node or the control plane has ended, has refused or has not started."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _pinned(snapshot: Snapshot, nodes: dict[str, LiveObject]) -> Iterator[Finding]:
-    """Yield the Jobs whose pods name a node that does not exist: the pod garbage collector deletes them."""
+    """Yield the Jobs whose pods name a node that does not exist. The pod garbage collector deletes such pods."""
     for job in snapshot.jobs:
         name = job.text("spec", "template", "spec", "nodeName")
         if name and name not in nodes and snapshot.missing_pods(job):

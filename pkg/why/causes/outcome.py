@@ -61,7 +61,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _disrupted(snapshot: Snapshot, job: LiveObject) -> Iterator[Finding]:
-    """Yield the disruptions of a failed Job whose pods were deleted, from the events of these pods, which remain."""
+    """Yield the disruptions of a failed Job whose pods were deleted. The events of these pods remain and are used."""
     if kinds.POD in snapshot.unread or snapshot.children(kinds.POD, [job]):
         return
     for event in snapshot.all(kinds.EVENT):

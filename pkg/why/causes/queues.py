@@ -74,7 +74,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _are_placed(snapshot: Snapshot) -> bool:
-    """Return True if every pod has a node: then no gang holds them back, even if the last report on it says so."""
+    """Return True if every pod has a node. Then no gang holds the pods back, even if the gang's last report says so."""
     return bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
 
 
@@ -92,7 +92,10 @@ def _unavailable(job: LiveObject) -> Iterator[Finding]:
 
 
 def _deleted_gang(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the gang whose PodGroup was deleted while its JobSet ran: the manager does not create it again."""
+    """Yield the gang whose PodGroup was deleted while its JobSet ran.
+
+    The manager does not create that PodGroup again.
+    """
     job = snapshot.train_job
     if any(each.name == job.name for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
         return
@@ -244,7 +247,7 @@ def _members(group: LiveObject) -> tuple[int, str]:
 
 
 def _too_large(snapshot: Snapshot, group: LiveObject, members: int, head: str) -> Iterator[Finding]:
-    """Yield a gang that would not fit even if no other pods ran."""
+    """Yield a gang for which the cluster would have no room even if no other pods ran."""
     if len(snapshot.pods) < members or any(pod.text("spec", "nodeName") for pod in snapshot.pods):
         return
     most = 0
@@ -268,7 +271,7 @@ def _too_large(snapshot: Snapshot, group: LiveObject, members: int, head: str) -
 
 
 def _unschedulable(group: LiveObject) -> str:
-    """Return the message with which a scheduler reports that the gang does not fit."""
+    """Return the message with which a scheduler reports that it cannot place the gang."""
     for kind in (v1beta1.SCHEDULED, v1alpha2.SCHEDULED):
         if (native := group.condition(kind)).get("status") == "False":
             return " ".join(text(native, "message").split())

@@ -165,7 +165,7 @@ def _of_pod(spec: JSON, namespace: str) -> Iterator[Reference]:
 
 
 def _sources(spec: JSON) -> Iterator[tuple[str, JSON, str]]:
-    """Yield kind, source and the field of its name for each Secret, ConfigMap and claim of a pod."""
+    """Yield each reference of a pod to a Secret, ConfigMap or claim: kind, reference, and the field with the name."""
     for volume in maps(spec, "volumes"):
         yield "Secret", at(volume, "secret"), "secretName"
         yield "ConfigMap", at(volume, "configMap"), "name"

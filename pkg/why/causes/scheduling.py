@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods without a node: those that a scheduler cannot place, and those that none has considered."""
+"""Pods without a node: those that a scheduler cannot place, and those that no scheduler has considered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _warned(snapshot: Snapshot, pod: LiveObject) -> str | None:
-    """Return the message of the newest event of a scheduler that does not write the condition."""
+    """Return the message of a scheduler's newest event, for schedulers that do not write the pod's condition."""
     for event in snapshot.events(pod, "FailedScheduling", "Unschedulable"):
         return " ".join(event.text("message").split())
     return None
@@ -66,7 +66,10 @@ def _gated(pod: LiveObject) -> Finding:
 
 
 def _ungrouped(snapshot: Snapshot, pod: LiveObject) -> Finding | None:
-    """Return why a pod is in no group: KAI-Scheduler considers pods only once the pod grouper has given them one."""
+    """Return why a pod is in no group.
+
+    KAI-Scheduler considers a pod only once the pod grouper has given it a group.
+    """
     if pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD):
         return None
     for event in snapshot.events(pod, kai.POD_GROUPER_WARNING):

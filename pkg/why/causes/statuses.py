@@ -44,7 +44,7 @@ class Status:
 
     @property
     def ended(self) -> JSON:
-        """The termination that counts: the current one, or the last one of a container that waits to start again."""
+        """The current termination or, of a container that waits to start again, the last one."""
         current = at(self.data, "state", "terminated")
         if current is not None:
             return current

@@ -23,7 +23,7 @@ _OURS: Final = (
 )
 
 _LATE: Final = timedelta(seconds=60)
-"""The time after the end of its grace period within which a pod on a working node is deleted."""
+"""A pod on a working node is deleted within this time after the end of its grace period."""
 _MOST_PODS: Final = 3
 
 _CONTROLLERS: Final = {"TrainJob": "Trainer", "JobSet": "JobSet controller", "Job": "Job controller"}
@@ -107,7 +107,10 @@ def _outlives_its_grace(snapshot: Snapshot, pod: LiveObject) -> bool:
 
 
 def _of_pods(snapshot: Snapshot, pods: list[LiveObject], evidence: list[str]) -> Finding:
-    """Return the finding that pods delay the deletion. It names nodes of the pods that are not ready as the reason."""
+    """Return the finding that pods delay the deletion.
+
+    If nodes of these pods are not ready, the finding names such a node as the reason.
+    """
     names = {pod.text("spec", "nodeName") for pod in pods}
     lost = [
         node
@@ -135,7 +138,10 @@ def _of_pods(snapshot: Snapshot, pods: list[LiveObject], evidence: list[str]) ->
 
 
 def _children(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet or Job that is still suspended some time after the TrainJob was resumed or the child created."""
+    """Yield a JobSet or Job that should run and is still suspended.
+
+    The object is yielded only some time after its creation and after the last write of the TrainJob's spec.
+    """
     for child in snapshot.owners[1:]:
         if (
             child.at("spec", "suspend") is not True
@@ -171,7 +177,7 @@ def _awaits_turn(job_set: LiveObject | None, child: LiveObject) -> bool:
 
 
 def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet, Job or pod whose deletion takes long, so that it cannot be created again yet."""
+    """Yield a JobSet, Job or pod whose deletion takes a long time. It cannot be created again until it is deleted."""
     for child in (*snapshot.owners[1:], *snapshot.pods):
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue

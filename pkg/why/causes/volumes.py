@@ -117,7 +117,7 @@ def _claim(snapshot: Snapshot, pod: LiveObject, name: str) -> Iterator[Finding]:
         summary = f"the claim {name} cannot be provisioned: {words}"
         yield Finding("claim-pending", summary, subjects, evidence, "Correct the claim or its storage class.")
     elif kinds.EVENT in snapshot.unread and not pod.text("spec", "nodeName"):
-        return  # it may be bound late; the scheduler reports if the pod waits for it
+        return  # the claim may be bound late; the scheduler reports if the pod waits for it
     elif not any(each.text("reason") in _LATE for each in events) and not _is_provisioned(snapshot, claim):
         summary = f"the claim {name} is not bound to a volume"
         advice = "Create a PersistentVolume that matches, or set a storage class that provisions one."

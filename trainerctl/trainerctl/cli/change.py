@@ -44,7 +44,7 @@ async def delete_command(arguments: argparse.Namespace, out: Console, err: Conso
 
 
 async def _set(arguments: argparse.Namespace, out: Console, *, suspended: bool) -> int:
-    """Set ``spec.suspend`` of TrainJobs; return 1 if one has finished already.
+    """Set ``spec.suspend`` of TrainJobs; return 1 if a TrainJob has finished already.
 
     Raises:
         StatusError: a TrainJob does not exist, or may not be changed.

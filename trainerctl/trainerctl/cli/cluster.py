@@ -107,7 +107,7 @@ def _kai(parsed: argparse.Namespace) -> Programs | None:
     """Return the programs of KAI-Scheduler; None without its flags.
 
     Raises:
-        ValueError: only one of the two programs is given, or neither is given with the CRDs.
+        ValueError: only one of the two programs is given, or the CRDs are given without the programs.
     """
     scheduler, binder, crds = parsed.kai_scheduler, parsed.kai_binder, parsed.kai_crds
     if scheduler is None and binder is None and crds is None:
@@ -154,7 +154,7 @@ async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -
 
 
 async def stop_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Stop the cluster and keep its objects; return 1 if it does not exist."""
+    """Stop the cluster and keep its objects; return 1 if the cluster does not exist."""
     directory = state_directory(parsed.name)
     async with _lock(parsed.name, err):
         if not State.exists(directory):
@@ -168,7 +168,7 @@ def _stopped(components: Sequence[str], otherwise: str) -> str:
 
 
 async def start_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Start a stopped cluster with its objects; return 1 if it does not exist."""
+    """Start a stopped cluster with its objects; return 1 if the cluster does not exist."""
     directory = state_directory(parsed.name)
     cluster = Cluster(directory, Options(timeout=parsed.timeout))
     async with _lock(parsed.name, err):
@@ -223,8 +223,8 @@ class _Log:
     def print(self, tail: int | None = None, *, to_the_end: bool = False) -> None:
         """Print the lines that were written since the last call, or only the last ``tail`` of them.
 
-        If the last line has no line break yet, it is printed by the call after which it is complete; with
-        ``to_the_end`` it is printed at once.
+        A last line without a line break is printed by a later call, once the line is complete. With ``to_the_end``, it
+        is printed now.
         """
         with self._path.open("rb") as file:
             file.seek(self._read)
@@ -292,7 +292,10 @@ async def running() -> str:
 
 
 async def _described(directory: Path) -> tuple[str, str, str]:
-    """Return a cluster's state, number of nodes and kubeconfig; the last two are empty if its state is unreadable."""
+    """Return a cluster's state, number of nodes and kubeconfig.
+
+    The last two are empty if the cluster is not up, or if the file with its state is unreadable.
+    """
     state = State.read(directory)
     cluster = Cluster(directory)
     if state is None:
@@ -308,7 +311,7 @@ async def _described(directory: Path) -> tuple[str, str, str]:
 
 @asynccontextmanager
 async def _lock(name: str, err: Console) -> AsyncIterator[None]:
-    """Hold the cluster's lock; print a line if it has to wait for another command."""
+    """Hold the cluster's lock; print a line if another command holds the lock."""
 
     def waiting() -> None:
         err.say(f"Another command is using cluster {name}; waiting for it to end.")
@@ -321,7 +324,7 @@ def announce(tools: Sequence[Tool], err: Console) -> bool:
     """Print the names of the programs that will be built; return True if there are any.
 
     Raises:
-        ToolError: ``KUBEBUILDER_ASSETS`` names a directory that is missing or contains none of them.
+        ToolError: ``KUBEBUILDER_ASSETS`` names a directory that is missing or contains none of the programs.
     """
     missing = [tool.name for tool in Binaries().missing(*tools)]
     if missing:

@@ -30,7 +30,7 @@ async def completion_command(arguments: argparse.Namespace, out: Console, err: C
 
 
 def complete(top: argparse.ArgumentParser) -> None:
-    """Write the completions of the command line in the environment, and end the process."""
+    """Write the completions of the command line that the environment contains, and end the process."""
     for command in leaves(top).values():
         for action in command._actions:
             if action.dest in _FILES:

@@ -64,7 +64,7 @@ class Observed:
 
     @property
     def failure(self) -> str:
-        """Why the TrainJob failed; empty while it has not."""
+        """Why the TrainJob failed; empty if it has not failed."""
         job = LiveObject(self.train_job)
         failed = job.condition("Failed")
         return f"{failed.get('reason')}: {failed.get('message')}" if job.is_true("Failed") else ""

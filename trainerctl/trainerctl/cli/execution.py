@@ -29,7 +29,7 @@ Command = Callable[[argparse.Namespace, Console, Console], Awaitable[int]]
 
 
 def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
-    """Run the command and return its exit code; ``signals`` cancel it.
+    """Run the command and return its exit code; ``signals`` may cancel the command.
 
     Raises:
         BrokenPipeError: the reader of the output has closed the pipe.
@@ -70,7 +70,10 @@ def _run(parsed: argparse.Namespace, signals: Signals | None) -> int:
 async def _until_signal(
     command: Command, parsed: argparse.Namespace, out: Console, err: Console, signals: Signals
 ) -> int:
-    """Run ``command``; a signal cancels it if it has anything to clean up, and decides the exit code."""
+    """Run ``command`` and return the exit code.
+
+    If the command has something to clean up, a signal cancels it and determines the exit code.
+    """
     loop = asyncio.get_running_loop()
     # An event loop with a handler for one signal is woken by every signal; a loop without any handler may notice
     # a signal only at its next event.

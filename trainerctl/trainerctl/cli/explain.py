@@ -38,7 +38,7 @@ _WHOLE_POLICIES: Final = {
         "podGroupPolicy.coscheduling",
     )
 }
-"""Causes that are not shown: the name of the plugin implies them."""
+"""Causes that are not shown, because the name of the plugin implies them."""
 _JOB: Final = ("spec", "replicatedJobs")
 _POD: Final = ("template", "spec", "template")
 _IDENTITY: Final = (("apiVersion",), ("kind",))
@@ -48,7 +48,7 @@ LINE_WIDTH: Final = 70
 
 
 async def explain_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the traces of the TrainJobs; return 1 if one is refused."""
+    """Print the traces of the TrainJobs; return 1 if a TrainJob is refused."""
     given = await load(arguments)
     found = [await reviewed(given, subject) for subject in given.subjects]
     if arguments.output == "text":
@@ -123,7 +123,7 @@ def _print_change(name: str, change: Change, causes: list[str], out: Console) ->
 
 
 def is_obvious(change: Change) -> bool:
-    """Return True for a change that every TrainJob has: identity or owner of an object, completions, or one pod."""
+    """Return True for an obvious change: of an object's identity or owner, of completions, or to a parallelism of 1."""
     path = change.path
     if path[1:2] in _IDENTITY or (path[1:2] == ("metadata",) and path[2:3] in _OF_METADATA):
         return True
@@ -131,7 +131,7 @@ def is_obvious(change: Change) -> bool:
 
 
 def place(path: Path) -> tuple[str, str]:
-    """Return the job, pods or container that a path leads into, and the rest of the path."""
+    """Return the job, pods or container that a path leads into, and the remaining path."""
     if len(path) == 1:
         return "objects", str(path[0])
     where, rest = str(path[0]), path[1:]
@@ -149,7 +149,7 @@ def place(path: Path) -> tuple[str, str]:
 
 
 def short(value: JSON, path: Path) -> str:
-    """Return a value in one line; the key of a list item is left out, because its path shows it."""
+    """Return a value in one line. The key of a list item is left out, because the path shows the key."""
     if isinstance(value, dict):
         if "kind" in value and "metadata" in value:
             return f"{value['metadata'].get('name')}"

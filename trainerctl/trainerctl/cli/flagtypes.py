@@ -63,8 +63,8 @@ def name(text: str) -> str:
 
 
 def image(text: str) -> tuple[str, str]:
-    """Return an image and the existing folder of its programs, which must have a Python."""
-    from trainerctl.localcluster.processes import images  # few commands use it
+    """Return an image and the folder of its programs. The folder must exist and have a Python."""
+    from trainerctl.localcluster.processes import images  # few commands use this import
 
     try:
         name, folder = images.parse(text)

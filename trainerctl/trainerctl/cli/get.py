@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl get``: the TrainJobs of a namespace, or one with its JobSet, Jobs and pods."""
+"""``trainerctl get``: the TrainJobs of a namespace, or one TrainJob with its JobSet, Jobs and pods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     Raises:
         InputError: both a name and ``--all-namespaces`` are given, or ``--watch`` with an output format other than
             ``table``.
-        StatusError: they cannot be read.
+        StatusError: the TrainJobs cannot be read.
     """
     if arguments.name and arguments.all_namespaces:
         raise InputError("NAME and --all-namespaces exclude each other: use --namespace")

@@ -63,7 +63,7 @@ class FirstAnswer:
 
 
 class ServerClock:
-    """A round tripper that reads the server's time from its responses: the server's clock dates the objects."""
+    """A round tripper that reads the server's time from its responses, because the server's clock dates the objects."""
 
     def __init__(
         self, inner: RoundTripper, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -106,10 +106,10 @@ class Connection(NamedTuple):
         return dataclasses.replace(found, now=self.clock.corrected(began))
 
     async def all(self, kind: str, *, namespace: str = "") -> list[LiveObject]:
-        """Return all objects of a kind; they are requested in pages.
+        """Return all objects of a kind. They are requested in pages.
 
         Raises:
-            StatusError: they cannot be read.
+            StatusError: the objects cannot be read.
         """
         found: list[LiveObject] = []
         token, listed = "", unstructured(kinds.VERSIONS[kind][0])

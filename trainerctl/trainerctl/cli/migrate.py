@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trainerctl migrate``: rewrites ``numProcPerNode`` of stored TrainJobs for clients of Trainer v2.2 and later.
 
-One TrainJob that stores a string there breaks every typed client of those releases that lists its namespace. The
-manager's mutating webhook ensures that no further strings are stored.
+A single TrainJob that stores a string in this field breaks every typed client of those releases that lists the
+TrainJobs of the namespace. The manager's mutating webhook ensures that no further strings are stored.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from trainerctl.cli.get import KIND
 from trainerctl.cli.terminal import Console
 
 _TRIES: Final = 3
-"""Maximum number of attempts for one TrainJob: another writer may change it at the same time."""
+"""Maximum number of attempts for one TrainJob, because another writer may change the TrainJob at the same time."""
 
 
 async def migrate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Rewrite the TrainJobs of a namespace, or of all; return 1 if one could not be rewritten.
+    """Rewrite the TrainJobs of one or all namespaces; return 1 if a TrainJob could not be rewritten.
 
     Raises:
-        StatusError: they cannot be listed.
+        StatusError: the TrainJobs cannot be listed.
     """
     async with live.connect(arguments) as cluster:
         namespace = "" if arguments.all_namespaces else cluster.namespace
@@ -40,7 +40,7 @@ async def migrate_command(arguments: argparse.Namespace, out: Console, err: Cons
 async def rewrite_all(
     cluster: live.Connection, namespace: str, out: Console, *, dry_run: bool = False
 ) -> int:
-    """Rewrite the TrainJobs of ``namespace``, or of all if it is empty; see :func:`migrate_command`."""
+    """Rewrite the TrainJobs of ``namespace``, or of all namespaces if it is empty; see :func:`migrate_command`."""
     code = rewritten = 0
     for job in await cluster.all(kinds.TRAIN_JOB, namespace=namespace):
         shown = f"trainjob {job.namespace}/{job.name}"
@@ -59,7 +59,9 @@ async def rewrite_all(
 
 
 async def _rewrite_one(cluster: live.Connection, job: LiveObject, *, dry_run: bool) -> str:
-    """Rewrite a TrainJob and describe the change; return an empty text if it stores no string, or was deleted.
+    """Rewrite a TrainJob and describe the change.
+
+    Return an empty text if the TrainJob stores no string or was deleted.
 
     Raises:
         StatusError: the API server refused the change.

@@ -19,7 +19,7 @@ DISTRIBUTION: Final = "trainerctl"
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser; text that it quotes from the command line cannot control the terminal."""
+    """argparse's parser. Text from the command line that its messages quote cannot control the terminal."""
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with code 2."""
@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parsed, rest = top.parse_known_args(list(arguments))
     if rest and not parsed.passes_flags:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
-    # "--" separates the manager's flags from trainerctl's. The manager would take it for the end of its own flags.
+    # "--" separates the manager's flags from trainerctl's. The manager would take "--" for the end of its flags.
     if "--" in rest:
         rest.remove("--")
     parsed.rest = rest
@@ -67,7 +67,7 @@ def parser() -> Parser:
 
 
 class _Version(argparse.Action):
-    """Prints the version. It is looked up only here, because that takes longer than parsing the command line."""
+    """Prints the version. It is looked up only here, because the lookup takes longer than parsing the command line."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import PackageNotFoundError, version

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Progress on a terminal: a bar or a spinner per task; plain lines where there is no terminal."""
+"""Progress: on a terminal a bar or a spinner for each task, elsewhere plain lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Count(MofNCompleteColumn):
 
 
 class RichProgress:
-    """Draws tasks; a task that has ended keeps its line, with the time that it took."""
+    """Draws tasks. The line of a task that has ended stays, with the time that the task took."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars

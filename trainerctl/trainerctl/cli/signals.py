@@ -19,7 +19,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Ends the process at a signal, or calls ``cancel`` if a command that has something to clean up has set it."""
+    """Ends the process at a signal, or calls ``cancel`` if it is set.
+
+    A command sets ``cancel`` if it has something to clean up.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None

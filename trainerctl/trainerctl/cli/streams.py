@@ -51,7 +51,10 @@ def flush() -> None:
 
 
 def discard() -> None:
-    """Redirect streams that cannot be flushed to the null device: the interpreter flushes them again when it ends."""
+    """Redirect to the null device those streams that cannot be flushed.
+
+    Otherwise the interpreter would try to flush them again when it ends, and fail.
+    """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
@@ -61,7 +64,7 @@ def discard() -> None:
 
 
 def _null() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")  # the interpreter closes it
+    return Path(os.devnull).open("w", encoding="utf-8")  # the interpreter closes this file
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of a command, on a terminal and in a pipe.
 
-Text from files and servers is printed as it is: markup and emoji codes in it have no meaning, and control characters,
-among them escape sequences and line breaks, are shown as escapes.
+Text from files and servers is not interpreted. Markup and emoji codes have no meaning, and control characters, among
+them escape sequences and line breaks, are shown as escapes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl validate``: the answers of an API server with Trainer's CRDs and webhooks to new objects.
+"""``trainerctl validate``: whether an API server with Trainer's CRDs and webhooks would admit new objects.
 
-They are predicted with the schemas and rules of the shipped CRDs and the validators of the webhooks; the runtime of a
-TrainJob is read from the files, else from the shipped runtimes. With ``--server``, the API server of a kubeconfig is
-asked instead.
+The answers are predicted with the schemas and rules of the shipped CRDs and the validators of the webhooks. The
+runtime of a TrainJob is read from the files, else from the shipped runtimes. With ``--server``, the API
+server of a kubeconfig is asked instead.
 """
 
 from __future__ import annotations

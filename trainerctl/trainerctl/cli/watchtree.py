@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl get --watch``: TrainJobs, or one with its objects, as they change.
+"""``trainerctl get --watch``: TrainJobs, or one TrainJob with its objects, as they change.
 
 On a terminal the tree or table is drawn again; in a pipe each change is a line.
 """
@@ -53,7 +53,7 @@ class Objects:
         return list(self._found.get(kind, {}).values())
 
     def snapshot(self) -> Snapshot | None:
-        """Return the objects of the only TrainJob; None if it does not exist."""
+        """Return the objects of the only TrainJob; None if the TrainJob does not exist."""
         found = self.all(kinds.TRAIN_JOB)
         others = {kind: self.all(kind) for kind in self._found if kind != kinds.TRAIN_JOB}
         return Snapshot(found[0], datetime.now(UTC), others) if found else None
@@ -117,7 +117,7 @@ async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
 
 
 async def watch_all(cluster: live.Connection, namespace: str, out: Console) -> int:
-    """Show the TrainJobs of a namespace, or of all, until cancelled."""
+    """Show the TrainJobs of one or all namespaces until cancelled."""
     selections = {kinds.TRAIN_JOB: _Selection(namespace=namespace)}
     screen = Screen(out, get.HEAD[1:], lambda objects: _jobs(objects, bool(namespace)))
     await _watch(cluster, selections, screen, lambda _objects: False)
@@ -125,7 +125,7 @@ async def watch_all(cluster: live.Connection, namespace: str, out: Console) -> i
 
 
 class Screen:
-    """Draws rows. A row's first cell is its name; the third is an age, whose changes are not printed in a pipe."""
+    """Draws rows. The first cell is the row's name. The third is an age; in a pipe, changes of ages are not printed."""
 
     def __init__(self, out: Console, head: tuple[str, ...], rows: Draw) -> None:
         self._out = out

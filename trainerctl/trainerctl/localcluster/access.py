@@ -25,7 +25,7 @@ def service_account(namespace: str, name: str) -> dict[str, JSON]:
 
 
 def role_binding(role: str, subject: dict[str, str]) -> dict[str, JSON]:
-    """Return the ClusterRoleBinding that gives ``role`` to ``subject``; it has the name of the role."""
+    """Return the ClusterRoleBinding that gives ``role`` to ``subject``. The binding has the name of the role."""
     api = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{api}/v1",

@@ -82,13 +82,13 @@ class Cluster:
         """Replace the directory's content with a new cluster, and return when it accepts TrainJobs.
 
         An existing cluster is not touched until all programs are built. If the start then fails, all processes are
-        ended and only the logs are kept; if it is cancelled, nothing is kept.
+        ended and only the logs are kept. If the start is cancelled, nothing is kept.
 
         Raises:
             EnvtestError: the options contradict each other, the disk has too little space, or the cluster is not up
                 in time.
             ToolError: a program is missing and cannot be built.
-            ComponentError: a component failed; names its log.
+            ComponentError: a component failed; the error names its log.
         """
         self.options.check()
         _require_space(self.directory)
@@ -119,8 +119,8 @@ class Cluster:
         On any error or cancellation, the components started by this call are stopped again.
 
         Raises:
-            ComponentError: a component does not start; names its log.
-            EnvtestError: the cluster's state cannot be read, or it is not up in time.
+            ComponentError: a component does not start; the error names its log.
+            EnvtestError: the cluster's state cannot be read, or the cluster is not up in time.
         """
         kept = state.State.read(self.directory)
         if kept is None:
@@ -132,7 +132,7 @@ class Cluster:
             raise EnvtestError(f"the cluster is not ready after {self.options.timeout:g} s") from error
 
     async def down(self) -> list[str]:
-        """Stop the cluster in order and remove its files; return the names of the components that ran.
+        """Stop the components in order and remove the files of the cluster; return the names of those that ran.
 
         On cancellation, the remaining components are killed.
         """
@@ -164,7 +164,7 @@ class Cluster:
     async def health(self) -> dict[str, str]:
         """Return the state of each component that was started: the HTTP status of its health endpoint, or ``ended``.
 
-        ``200`` is healthy; another text is the problem.
+        ``200`` is healthy; any other text names the problem.
         """
         kept = state.State.read(self.directory)
         probes = {each.name: each.ready for each in kept.components} if kept else {}

@@ -58,7 +58,7 @@ _CONTROLLERS: Final = (
     "root-ca-certificate-publisher-controller",
 )
 _ENDPOINTS: Final = "endpointslice-controller"
-"""Creates the endpoints of simulated pods. It does not run with local processes: it refuses loopback addresses."""
+"""Creates the endpoints of simulated pods. Not started with local processes, because it rejects loopback addresses."""
 
 _GANGS: Final = {
     "schedulerName": "default-scheduler",
@@ -112,7 +112,7 @@ class Parts:
 
     @property
     def _kubelet_clients(self) -> Path:
-        """The certificate of the authority that signs only the API server's certificate, which nodes require."""
+        """The certificate of the authority that signs only the API server's certificate for requests to nodes."""
         return self.plane.pki / f"{KUBELET_CLIENT}-ca.crt"
 
     def kubeconfig(self, component: str) -> Path:
@@ -193,7 +193,7 @@ class Parts:
         return self._node(POD_LOGS, "trainerctl.localcluster.podlogs", self.ports.pod_logs, [])
 
     def processes(self) -> Component:
-        """Return the kubelet of the nodes whose pods run as local processes; it serves their logs too."""
+        """Return the kubelet of the nodes whose pods run as local processes. It also serves the logs of these pods."""
         flags = [
             f"--directory={self.directory / 'processes'}",
             *(f"--image={each}" for each in self.options.images),

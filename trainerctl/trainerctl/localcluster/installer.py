@@ -46,7 +46,7 @@ class Installer:
         """Return when the cluster accepts TrainJobs and its nodes accept pods.
 
         Raises:
-            ComponentError: a component failed; names its log.
+            ComponentError: a component failed; the error names its log.
         """
         kubernetes = [self.parts.controller_manager(), self._scheduler()]
         # The coscheduling scheduler watches PodGroups: they must be served before it starts.
@@ -107,13 +107,13 @@ class Installer:
         )
 
     async def _start_controllers(self) -> list[Component]:
-        """Start the JobSet controller and the manager; the kinds that both watch must be served by now."""
+        """Start the JobSet controller and the manager. The kinds that they watch must already be served."""
         await write_tokens(self.parts.directory, self.parts.plane.url, ACCOUNTS)
         if self.options.serves_status:
             authority = self.parts.plane.authority.certificate
             secret = manifests.certificates(self.parts.webhook_certificates, authority)
             await apply_manifests(self.client, [secret], owner=FIELD_OWNER)
-        manager = self.parts.manager()  # its configuration is written even if it is not started
+        manager = self.parts.manager()  # the configuration is written even if the manager is not started
         components = [self.parts.jobset(), *([manager] if self.options.manager else [])]
         if self.options.kai is not None:
             ports, kubeconfig = self.parts.ports, self.parts.kubeconfig(kai.SCHEDULER)

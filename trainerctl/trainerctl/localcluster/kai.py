@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """KAI-Scheduler in the cluster: the user's scheduler and binder, and the objects that they need.
 
-The programs and the CRDs must be of one release. If the user gives no CRDs, those generated from our models are
-installed. They are v0.17's, so a scheduler of v0.13 needs the CRDs of its release.
+The programs and the CRDs must be of one release. If the user gives no CRDs, CRDs generated from our models are
+installed. These are the CRDs of v0.17, so a scheduler of v0.13 needs the CRDs of its own release.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Programs:
 
 
 def crds(programs: Programs) -> list[Manifest]:
-    """Return the CRDs in the user's folder, or without a folder those of our models.
+    """Return the CRDs in the user's folder or, if no folder is given, those of our models.
 
     Raises:
         EnvtestError: a file in the folder cannot be read.
@@ -87,7 +87,7 @@ def crds(programs: Programs) -> list[Manifest]:
 def objects(account: dict[str, str]) -> list[Manifest]:
     """Return the namespaces, permissions and priority classes; ``account`` runs the pod grouper.
 
-    The programs get every permission, because their own roles are not given with them.
+    The programs get every permission, because the user gives only the programs, without their roles.
     """
     user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
     programs = role_binding("cluster-admin", user)

@@ -159,7 +159,7 @@ def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
 
 
 def certificates(folder: Path, authority: bytes) -> Manifest:
-    """Return the Secret with the manager's certificate from ``folder``, and its authority, which pods read."""
+    """Return the Secret with the manager's certificate from ``folder``, and with ``authority``, which pods read."""
     files = {name: (folder / name).read_bytes() for name in ("tls.crt", "tls.key")}
     data = {name: base64.b64encode(text).decode() for name, text in {**files, "ca.crt": authority}.items()}
     name = defaulted().cert_management.webhook_secret_name

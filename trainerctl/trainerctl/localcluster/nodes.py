@@ -26,9 +26,10 @@ class NodeShape:
 
 
 def node(number: int, shape: NodeShape, log_port: int = 0, *, processes: bool = False) -> Node:
-    """Return the node with this number. kwok makes it ready, or with ``processes`` the kubelet of local processes.
+    """Return the node with this number.
 
-    The API server reads the logs of the node's pods at ``log_port``; there are no logs if it is 0.
+    kwok makes the node ready; with ``processes``, the kubelet of local processes does that. The API server reads the
+    logs of the node's pods at ``log_port``; there are no logs if the port is 0.
     """
     name = f"node-{number}"
     resources = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}

@@ -67,7 +67,7 @@ class Options:
 
     @property
     def feature_gates(self) -> str:
-        """The feature gates of Kubernetes' components; empty for their defaults."""
+        """The feature gates of Kubernetes' components; empty if the components use their defaults."""
         if not self.workloads:
             return ""
         gates = ["GenericWorkload"] + ["GangScheduling"] * (self.kubernetes in _TWO_GATES)
@@ -89,7 +89,10 @@ class Options:
 
     @property
     def gang_controllers(self) -> list[str]:
-        """The controllers of Kubernetes that gangs need: since 1.36, the one that keeps PodGroups that have pods."""
+        """The controllers of Kubernetes that gangs need.
+
+        Since 1.36, this is the controller that keeps PodGroups while they have pods.
+        """
         protects = self.workloads and self.kubernetes != "1.35"
         return ["podgroup-protection-controller"] if protects else []
 
@@ -102,7 +105,7 @@ class Options:
         return [f"--feature-gates={self.feature_gates}", f"--runtime-config=scheduling.k8s.io/{version}=true"]
 
     def check(self, platform: str = sys.platform) -> None:
-        """Raise EnvtestError if the options contradict each other, or name something that does not exist here."""
+        """Raise EnvtestError if the options contradict each other, or if a value is unknown or not available here."""
         if self.run_processes and platform != "linux":
             raise EnvtestError("pods can run as local processes only on Linux")
         for name, value, known in (

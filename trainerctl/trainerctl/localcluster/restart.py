@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Restarts the components of a cluster that have ended, on their existing files: the objects are kept."""
+"""Restarts those components of a cluster that have ended, on their existing files. The objects are kept."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
 async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeout: float) -> list[str]:
     """Start the components that have ended, and return their names once every component is ready.
 
-    An etcd without certificates, as in clusters of releases before 0.2, gets some: it and the API server are restarted.
+    An etcd without certificates, as in clusters of releases before 0.2, gets certificates. For that, etcd and the API
+    server are restarted.
     On any error or cancellation, the components started by this call are killed.
 
     Raises:
-        ComponentError: a component ends again or does not become ready; names its log.
+        ComponentError: a component ends again or does not become ready; the error names its log.
     """
     if _lacks_certificates(kept):
         for name in reversed(STORE):
@@ -92,7 +93,7 @@ def _lacks_certificates(kept: State) -> bool:
 
 
 def _with_certificates(directory: Path, kept: State) -> State:
-    """Write etcd's certificates, and a state with which etcd accepts only clients that have one; return the state."""
+    """Write etcd's certificates, and a state with which etcd requires certificates of clients; return that state."""
     pki = directory / "pki"
     write_etcd_certificates(pki)
     flags = {"etcd": etcd_tls_flags(pki), "kube-apiserver": etcd_client_flags(pki)}

@@ -46,7 +46,7 @@ class State:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Return the written state, or None if it does not exist or is unreadable."""
+        """Return the written state, or None if the file does not exist or is unreadable."""
         try:
             return msgspec.json.decode((directory / _FILE).read_bytes(), type=cls, dec_hook=_path)
         except (OSError, msgspec.MsgspecError, RecursionError):

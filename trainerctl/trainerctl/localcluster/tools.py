@@ -61,7 +61,7 @@ def programs(
     coscheduling: bool = False,
     simulated: bool = True,
 ) -> tuple[Tool, ...]:
-    """Return the programs of a cluster of these releases; those that need the oldest release of Go come first.
+    """Return the programs of a cluster of these releases. Programs that need the oldest release of Go come first.
 
     kwok is included only for ``simulated`` nodes.
     """

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rewrites TrainJobs and runtimes of one API generation for the other, and lists the fields that the other lacks.
 
-The first generation is that of Trainer v2.1, the second that of v2.2 and v2.3. A field that both have, with the same
-values and the same effect, is not changed.
+The first generation is that of Trainer v2.1, the second that of v2.2 and v2.3. A field that both generations have, with
+the same values and the same effect, is not changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WORD_ANNOTATION: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _POD_FIELDS: Final = ("securityContext", "terminationGracePeriodSeconds")
 """Fields of a runtime patch's pod spec that ``podTemplateOverrides`` lack."""
 _POD_TEMPLATE_STEP: Final = slice(10, 11)
-"""Selects the step from a Job to its pod template in the path of a field of a runtime patch."""
+"""In the path of a field of a runtime patch, selects the step from a Job to its pod template."""
 _NEW_POLICIES: Final = ("jax", "xgboost", "flux")
 
 
@@ -98,7 +98,7 @@ def _train_job_to_second(document: InputObject, data: Wire) -> Iterator[Loss]:
 
 
 def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
-    """Replace a string in ``numProcPerNode``: by a number, by nothing for ``auto``, else by an annotation."""
+    """Replace a string in ``numProcPerNode``: by a number; by nothing if it is ``auto``; otherwise by an annotation."""
     value = trainer.get("numProcPerNode")
     if not isinstance(value, str):
         return
@@ -121,7 +121,10 @@ def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
 
 
 def _drop_mirror(data: Wire, spec: Wire) -> None:
-    """Remove the mutating webhook's annotation, and its runtime patches if the fields that they mirror are set."""
+    """Remove the mutating webhook's annotation.
+
+    If the fields that the webhook's runtime patches mirror are set, remove these patches, too.
+    """
     annotations = (data.get("metadata") or {}).get("annotations") or {}
     if annotations.pop(constants.FIRST_GENERATION_DIGEST_ANNOTATION, None) and not annotations:
         del data["metadata"]["annotations"]

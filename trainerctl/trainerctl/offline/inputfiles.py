@@ -213,7 +213,7 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
 
 
 def _nameable(found: InputObject) -> InputObject:
-    """Return the object without metadata of a wrong type, so that an error can name it."""
+    """Return the object without metadata of a wrong type, so that an error can name the object."""
     metadata = found.data.get("metadata")
     return replace(found, data={**found.data, "metadata": metadata if isinstance(metadata, dict) else None})
 

@@ -70,7 +70,7 @@ def undecodable(data: Mapping[str, JSON]) -> str | None:
 
 
 def _not_a_time(value: JSON) -> str | None:
-    """Return the Go decoder's error for a value that is not a time of RFC 3339; None if it is one."""
+    """Return the Go decoder's error for a value that is not a time of RFC 3339; None for such a time."""
     if not isinstance(value, str):
         found = _GO.get(kind_of(value), kind_of(value))
         return f"json: cannot unmarshal {found} into Go value of type string"

@@ -37,7 +37,7 @@ def render(path: Path) -> str:
 
 
 def parse(text: str) -> Path | None:
-    """Return the path that :func:`render` writes as ``text``; None for no path."""
+    """Return the path that :func:`render` writes as ``text``; None for ``<nil>``, which stands for no path."""
     steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", text)
     return None if text == "<nil>" else tuple(int(index) if index else name for index, name in steps)
 

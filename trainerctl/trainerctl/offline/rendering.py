@@ -22,7 +22,7 @@ COLUMNS: Final = ("JOB", "PODS", "CONTAINER", "IMAGE", "REQUESTS", "COMMAND")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A TrainJob and the objects that the manager would create for it, or why it would create none."""
+    """A TrainJob and the objects that the manager would create for it, or the reason why it would create none."""
 
     subject: Subject
     objects: Sequence[Object] = field(default_factory=list)
@@ -49,7 +49,10 @@ def manifest(obj: Object) -> dict[str, JSON]:
 
 
 def containers(job_set: JobSet) -> list[tuple[str, ...]]:
-    """Return a row for each container of a JobSet; only the first row of each job has its name and number of pods."""
+    """Return a row for each container of a JobSet.
+
+    Only the first row of a job has the name of the job and its number of pods.
+    """
     return [row for job in job_set.spec.replicated_jobs or () for row in _rows(job)]
 
 

@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 
 def key_of(data: Mapping[str, JSON], namespace: str = "") -> Key:
-    """Return the key of ``data``; ``namespace`` is for namespaced objects that do not set one."""
+    """Return the key of ``data``. ``namespace`` is the namespace of namespaced objects that do not set one."""
     kind = GVK.parse(data["apiVersion"], data["kind"])
     metadata = data.get("metadata") or {}
     resource = _SCHEME.kind_for(kind).resource
@@ -98,7 +98,7 @@ class Snapshot:
         """Return an object, and record that it was read.
 
         Raises:
-            NotFoundError: it does not exist.
+            NotFoundError: the object does not exist.
         """
         wanted = Key(kind.gvk, *key)
         data = self._objects.get(wanted)

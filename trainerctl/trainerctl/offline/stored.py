@@ -47,12 +47,12 @@ class Checked:
     """An object after the checks of the server's schema; it is valid if ``undecodable`` and ``problems`` are empty."""
 
     data: Data
-    """The stored object, without unknown fields and with defaults. Unlike on the server, it keeps its status.
+    """The stored object, without unknown fields and with defaults. Unlike on the server, the status is kept.
 
-    If it is ``undecodable``, the object as it was given.
+    An ``undecodable`` object is not changed at all.
     """
     unknown: list[Path]
-    """Unknown fields: an error with strict field validation, which kubectl requests; else the server drops them."""
+    """Unknown fields. Strict field validation, which kubectl requests, rejects them; else the server drops them."""
     undecodable: str | None
     problems: list[Problem]
 
@@ -66,7 +66,7 @@ class Schemas:
         self._evaluate = Evaluator()
 
     def check(self, data: Data) -> Checked:
-        """Return how the server would take a create of ``data``, which must be of a Trainer kind."""
+        """Return the result of the server's checks in a create of ``data``, which must be of a Trainer kind."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         of_kind = self._schemas[gvk]
         unknown, undecodable = schema.unknown(of_kind, data), objectmeta.undecodable(data)

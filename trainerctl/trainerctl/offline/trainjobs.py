@@ -60,7 +60,7 @@ _REFUSALS: Final = (
 
 
 class RefusedError(Exception):
-    """No objects are created for a TrainJob; the text names it and the reason."""
+    """No objects are created for a TrainJob; the text names the TrainJob and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Offline:
-    """The TrainJobs of the input, and the manager's runtimes by kind, which build their objects."""
+    """The TrainJobs of the input, and the manager's runtimes by kind, which build the objects of TrainJobs."""
 
     client: FakeClient
     runtimes: dict[str, Runtime]
@@ -172,7 +172,7 @@ async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
 
 
 async def denial(offline: Offline, train_job: TrainJob) -> str | None:
-    """Return why the webhook denies a TrainJob; None if it admits it."""
+    """Return why the webhook denies a TrainJob; None if the webhook admits it."""
     response, text = await Webhooks(offline.runtimes).review(train_job.to_dict())
     return None if response.allowed else f"TrainJob {train_job.key}: {text}"
 
@@ -192,7 +192,7 @@ def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: lis
 
 
 def _why_ignored(train_job: TrainJob) -> str | None:
-    """Return why the manager ignores this TrainJob; None if it does not."""
+    """Return why the manager ignores this TrainJob; None if it does not ignore it."""
     if not is_ours(train_job):
         return f"spec.managedBy names {train_job.spec.managed_by}"
     if train_job.metadata.deletion_timestamp is not None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of an API server with Trainer's CRDs and webhooks to new objects, without a server."""
+"""Predicts, without a server, whether an API server with Trainer's CRDs and webhooks would admit new objects."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Validator:
             try:
                 obj = kind.from_dict(without_status(checked.data))
             except pydantic_core.ValidationError:
-                continue  # its own verdict has the reason
+                continue  # the object's own verdict has the reason
             if (kind, obj.key) not in taken:
                 taken.add((kind, obj.key))
                 self._client.add(obj)

@@ -43,7 +43,7 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Put master and workers into subgroups, and set the number of pods that the group requires.
 
-        That is the scheduling policy's minimum, else the elastic policy's, else all replicas.
+        This number is the scheduling policy's minimum, else the elastic policy's minimum, else that of all replicas.
 
         Raises:
             GroupingError: there are no replicas, or the spec or the labels and annotations of segments are invalid.
@@ -115,7 +115,7 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
 
 
 def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
-    """Return the number of segments, and the size of the last one if it is smaller, else 0."""
+    """Return the number of segments, and the size of a smaller last segment, or 0 if all have the same size."""
     if not size:
         raise GroupingError(f"segment size on pod {pod.namespace}/{pod.name} must not be 0")
     number, rest = divide(replicas, size)
@@ -174,7 +174,7 @@ def _index_of(pod: Pod) -> int | None:
 def _segment_size(pod: Pod, specs: _Specs) -> int | None:
     """Return the pod's segment size, else its template's; None if neither sets one.
 
-    As upstream, only a template's size must be positive.
+    As in upstream, only a template's size must be positive.
     """
     if text := pod.annotations.get(kai.SEGMENT_SIZE_KEY):
         return _size(text, f"pod {pod.namespace}/{pod.name}")

@@ -37,7 +37,7 @@ class RayGrouper(ReadingGrouper):
     name = DefaultGrouper.name
     reads = Reads.SPEC
     cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Paths to the name of the RayCluster; the first that exists is used. Empty if the owner is the RayCluster."""
+    """Paths to the name of the RayCluster; the first path that exists is used. Empty if the owner is the RayCluster."""
 
     def __init__(self, default: DefaultGrouper, client: Reader, rules: Rules = OLDEST) -> None:
         super().__init__(default, client)

@@ -31,7 +31,7 @@ _HEAD_SECONDS: Final = 10.0
 _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
 Log = Callable[[str], AsyncIterator[bytes]]
-"""Yields the pieces of the log that a target names. An empty piece lets the server see that the client has left."""
+"""Yields the pieces of the log that a target names. An empty piece makes the server check if the client has left."""
 
 
 class Line(NamedTuple):
@@ -58,7 +58,7 @@ class Query:
         """Return the options in the query of a URL.
 
         Raises:
-            ValueError: a value is not valid; names the option.
+            ValueError: a value is not valid; the error names the option.
         """
         values = {name: found[-1] for name, found in query.items() if found}
         since = parse_time(values["sinceTime"]) if values.get("sinceTime") else None
@@ -68,7 +68,7 @@ class Query:
         return cls(**flags, tail=_count(values, "tailLines"), limit=_count(values, "limitBytes"), since=since)
 
     def first(self, lines: Sequence[Line]) -> Sequence[Line]:
-        """Return the lines of ``lines`` that are sent first, before lines that are written later."""
+        """Return which of ``lines``, the lines written so far, are sent."""
         since = self.since
         found = [line for line in lines if since is None or line.at >= since]
         return found if self.tail is None else found[max(0, len(found) - self.tail) :]
@@ -195,7 +195,7 @@ class LogServer:
         begun = False
         try:
             async for data in self._log_of(target):
-                if reader.at_eof():  # a write would fail, but a quiet container causes none
+                if reader.at_eof():  # a write would fail, but a quiet container causes no write
                     return
                 if not begun:
                     writer.write(_start(HTTPStatus.OK) + b"Transfer-Encoding: chunked\r\n\r\n")

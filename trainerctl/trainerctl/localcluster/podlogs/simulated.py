@@ -26,13 +26,13 @@ EXIT_CODE: Final = "sim.local/exit-code"
 MARK: Final = "[simulated]"
 """The first word of every line."""
 _RUN_FOR: Final = timedelta(seconds=2)
-"""How long the pod of a Job runs if it does not have the annotation."""
+"""How long the pod of a Job runs if the pod does not have the annotation ``RUN_FOR``."""
 _STEPS: Final = 10
 _STEPS_OF_AN_EPOCH: Final = 5
 _FAILS_AFTER: Final = 6
 """The last step of a container that fails."""
 _SHOWN: Final = 120
-"""Maximum characters of the command that are shown."""
+"""Maximum number of characters of the command that are shown."""
 _INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
 _POLL: Final = 0.25
 ReadPod = Callable[[str, str], Awaitable[LiveObject | None]]
@@ -53,12 +53,12 @@ class Container:
 
     @property
     def started(self) -> datetime | None:
-        """The time at which the container started, or None if it has not."""
+        """The time at which the container started, or None if it has not started."""
         return moment(self._state, "running", "startedAt") or moment(self._state, "terminated", "startedAt")
 
     @property
     def ended(self) -> datetime | None:
-        """The time at which the container ended, or None if it has not."""
+        """The time at which the container ended, or None if it has not ended."""
         return moment(self._state, "terminated", "finishedAt")
 
     @property
@@ -78,7 +78,7 @@ class Container:
         return int(index) if index.isascii() and index.isdecimal() else 0
 
     def variable(self, name: str) -> str:
-        """Return the value of an environment variable; an empty text without the variable."""
+        """Return the value of an environment variable; an empty text if the container does not set it."""
         values = [text(each, "value") for each in maps(self.spec, "env") if each.get("name") == name]
         return values[-1] if values else ""
 
@@ -95,7 +95,7 @@ class Container:
 def lines(container: Container, now: datetime) -> list[Line]:
     """Return the lines that the container has written until ``now``, oldest first.
 
-    Of a pod that no Job owns, only the first line is returned: it runs until it is deleted.
+    If no Job owns the pod, only the first line is returned, because such a pod runs until it is deleted.
     """
     start = container.started
     if start is None:
@@ -140,7 +140,7 @@ def _end(container: Container) -> str:
 
 
 def _place(container: Container) -> str:
-    """Return the rank, and the number of nodes if the pod has it."""
+    """Return the rank, and the number of nodes if a variable of the container has that number."""
     nodes = container.variable("PET_NNODES")
     return f"rank={container.rank}" + (f" nodes={nodes}" if nodes.isdecimal() else "")
 

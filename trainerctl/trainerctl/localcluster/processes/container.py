@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One container of a pod: its process is started, watched, and restarted as the restart policy says."""
+"""One container of a pod: its process is started, watched, and restarted according to the restart policy."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ContainerRunner:
         self._started.set()
         state = self.record.state
         if isinstance(state, ContainerStateWaiting) and self.record.last is not None:
-            self.record.state = self.record.last  # it was stopped while it waited to be started again
+            self.record.state = self.record.last  # the container was stopped while it waited to be restarted
         elif isinstance(state, ContainerStateWaiting):
             now = self.settings.now()
             message = "The container was stopped before it started"
@@ -103,9 +103,9 @@ class ContainerRunner:
         await self._end(grace, hook=first)
 
     async def kill(self, reason: str, grace: int | None = None) -> None:
-        """End the process, which is then restarted if the policy says so; do nothing if the container is being stopped.
+        """End the process. It is then restarted if the policy says so.
 
-        Without a ``grace``, the pod's grace period is used.
+        If the container is being stopped, nothing is done. If ``grace`` is None, the pod's grace period is used.
         """
         if self._stopping.is_set():
             return
@@ -144,7 +144,7 @@ class ContainerRunner:
         return over or self.pod_ends()
 
     async def _wait_to_restart(self) -> None:
-        """Wait before the next run: longer after each end; after a long run, the delays begin again."""
+        """Wait before the next run, each time longer. After a long run, the delays begin with the shortest again."""
         last = self.record.state
         if not isinstance(last, ContainerStateTerminated):
             return
@@ -167,7 +167,7 @@ class ContainerRunner:
             await self._stopping.wait()
 
     async def _run_once(self) -> None:
-        """Run the process once and return when it has ended; return earlier if it cannot be started."""
+        """Run the process once and return when it has ended. If it cannot be started, return earlier."""
         plan = await self._plan()
         if plan is None:
             return
@@ -211,14 +211,17 @@ class ContainerRunner:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(probes.run, self.kill)
             tasks.start_soon(self._post_start, target)
-            if self._stopping.is_set():  # it was stopped while it started
+            if self._stopping.is_set():  # the container was stopped while it started
                 tasks.start_soon(partial(self._end, self._grace, hook=False))
             code = await running.wait()
             tasks.cancel_scope.cancel()
         self._ended(ended(code, began, self.settings.now(), self._message(plan, failed=bool(code))))
 
     def _message(self, plan: process.Plan, *, failed: bool) -> str:
-        """Return the message that the process left in its file, or the end of its log if it failed."""
+        """Return the termination message that the process wrote to its file.
+
+        If the file is empty, the process failed, and the termination message policy says so, return the end of the log.
+        """
         message = ""
         if plan.message:
             with suppress(OSError), Path(plan.message).open("rb") as file:
@@ -246,7 +249,7 @@ class ContainerRunner:
         self.changed()
 
     async def _plan(self) -> process.Plan | None:
-        """Return the plan as soon as everything that it needs exists; None if the container is stopped before."""
+        """Return the plan once everything that the plan needs exists; None if the container is stopped before that."""
         while not self._stopping.is_set():
             try:
                 return await self.make_plan(self.container, self.record)
@@ -257,7 +260,7 @@ class ContainerRunner:
         return None
 
     async def _wait_to_create(self, reason: str, error: Exception) -> None:
-        """Report why the container cannot be started, and wait until it is tried again."""
+        """Report why the container cannot be started, and wait until the next attempt."""
         if not isinstance(self.record.state, ContainerStateWaiting) or self.record.state.message != str(
             error
         ):

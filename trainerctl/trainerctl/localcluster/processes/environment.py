@@ -38,7 +38,7 @@ class ConfigError(Exception):
 
 
 def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
-    """Return the value of a field of the pod; an empty text if the pod does not set it.
+    """Return the value of a field of the pod; an empty text if the pod does not set the field.
 
     Raises:
         ConfigError: the field is not supported.
@@ -65,7 +65,7 @@ def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
 
 
 def resource_text(pod: Pod, selector: ResourceFieldSelector, container: Container) -> str:
-    """Return a request or limit of a container in units of the divisor, rounded up; a missing one is 0.
+    """Return a request or limit of a container in units of the divisor, rounded up. It is 0 if it is not set.
 
     Raises:
         ConfigError: the container does not exist.
@@ -112,8 +112,8 @@ class References:
         """Return the data of a Secret, or None if it is optional and does not exist.
 
         Raises:
-            ConfigError: it does not exist.
-            StatusError: it cannot be read.
+            ConfigError: the Secret is not optional and does not exist.
+            StatusError: the Secret cannot be read.
         """
         found = await self._get(Secret, name, "secret", optional)
         return (

@@ -53,7 +53,7 @@ class Images:
         return self.folders.get(image) or self.folders.get(name_of(image)) or self.default
 
     def search_path(self, image: str) -> str:
-        """Return the PATH of an image's containers, after making sure that it has ``python`` and ``torchrun``."""
+        """Return the PATH of an image's containers, after making sure that ``python`` and ``torchrun`` are on it."""
         folder = self.folder(image)
         stand_ins = self._stand_ins(folder)
         mine = os.environ.get("PATH") or _SYSTEM

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The reconciler of pods: it starts and stops the runner of each pod of its nodes, and writes its status."""
+"""The reconciler of pods: it starts and stops the runner of each pod on its nodes, and writes the pod's status."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Entry:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     written: _Status | None = None
     version: str | None = None
-    """The resourceVersion of the pod that was read before the last write of its status."""
+    """The resourceVersion that the pod had when it was read for the last write of its status."""
     deleted: bool = False
 
 
@@ -148,7 +148,8 @@ class Kubelet:
     async def _report(self, pod: Pod, entry: _Entry) -> None:
         """Write the status if it differs from the last written one, or if another writer has changed a condition.
 
-        The node controller does that: it marks the pods of a node unready if the node's lease is not renewed in time.
+        Such a writer is the node controller: it marks the pods of a node unready if the node's lease is not renewed in
+        time.
         """
         version = pod.metadata.resource_version
         if entry.written is not None and version != entry.version and status.is_changed(entry.written, pod):
@@ -167,7 +168,7 @@ class Kubelet:
             return
 
     async def _delete(self, pod: Pod) -> None:
-        """Delete a pod whose processes have ended, without a grace period: the API server then removes it."""
+        """Delete, without a grace period, a pod whose processes have ended. The API server then removes the pod."""
         if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
             return
         gone = Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace))

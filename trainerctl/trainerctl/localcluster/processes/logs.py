@@ -42,7 +42,7 @@ def tail(folder: Path, lines: int) -> bytes:
 
 
 def _cut(data: bytes, lines: int) -> bytes | None:
-    """Return the records of the last lines in ``data``, or None if it has fewer lines."""
+    """Return the records of the last lines in ``data``, or None if ``data`` has fewer lines."""
     *complete, rest = data.split(b"\n")  # splitlines would split at a progress bar's carriage returns
     records = [record + b"\n" for record in complete] + ([rest] if rest else [])
     ends = [place for place, record in enumerate(records) if _is_full(record)]
@@ -69,7 +69,7 @@ class LogReader:
     _begun: bool = False
     _since: bytes = field(default=b"")
     _inside: bool = False
-    """True after a part of a line."""
+    """True if the last record that was read is a part of a line."""
 
     def __post_init__(self) -> None:
         if self.query.since is not None:
@@ -104,7 +104,7 @@ class LogReader:
         while (found := _cut(data, lines)) is None and earlier:
             try:
                 data = self._path(earlier.pop()).read_bytes() + data
-            except FileNotFoundError:  # it was removed meanwhile
+            except FileNotFoundError:  # the file was removed meanwhile
                 break
         yield self._rendered(data if found is None else found)
 
@@ -118,7 +118,7 @@ class LogReader:
     def _open(self, number: int) -> None:
         self.close()
         self._file, self._number = None, number
-        with suppress(FileNotFoundError):  # removed meanwhile; a later one exists
+        with suppress(FileNotFoundError):  # the file was removed meanwhile; a later one exists
             self._file = self._path(number).open("rb")
 
     def _rendered(self, data: bytes) -> bytes:

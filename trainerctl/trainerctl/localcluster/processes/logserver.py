@@ -109,7 +109,10 @@ def _waiting(pod: Pod, wanted: Target) -> str:
 
 
 def _previous(pod: Pod, wanted: Target) -> int:
-    """Return the number of the last run that has ended, or -1; while a container waits, its last run has ended."""
+    """Return the number of the last run that has ended, or -1 if none has.
+
+    If the container waits, its last run has ended.
+    """
     found = _status(pod, wanted)
     if found is None:
         return -1

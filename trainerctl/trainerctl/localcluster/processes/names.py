@@ -30,7 +30,8 @@ def subdomain(pod: Pod) -> str:
 def address(pod: Pod, cluster: str) -> str:
     """Return the address of a pod.
 
-    It follows from the cluster, the namespace and the host name: a pod that replaces another one keeps its address.
+    The address is derived from the cluster, the namespace, the host name and the subdomain. A pod that replaces another
+    one therefore gets the same address.
     """
     name = "/".join((cluster, pod.namespace, host_name(pod), subdomain(pod)))
     second, third, fourth = hashlib.sha256(name.encode()).digest()[:3]
@@ -55,7 +56,7 @@ class Hosts:
         self._machine = machine
         self._lines: dict[str, dict[str, None]] = {}
         self._complete: set[str] = set()
-        """The namespaces whose file has all lines."""
+        """The namespaces whose file is complete."""
         self._addresses: dict[str, dict[str, str]] = {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -64,7 +65,7 @@ class Hosts:
         return self._folder / namespace
 
     def addresses(self, namespace: str) -> dict[str, str]:
-        """Return the addresses by name of the pods in a namespace that have a subdomain."""
+        """Return the addresses of the pods in a namespace by full name, which only pods with a subdomain have."""
         return self._addresses.get(namespace, {})
 
     def add(self, pod: Pod, cluster: str) -> Path:

@@ -52,7 +52,7 @@ class Nodes:
         return False
 
     async def heartbeat(self) -> None:
-        """Renew the lease of every node, and make nodes ready that are not."""
+        """Renew the lease of every node, and report those nodes as ready that are not ready."""
         now = datetime.now(UTC)
         for node in await self._client.list(Node, labels=PROCESS_NODES):
             self._names.add(node.name)

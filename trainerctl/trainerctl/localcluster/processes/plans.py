@@ -22,7 +22,7 @@ from trainerctl.localcluster.processes.status import ContainerRecord, identity
 from trainerctl.localcluster.processes.volumes import mounted
 
 MOUNTS: Final = "POD_MOUNTS"
-"""The variable that has the folder with all mounts, on machines where containers cannot have mounts of their own."""
+"""The variable that names the folder with all mounts. It is set where containers cannot have mounts of their own."""
 _KEPT_LOGS: Final = 2
 _MESSAGE: Final = "/dev/termination-log"
 """The path of the file for a container's termination message, unless the container sets another one."""
@@ -103,7 +103,7 @@ class Plans:
         }
 
     def _files(self, container: Container, folder: Path, taken: set[str]) -> list[dict[str, object]]:
-        """Return the mounts that every container has: its hosts file and the file of its last message."""
+        """Return the mounts that every container has: the hosts file and the file for the termination message."""
         message = folder / "message"
         message.write_bytes(b"")
         hosts = self.settings.hosts.path(self.pod.namespace)
@@ -117,9 +117,9 @@ class Plans:
     def _without_mounts(
         self, values: dict[str, str], argv: list[str], cwd: str, mounts: list[dict[str, object]]
     ) -> tuple[dict[str, str], list[str], str]:
-        """Link the mounts below one folder; return variables, command and working directory that fit it.
+        """Link the mounts below one folder; return variables, command and working directory that work without mounts.
 
-        Names of pods are replaced by their addresses.
+        Names of pods are replaced by the addresses of the pods.
         """
         root = self.settings.pod(self.pod.metadata.uid or "") / "root"
         for each in mounts:

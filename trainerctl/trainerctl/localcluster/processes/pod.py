@@ -24,10 +24,10 @@ from trainerctl.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
 _RENEW_AFTER: Final = 0.4
-"""The fraction of a token's life after which it is renewed."""
+"""A token is renewed after this fraction of its life."""
 
 _LEAST_GRACE: Final = 2.0
-"""The seconds that a sidecar gets to end if the other containers have used up the pod's grace, as with a kubelet."""
+"""The seconds that a sidecar gets to end if the other containers have used up the pod's grace period."""
 
 
 class PodRunner:
@@ -70,7 +70,7 @@ class PodRunner:
                 runner.address = self.record.address
 
     async def run(self) -> None:
-        """Run until every container has ended for good. If it is cancelled, all processes end at once."""
+        """Run until every container has ended for good. If this call is cancelled, all processes end at once."""
         try:
             await self._end_earlier()
             await self._run()
@@ -92,7 +92,7 @@ class PodRunner:
         return self._stopping.is_set()
 
     async def _end_earlier(self) -> None:
-        """End processes that an earlier kubelet has left: it may have been killed together with its shims."""
+        """End processes that an earlier kubelet has left, which may have been killed together with its shims."""
         for record in (*self.record.init, *self.record.containers):
             if record.identity:
                 await process.end_all(record.identity)
@@ -109,7 +109,7 @@ class PodRunner:
         for runner in self._init + self._containers:
             if not isinstance(runner.record.state, ContainerStateTerminated) and self._stopping.is_set():
                 await runner.stop(0)  # the pod may have been stopped before this container ran
-                await runner.run()  # it is stopped, so this only writes its end
+                await runner.run()  # the container is stopped, so this only records that it has ended
 
     async def _prepare(self) -> bool:
         """Make the volumes; return False if the pod is stopped before they exist."""
@@ -157,13 +157,19 @@ class PodRunner:
                     self._settings.record(self.pod, "FailedMount", f"a token cannot be renewed: {error}")
 
     async def _let_pass(self, seconds: float) -> None:
-        """Return after ``seconds`` by either clock: the event loop's clock stands still while the machine sleeps."""
+        """Return when ``seconds`` have passed on the event loop's clock or on the wall clock.
+
+        The event loop's clock stands still while the machine sleeps.
+        """
         began, end = self._settings.now(), anyio.current_time() + seconds
         while anyio.current_time() < end and (self._settings.now() - began).total_seconds() < seconds:  # noqa: ASYNC110
             await anyio.sleep(min(self._settings.retry, max(0.0, end - anyio.current_time())))
 
     async def _run_containers(self) -> None:
-        """Run the init containers one after the other, then the containers; sidecars run until the others end."""
+        """Run the init containers one after the other, then the containers.
+
+        Sidecars run until the other containers have ended.
+        """
         async with anyio.create_task_group() as sidecars:
             for runner in self._init:
                 if self._stopping.is_set():
@@ -195,7 +201,10 @@ class PodRunner:
                 tasks.cancel_scope.cancel()
 
     async def _stop_in_order(self, grace: float) -> None:
-        """Stop the containers, and then the sidecars, last one first, in the time that is left of ``grace``."""
+        """Stop the containers, and then the sidecars one by one, in reverse order.
+
+        A sidecar has the time that is left of ``grace``, or a minimum if that is longer.
+        """
         end = anyio.current_time() + grace
         async with anyio.create_task_group() as tasks:
             for runner in self._containers + self._init:
@@ -223,7 +232,7 @@ class PodRunner:
         return {name: runs[-1] for name, runs in found.items() if runs}
 
     def _ends(self, runs: Mapping[str, int]) -> dict[str, ContainerStateTerminated]:
-        """Return how the ``runs`` ended, by container, if their shims wrote it to disk."""
+        """Return, by container, how those ``runs`` ended whose shims wrote that to disk."""
         uid = self.pod.metadata.uid or ""
         found = {
             name: process.read_end(self._settings.logs(uid, name) / str(run)) for name, run in runs.items()

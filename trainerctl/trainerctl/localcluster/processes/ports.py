@@ -22,7 +22,7 @@ Group = tuple[str, str]
 
 
 def group_of(pod: Pod) -> Group:
-    """Return the group of a pod; the Service is empty for a pod that no headless Service gives a name."""
+    """Return the group of a pod; the Service is an empty string if no headless Service gives the pod a name."""
     return pod.namespace, subdomain(pod)
 
 
@@ -61,7 +61,10 @@ class Ports:
         self._groups: dict[Group, dict[int, int]] = {}
 
     def of(self, pod: Pod, running: Collection[Group]) -> dict[int, int]:
-        """Return the substitutes by port of a pod's group; groups that are not ``running`` lose their ports."""
+        """Return the substitutes for ports of a pod's group, by port.
+
+        Groups that are not in ``running`` lose their substitutes.
+        """
         group = group_of(pod)
         if not group[1]:
             return {}

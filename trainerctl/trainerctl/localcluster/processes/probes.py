@@ -99,7 +99,7 @@ class ProbeTarget:
 
 @dataclass(frozen=True)
 class Probes:
-    """The probes of one run of a container. They write their results into its record."""
+    """The probes of one run of a container. They write their results into the container's record."""
 
     pod: Pod
     container: Container
@@ -108,12 +108,12 @@ class Probes:
     report: Callable[[Pod, str, str], None]
     changed: Callable[[], None]
     is_stopping: Callable[[], bool]
-    """Returns True once the container is stopped: only its readiness is probed then."""
+    """Returns True once the container is being stopped. Then only its readiness is probed."""
 
     async def run(self, kill: _Kill) -> None:
         """Probe until cancelled, or until the startup or liveness probe fails.
 
-        If one of these fails, ``kill`` is called with a reason and the probe's own grace.
+        If one of these fails, ``kill`` is called with a reason and the probe's own grace period.
         """
         startup, liveness = self.container.startup_probe, self.container.liveness_probe
         if startup is not None:
@@ -132,9 +132,10 @@ class Probes:
                 tasks.cancel_scope.cancel()
 
     async def _until(self, probe: Probe, kind: str, *, wanted: bool) -> bool:
-        """Probe until the failure threshold is reached, and return False; if ``wanted``, return True at a success.
+        """Probe until the failure threshold is reached, and return False.
 
-        Do not return once the container is being stopped.
+        If ``wanted``, return True at the first success. Once the container is being stopped, this call
+        does not return any more.
         """
         await anyio.sleep(probe.initial_delay_seconds or 0)
         failures = 0

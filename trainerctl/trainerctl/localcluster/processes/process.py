@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a container. A shim runs it, and ends it when this program ends."""
+"""The process of a container. A shim runs the process, and ends it when this program ends."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ProcessID(NamedTuple):
 
     number: int
     began: int
-    """The time of its start in clock ticks since the start of the machine."""
+    """The time at which the process started, in clock ticks since the machine was booted."""
 
 
 class Process:
@@ -141,7 +141,7 @@ async def _started(reports: BufferedByteReceiveStream) -> ProcessID:
 
 
 async def _release(shim: anyio.abc.Process) -> None:
-    """Close a shim's standard input, whereupon it ends its container; return when the shim has ended."""
+    """Close a shim's standard input, which makes the shim end its container. Return when the shim has ended."""
     if shim.stdin is not None:
         await shim.stdin.aclose()
     await shim.wait()
@@ -149,7 +149,7 @@ async def _release(shim: anyio.abc.Process) -> None:
 
 
 async def end_all(identity: str) -> None:
-    """Kill the processes of one run of a container; they are found by the identity in their environment."""
+    """Kill the processes of one run of a container, which are found by the identity in their environment."""
     await anyio.to_thread.run_sync(tree.kill_marked, identity)
 
 
@@ -157,7 +157,7 @@ def read_end(folder: Path) -> ContainerStateTerminated | None:
     """Return how the run whose log is in ``folder`` ended.
 
     Return None if its shim wrote no end file, as when the kubelet ended first, or if the file is not valid: a container
-    without mounts of its own can overwrite it.
+    without mounts of its own can overwrite the file.
     """
     try:
         with (folder / END_FILE).open("rb") as file:
@@ -190,7 +190,7 @@ async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[in
     finally:
         with anyio.CancelScope(shield=True):
             if shim.returncode is None:
-                with suppress(ProcessLookupError):  # it has ended, and the event loop does not know yet
+                with suppress(ProcessLookupError):  # the shim has ended, and the event loop does not know yet
                     os.killpg(shim.pid, signal.SIGKILL)
             await shim.aclose()
     return code, output.decode(errors="replace").strip()

@@ -22,7 +22,7 @@ Record = Callable[[Pod, str, str], None]
 
 @dataclass(frozen=True)
 class BackOff:
-    """The delays of restarts, in seconds; after a container has run for ``reset`` seconds, the first delay is next."""
+    """The delays before restarts, in seconds. After a run of at least ``reset`` seconds, the first delay is next."""
 
     first: float = 1.0
     longest: float = 60.0
@@ -67,5 +67,5 @@ class Settings:
         return self.directory / "pods" / uid
 
     def logs(self, uid: str, container: str) -> Path:
-        """Return the folder of a container's logs, which has a folder for each start."""
+        """Return the folder of a container's logs, which has a folder for each run."""
         return self.pod(uid) / "logs" / container

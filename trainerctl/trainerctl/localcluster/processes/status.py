@@ -57,7 +57,7 @@ class ContainerRecord:
 
     @property
     def next_run(self) -> int:
-        """The number of the next run; that of the first is 0."""
+        """The number of the next run. The first run has the number 0."""
         return self.restarts + 1 if self.identity else self.restarts
 
     def to_dict(self) -> dict[str, JSON]:
@@ -96,7 +96,8 @@ def render(
 ) -> dict[str, JSON]:
     """Return the status of a pod.
 
-    A condition that is the same in ``written``, the last written status, or else in ``pod`` keeps its transition time.
+    A condition keeps its transition time if its status has not changed. It is compared with ``written``, the last
+    written status, or with ``pod`` if ``written`` does not contain the condition.
     """
     finished, succeeded = record.phase in TERMINAL, record.phase == SUCCEEDED
     unready = [each.name for each in record.containers if not each.ready]
@@ -132,7 +133,7 @@ def render(
 
 
 def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSON]:
-    """Return the status of a pod that cannot run here: it waits, because its Job would replace a failed pod."""
+    """Return the status of a pod that cannot run here. The pod waits, because its Job would replace a failed pod."""
     condition = _Conditions(_transitions(pod, None), now)
     waiting = ContainerStateWaiting(reason=reason, message=message)
     return {
@@ -163,10 +164,10 @@ def records(
 ) -> list[ContainerRecord]:
     """Return the containers as an earlier kubelet left them.
 
-    A container that ran is terminated: the kubelet that ran it has ended, and its processes with it. Whether it ran is
-    known from its last written status, and from ``runs``, which has the number of the last run of each container
-    with a log: the kubelet may have ended before it could write the status. ``ends`` has the ends of these runs,
-    except for runs that ended together with their kubelet.
+    A container that ran is terminated: the kubelet that ran it has ended, and the container's processes with it. A
+    container ran if the last written status says so, or if it has a log: the kubelet may have ended before it could
+    write the status. ``runs`` has the number of the last run of each container with a log. ``ends`` has the results of
+    these runs, except runs that ended together with their kubelet.
     """
     statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
     written = {each.name: each for each in statuses or []}
@@ -221,7 +222,7 @@ def _record(container: Container, written: ContainerStatus | None, now: datetime
         record.state = state.terminated
     elif state.running is not None:
         record.state = _lost(state.running.started_at or format_time(now), now)
-    elif record.identity and record.last is not None:  # it waited to be started again
+    elif record.identity and record.last is not None:  # the container waited to be restarted
         record.state = record.last
     return record
 

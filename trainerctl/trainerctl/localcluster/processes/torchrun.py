@@ -56,7 +56,7 @@ def environments(options: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def main() -> int:
-    """Run the processes; return 0 if all succeed, or kill the others when one fails and return its exit code."""
+    """Run the processes and return 0 if all succeed. When one fails, kill the others and return its exit code."""
     options, command = parse(sys.argv[1:], os.environ)
     print("torchrun: torch is not installed; a stand-in starts the processes", file=sys.stderr)
     started = [subprocess.Popen(command, env={**os.environ, **each}) for each in environments(options)]

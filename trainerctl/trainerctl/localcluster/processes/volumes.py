@@ -59,7 +59,7 @@ class Volumes:
     tokens: Tokens
 
     async def make(self) -> dict[str, Path]:
-        """Make the volumes; return the folder of each, or the path of a host path.
+        """Make the volumes; return the folder of each volume, or for a host path, its path.
 
         Raises:
             ConfigError: an object or a path that a volume refers to does not exist, or is not supported.
@@ -124,7 +124,7 @@ class Volumes:
         return volume.projected.default_mode, files
 
     async def _content(self, source: Volume | VolumeProjection) -> _Files | None:
-        """Return the files of a Secret, a ConfigMap or the pod's fields; None for another source."""
+        """Return the files of a Secret, a ConfigMap or the pod's fields; None for any other source."""
         if (secret := source.secret) is not None:
             name = secret.secret_name if isinstance(secret, SecretVolumeSource) else secret.name
             data = await self.references.secret(name or "", optional=secret.optional)
@@ -162,7 +162,7 @@ def mounted(mount: VolumeMount, volumes: Mapping[str, Path], values: Mapping[str
     """Return a mount in the form of a plan; a sub-path that does not exist is created as a folder.
 
     Raises:
-        ConfigError: the volume does not exist, or the sub-path leaves it.
+        ConfigError: the volume does not exist, or the sub-path leads out of the volume.
     """
     if mount.name not in volumes:
         raise ConfigError(f"volume {mount.name} not found")

@@ -86,7 +86,10 @@ def difference(before: JSON, after: JSON, path: Path = ()) -> Iterator[Change]:
 
 
 def _both(kind: type, before: object, after: object) -> bool:
-    """Return True if both have the type. An absent ``before`` counts as empty if ``after`` is not empty."""
+    """Return True if both have the type ``kind``.
+
+    If ``before`` is absent, return True if ``after`` has the type and is not empty.
+    """
     if before is ABSENT:
         return isinstance(after, kind) and bool(after)
     return isinstance(before, kind) and isinstance(after, kind)

@@ -51,7 +51,7 @@ Objects = dict[Key, Data]
 Path = tuple[str | int, ...]
 REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
-"""Maximum number of changes that are tried for one pod; causes beyond it are not found."""
+"""Maximum number of changes that are tried for one pod. Causes that would need more tries are not found."""
 _POD_GROUPS: Final = "podgroups.scheduling.run.ai"
 _JUNK: Final = "x"
 """Replaces a map or a list, to find out whether the result depends on it."""
@@ -65,9 +65,9 @@ class GroupTrace:
 
     pod: Key
     ignored_because: str = ""
-    """Why the pod grouper ignores the pod; empty if it does not."""
+    """Why the pod grouper ignores the pod; empty if it does not ignore the pod."""
     owners: list[Key] = field(default_factory=list)
-    """Nearest first, the top owner last; for a pod without owners the pod itself."""
+    """The owners, nearest first, the top owner last. For a pod without owners, the pod itself."""
     grouper: str = ""
     values: Data = field(default_factory=dict)
     sources: dict[str, list[str]] = field(default_factory=dict)
@@ -152,7 +152,10 @@ def _why_ignored(pod: Data, settings: Settings) -> str:
 
 
 def with_rules_of(objects: Objects, settings: Settings) -> Settings:
-    """Return ``settings``; if they name no rules, those of the PodGroup CRD in ``objects`` are set, if it is there."""
+    """Return ``settings``.
+
+    If they name no rules and the CRD of PodGroup is among ``objects``, the rules of that CRD are set.
+    """
     if settings.rules is not None:
         return settings
     for key, data in objects.items():
@@ -267,7 +270,7 @@ class _Search:
 
 
 def _renamed(objects: Objects, key: Key) -> Objects | None:
-    """Return the objects, with another uid for one of them and in the references to it; None if it has no uid."""
+    """Return the objects with another uid for the object ``key``, also in owner references; None if it has no uid."""
     uid = (objects[key].get("metadata") or {}).get("uid")
     if not uid:
         return None

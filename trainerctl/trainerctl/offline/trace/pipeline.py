@@ -29,7 +29,7 @@ LABELS: Final = "Labels and counts"
 
 _JOB_SET: Final = JobSet.gvk.kind
 State = dict[str, JSON]
-"""Objects by kind; if there are several of a kind, all except the first by kind and name."""
+"""Objects by kind. If there are several objects of a kind, those after the first have kind and name as their key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PipelineObserver(Observer):
         self.state: State = {}
 
     def template(self, spec: dict[str, JSON], change: str) -> None:
-        """Record the template, or a change of the TrainJob to it."""
+        """Record the template, or a change that the TrainJob makes to the template."""
         state = {**self.state, _JOB_SET: {"spec": copy.deepcopy(spec)}}
         if not change:
             self.template_state = self.state = state
@@ -65,7 +65,7 @@ class PipelineObserver(Observer):
         self._advance(OVERRIDES, change, state)
 
     def begin(self, info: Info) -> None:
-        """Record the labels, annotations and counts that runtime and TrainJob set, before any plugin."""
+        """Record the labels, annotations and counts that come from runtime and TrainJob, before any plugin has run."""
         self._advance(LABELS, "runtime and TrainJob", self._seen(info))
 
     def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
@@ -112,7 +112,7 @@ def add_objects(state: State, objects: Sequence[Object], shown: Callable[[Object
 
 
 def _write_pod_set(spec: dict[str, JSON], pod_set: PodSet) -> None:
-    """Write the fields of a pod set that plugins may change to the paths that the JobSet plugin uses."""
+    """Copy a pod set into ``spec``, at the paths that the JobSet plugin uses: the fields that plugins may change."""
     if pod_set.count != spec.get("parallelism", 1):
         spec["parallelism"] = pod_set.count
     pod = spec["template"]["spec"]

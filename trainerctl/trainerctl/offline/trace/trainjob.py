@@ -44,7 +44,10 @@ class Causes:
         ]
 
     async def find(self, spec: TrainingRuntimeSpec, train_job: TrainJob, run: Run) -> None:
-        """Run the pipeline without each field of the TrainJob's spec and the runtime's policies; record the changes."""
+        """Run the pipeline without one field, for each field in turn, and record the changes.
+
+        The fields are those of the TrainJob's spec and of the runtime's policies.
+        """
         whole = await run(spec, train_job)
         for name, changed_spec, changed_job in _variants(spec, train_job):
             with suppress(Exception):  # a plugin may require the field: there is no result to compare

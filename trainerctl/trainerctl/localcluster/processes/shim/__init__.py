@@ -10,4 +10,4 @@ from typing import Final
 IDENTITY: Final = "CONTAINER_ID"
 """The environment variable that identifies one run of a container."""
 END_FILE: Final = "end.json"
-"""The file, beside the log, with the exit code and times of a run, for a kubelet that could not watch it end."""
+"""The file with the exit code and times of a run, beside its log. It is for a kubelet that did not see the run end."""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts that only one container sees, made in a namespace of its own; the file system of the machine stays as it is.
+"""Mounts that only one container sees, made in its own mount namespace; the file system of the host is not changed.
 
-A mount point that does not exist cannot be created without changing the machine. Its nearest existing parent is
-replaced by a folder in memory that has the parent's entries, in which the mount point is created.
+A mount point that does not exist cannot be created without changing the host. Therefore its nearest existing parent is
+replaced by a folder in memory with the same entries, and the mount point is created in that folder.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ _BIND: Final = 4096
 _REC: Final = 16384
 _PRIVATE: Final = 1 << 18
 _KEPT: Final = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME
-"""The options of a mount that must be given again when another option of it is changed."""
+"""The options of a mount that must be given again when another option is changed."""
 _SPACES: Final = ("user", "mnt", "uts")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -53,7 +53,7 @@ class Root:
         self._scratch = scratch
         self._path = ""
         self._ours: set[str] = set()
-        """Folders in which entries can be created without a change of the machine."""
+        """Folders in which entries can be created without changing the host."""
         self._volumes: list[str] = []
 
     def mount(self, source: str, target: str, *, read_only: bool = False) -> None:
@@ -68,7 +68,7 @@ class Root:
 
     def make(self, target: str, *, folder: bool) -> str:
         """Return ``target`` without symbolic links, after making sure that it exists."""
-        target = os.path.realpath(target)  # the new root has the links of the machine
+        target = os.path.realpath(target)  # the new root has the same links as the host
         below = "/"
         for name in target.strip("/").split("/"):
             path = os.path.join(below, name)

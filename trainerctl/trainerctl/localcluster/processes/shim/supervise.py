@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the process of a container until it ends, and then kills the processes that it has left."""
+"""Runs the process of a container until it ends, and then kills the processes that it leaves behind."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _NOT_FOUND: Final = 127
 
 
 def run(plan: dict[str, Any]) -> int:
-    """Run a container; return 0 after reporting its exit code, or the error if it cannot be started."""
+    """Run a container, and report its exit code, or the error if it cannot be started. Return 0."""
     os.makedirs(plan["log"], mode=0o700, exist_ok=True)
     log = LogWriter(plan["log"])
     tree.adopt_orphans()
@@ -68,7 +68,7 @@ class _Container:
         self._commands = b""
 
     def watch(self) -> int:
-        """Wait until the process has ended, kill the processes that it has left, and return its exit code."""
+        """Wait until the process has ended, kill the processes that it leaves behind, and return its exit code."""
         self._selector.register(os.pidfd_open(self._pid), selectors.EVENT_READ, lambda: None)
         while (status := tree.reap(self._pid)) is None:
             ready = self._selector.select(_FLUSH_SECONDS if self._log.has_part else _REAP_SECONDS)
@@ -90,7 +90,7 @@ class _Container:
         self._log.flush()
 
     def _copy(self) -> bool:
-        """Copy output into the log; return False if there is none."""
+        """Copy output into the log; return False if there is no output."""
         try:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
@@ -122,7 +122,7 @@ class _Container:
             return
 
     def _kill(self) -> None:
-        """Kill the process and its group; processes outside of the group are killed when it has ended."""
+        """Kill the process and its group. Processes outside of the group are killed once the process has ended."""
         self._signal(signal.SIGKILL)
 
 
@@ -149,7 +149,7 @@ def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None
 
 
 def _write_end(folder: str, **fields: float) -> None:
-    """Write how a run ended into the folder of its log, or nothing if the disk is full."""
+    """Write a file with the result of a run into the folder of the run's log; write nothing if the disk is full."""
     path = os.path.join(folder, END_FILE)
     try:
         with open(f"{path}.new", "w") as file:

@@ -3,8 +3,9 @@
 """The processes of a container: the shim's descendants, and all processes with the container's identity.
 
 Descendants become children of the shim when their parents end, so none is lost while the shim lives. Daemons that the
-container's hooks start, and processes that a killed shim leaves, are found by the identity in their environment. All
-processes of the machine are searched for it: a search of the tree can miss a process whose parent ends meanwhile.
+container's hooks start, and processes that a killed shim leaves, are found by the identity in their environment. For
+that, all processes of the machine are searched, because a search of the tree can miss a process whose parent ends
+meanwhile.
 """
 
 import ctypes
@@ -29,14 +30,14 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends; if the parent has ended already, kill it now."""
+    """Let the kernel kill this process when its parent ends; if the parent has ended already, kill this process now."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def descendants() -> list[int]:
-    """Return the processes below this one."""
+    """Return the PIDs of the descendants of this process."""
     found: list[int] = []
     left = [os.getpid()]
     while left:
@@ -74,7 +75,7 @@ def kill_descendants(timeout: float = 10) -> None:
 
 
 def start_time(pid: int) -> int:
-    """Return when a process started, in clock ticks since the start of the machine.
+    """Return when a process started, in clock ticks since the machine was booted.
 
     Raises:
         OSError: the process has ended.
@@ -126,7 +127,10 @@ def _kill_once(identity: str, deadline: float) -> bool:
 
 
 def _has(pid: int, identity: str, deadline: float) -> bool:
-    """Return True if a process has an identity. While a program is loaded into it, its environment is empty."""
+    """Return True if a process has an identity.
+
+    While a process loads a program, its environment is empty. Then wait until the program is loaded.
+    """
     while not (environment := _environment(pid)) and _is_loading(pid) and time.monotonic() < deadline:
         time.sleep(_LOAD_PAUSE)
     environment = environment or _environment(pid)  # the program may have been loaded since the first read
