@@ -70,8 +70,7 @@ class CreateEvent(_ObjectEvent[T_co]):
         super().__init__(object)
         self.is_in_initial_list = is_in_initial_list
         """Whether the object already existed, perhaps for a long time, when the source started, and has not changed
-        since then.
-        """
+        since then."""
 
 
 class UpdateEvent(Generic[T_co]):

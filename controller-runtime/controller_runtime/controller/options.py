@@ -17,8 +17,7 @@ from controller_runtime.reconcile import ControllerError, Request
 
 LogConstructor = Callable[[Request | None], Mapping[str, object]]
 """Returns keys and values for the log lines of a controller or, given a request, for the log lines about that
-request.
-"""
+request."""
 
 
 class Defaults(Protocol):
@@ -72,8 +71,7 @@ class Options:
     max_concurrent_reconciles: int | None = None
     """Number of workers, each of which reconciles one request at a time. The default is the manager's value for the
     kind (``group_kind_concurrency``) or, if there is none, the manager's value for all controllers. Without a manager,
-    it is 1.
-    """
+    it is 1."""
     rate_limiter: workqueue.RateLimiter[Request] | None = None
     """Decides how long failed requests wait. By default, a request waits 5 ms, and twice as long after each further
     failure, up to 1000 s; all requests together are limited to 10 retries a second after a burst of 100. Failures of
@@ -81,14 +79,12 @@ class Options:
     asked while the server cannot be reached, or when the server's answer contains a delay."""
     recover_panic: bool | None = None
     """Whether a programming error in the reconciler (e.g. a TypeError) is handled like other errors (default: true). If
-    not, such an error ends the controller, and with it the manager.
-    """
+    not, such an error ends the controller, and with it the manager."""
     need_leader_election: bool | None = None
     """Whether only a leader reconciles (default: true)."""
     enable_warmup: bool | None = None
     """Whether a follower already lists and watches the kinds of this controller (default: true). After a failover, the
-    new leader then needs no lists; in return, followers need memory for the objects and keep watches open.
-    """
+    new leader then needs no lists; in return, followers need memory for the objects and keep watches open."""
     cache_sync_timeout: timedelta | float | None = None
     """How long the first lists may take (default: 120 seconds). The start does not wait for a kind that is refused."""
     reconciliation_timeout: timedelta | float | None = None

@@ -37,8 +37,7 @@ from controller_runtime.envtest.files import private_directory, write_private
 _PROC: Final = Path("/proc/self/stat")
 _PAUSES: Final = (0.0, 0.005, 0.02)
 """Seconds to wait before each attempt to read a command line: while a process replaces its program, it has no command
-line.
-"""
+line."""
 _POLL: Final = 0.05
 _TAIL_LINES: Final = 12
 # Sets the signal that this process receives when its parent dies, checks that the parent has not died meanwhile,

@@ -18,8 +18,7 @@ from .runnable_group import Runnable, RunnableGroup, describe
 
 _CANCEL_TIMEOUT: Final = 2.0
 """Seconds to wait until cancelled runnables have ended. After that they are abandoned, because code in a thread cannot
-be cancelled.
-"""
+be cancelled."""
 
 _log = log.logger_from("controller-runtime.manager")
 

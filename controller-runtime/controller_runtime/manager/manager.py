@@ -105,8 +105,7 @@ class Manager:
         )
         self.elected = self._lifecycle.elected
         """Set once the runnables that only a leader runs are ready; without leader election, once all runnables are
-        ready.
-        """
+        ready."""
         self._healthz: dict[str, healthz.Checker] = {}
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None

@@ -47,23 +47,20 @@ class Options:
     client_live_unstructured: bool = False
     """Read kinds without a model from the server. By default the client reads them from the cache, which watches each
     such kind from its first read on: a map function that lists such a kind then sends one request in total, not one
-    request for each event.
-    """
+    request for each event."""
     client_field_validation: client.FieldValidation | None = None
     """How the server handles unknown fields in the client's writes; None uses the server's default."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
     user_agent: str = ""
     """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; if empty, the user
     agent of the connection's configuration. The part before the slash is the field manager of writes that name no field
-    owner.
-    """
+    owner."""
 
     leader_election: bool = False
     leader_election_id: str = ""
     leader_election_namespace: str = ""
     """The namespace of the lease. If empty, the namespace of the connection's configuration, which in a pod is the
-    pod's own.
-    """
+    pod's own."""
     leader_election_release_on_cancel: bool = True
     """Whether the lease is released at the end, so that another replica need not wait until the lease expires."""
     lease_duration: float = 15.0
@@ -76,8 +73,7 @@ class Options:
     """The folder of tls.crt and tls.key; without these files, the process makes a self-signed certificate."""
     metrics_filter: FilterProvider | None = None
     """Authorizes the metrics server's clients; if None, every client is served. See
-    :func:`controller_runtime.metrics.with_authentication_and_authorization`.
-    """
+    :func:`controller_runtime.metrics.with_authentication_and_authorization`."""
     metrics_extra_handlers: Mapping[str, Handler] = field(default_factory=dict)
     """Handlers of the metrics server besides ``/metrics``, by path; the filter protects these, too."""
     metrics_tls_options: TLSOptions | None = None
@@ -89,13 +85,11 @@ class Options:
 
     pprof_bind_address: str = ""
     """The address of the server for profiles; if empty, the server is off. The server has no authorization, so use a
-    loopback address: see :mod:`controller_runtime.manager.pprof`.
-    """
+    loopback address: see :mod:`controller_runtime.manager.pprof`."""
 
     tracing: Instrumentation | None = None
     """Records OpenTelemetry spans: see :func:`controller_runtime.tracing.from_environment`. If None, no spans are
-    recorded.
-    """
+    recorded."""
 
     webhook_host: str = ""
     webhook_port: int = 9443
@@ -105,7 +99,6 @@ class Options:
 
     graceful_shutdown_timeout: float = 30.0
     """Seconds in which all components together must stop; a negative number means no limit, and zero means that all are
-    cancelled at once.
-    """
+    cancelled at once."""
     connect_timeout: float = 10.0
     """Seconds for which the start waits for an unreachable API server; zero skips this check."""

@@ -22,14 +22,12 @@ from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
 """Seconds for which an idle connection is kept. An API server closes its idle connections after 90 s, so it never uses
-a connection that we have closed. A client that sends a body or reads a response may pause for the same time.
-"""
+a connection that we have closed. A client that sends a body or reads a response may pause for the same time."""
 HEAD_TIMEOUT: Final = 30.0
 """Seconds from the first byte of a request within which its head must be complete."""
 _LINGER: Final = 10.0
 """After a request is rejected, further input is discarded for this many seconds, so that the client can read the
-response.
-"""
+response."""
 _SLICE: Final = 16 * 1024
 """Number of bytes that are parsed before the next check for a request in progress. This limits pipelined requests."""
 

@@ -37,8 +37,7 @@ _PART: Final = 8 * 1024
 
 Deliver = Callable[[HTTPRequest | HTTPResponse, bytes], None]
 """Takes two arguments: a request or the response to a malformed request, and the value of the response's Connection
-header.
-"""
+header."""
 
 # Do not import the log package here: it forwards the records of this logger.
 _log = logging.getLogger("controller-runtime.http")

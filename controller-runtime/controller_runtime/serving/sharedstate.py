@@ -26,15 +26,13 @@ from .message import Handler, HTTPRequest, HTTPResponse, Inspection
 
 MAX_KEPT: Final = 24 * 1024 * 1024
 """Maximum number of bytes of bodies that one server keeps at a time, for incomplete requests and for requests in
-progress.
-"""
+progress."""
 _CONNECTIONS: Final = (16, 1024)
 _SHARE: Final = 8
 """A server uses an eighth of the process's file descriptors, so that four servers leave half to the clients."""
 _STALL_TIMEOUT: Final = 1.0
 """While other clients wait for room, a client must send its body, its request or its handshake within this many
-seconds.
-"""
+seconds."""
 _CLOSE_TIMEOUT: Final = 1.0
 """Seconds that closing a connection may take once the server stops."""
 _BUFFER: Final = 64 * 1024

@@ -28,8 +28,7 @@ _Versions = dict[NamespacedName, str]
 _DENIED: Final = 403
 _MEMORY: Final = 300.0
 """Seconds for which requests for a watch are remembered. Each may count as a failed attempt to resume the watch: it
-does if the watch lasted only a few seconds.
-"""
+does if the watch lasted only a few seconds."""
 _Watch = tuple[Process, str, str]
 
 

@@ -112,12 +112,10 @@ class Holders(Observer):
         """Processes that know that they have acquired the lease."""
         self._deposed: set[Process] = set()
         """Processes that knew that they had acquired the lease, and have later read that another process holds the
-        lease.
-        """
+        lease."""
         self._unanswered: dict[Process, dict[int, tuple[Request, float]]] = {}
         """For each process, the unanswered writes and when they were sent, by id. Writes of leases and events are not
-        included.
-        """
+        included."""
         self._identities: dict[Process, str] = {}
         self._fail = fail
         self._open: dict[Process, int] = {}

@@ -125,8 +125,7 @@ class Life(msgspec.Struct, frozen=True):
     digest: str
     lines: list[str]
     """The timeline. Each line contains the state of the loop, so two lines are equal only if everything before them was
-    equal.
-    """
+    equal."""
     calls: list[str]
     """The names of the callbacks, if the life was traced."""
 

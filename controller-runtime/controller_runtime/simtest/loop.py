@@ -25,8 +25,7 @@ LOOP_START: Final = 1000.0
 """The time, in seconds, at which a loop's clock begins."""
 _MOST: Final = 200_000
 """Maximum number of callbacks at one moment of virtual time; a list of a thousand objects takes a few thousand
-callbacks.
-"""
+callbacks."""
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = 1_099_511_628_211
 CURRENT_PROCESS: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)

@@ -85,8 +85,7 @@ class Network:
     observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
     """The context in which the server handles requests, so that the end of a simulated process does not stop the
-    handling.
-    """
+    handling."""
 
     def transport(self, process: Process, user: str) -> SimulatedTransport:
         """Return the transport of a process, which sends its requests as ``user``."""

@@ -109,8 +109,7 @@ class Metrics:
         """For each controller, the values of its metrics when the life began."""
         self._working: list[tuple[str, set[Request]]] = []
         """For each controller, its name and the requests that it reconciles. The requests of killed processes stay in
-        these sets.
-        """
+        these sets."""
 
     def follow(
         self, controller: Controller, working: set[Request], reconcile: Callable[[Request], Awaitable[Result]]

@@ -10,9 +10,9 @@
   each once. A cache that was filled can be read while access to its kind is denied.
 - A request is not reconciled by two workers at the same time. The first failure after a success is retried soon.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
-- As long as a lease is renewed, it stays with its holder, unless a person takes it. A leader that reads that another
-  process holds its lease ends. A manager that is stopped releases its own lease, and never the lease of another
-  manager. When faults have ended, one of the replicas leads.
+- As long as a lease is renewed, it stays with its holder, unless a person takes it. If a leader reads that another
+  process holds its lease, the leader ends. A manager that is stopped releases its own lease, and never the lease of
+  another manager. When faults have ended, one of the replicas leads.
 - While our own write of an object is unanswered, changes of the object are held back from handlers, but only for a
   short time. A watch that was refused for a short time is resumed: see :mod:`.cacherules`. An event that a manager
   sends is stored: see :mod:`.reportrules`.
@@ -68,8 +68,7 @@ _FORESEEN: Final = (
 )
 _SETTLED: Final = 180.0
 """Seconds after the last fault within which caches must agree with the server. A watch that receives nothing notices
-this after 70 seconds.
-"""
+this after 70 seconds."""
 _POLL: Final = 10.0
 _FIRST_RETRY: Final = 1.0
 """Maximum delay in seconds of the first retry of a request that had succeeded before."""
@@ -93,8 +92,7 @@ class ManagerReplica:
     controllers: list[Controller] = field(default_factory=list)
     answered: dict[asyncio.Task[Any] | None, dict[ObjectRef, Written]] = field(default_factory=dict)
     """For each task, the writes that were answered since the task's last read. The call of the last of these writes may
-    not have returned yet.
-    """
+    not have returned yet."""
     written: dict[ObjectRef, Written] = field(default_factory=dict)
     read: dict[tuple[Any, ObjectRef], Written] = field(default_factory=dict)
     """By class and object, the version that the last read returned."""

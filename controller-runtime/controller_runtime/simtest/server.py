@@ -42,8 +42,7 @@ class Server(fake.Server):
         self._has_garbage = True
         self._sorted: dict[Table, list[Document]] = {}
         """For each kind, its objects sorted by namespace and name. The list is dropped when one of the objects
-        changes.
-        """
+        changes."""
         self._by_owner: dict[Table, dict[str, list[Document]]] = {}
         """For each kind, the same objects by the uid of their controller."""
         self._by_uid: dict[Table, dict[str, Document]] = {}

@@ -23,8 +23,7 @@ THREAD_GRACE_SECONDS: Final = 0.02
 """Real time that other threads get before the clock advances."""
 WORKER_GRACE_SECONDS: Final = 0.5
 """Real time that other threads get while a worker thread of anyio computes: a busy machine may be slow to run that
-thread.
-"""
+thread."""
 GRACE_WAITS: Final = 10
 """Number of waits into which either grace is divided: if the machine stalls, only one of the waits is lost."""
 SHORTEST_WAIT: Final = 0.002

@@ -32,8 +32,7 @@ CONNECT: Final = "CONNECT"
 
 LONGEST_MESSAGE: Final = 32 * 1024
 """Maximum number of characters of a rejection's message: an error may quote a whole object, and there may be thousands
-of errors.
-"""
+of errors."""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
 """The errors that a validator or defaulter raises to reject a request."""
 
@@ -90,8 +89,7 @@ class CustomMutator(ABC, Generic[T]):
 
     leaves_undecodable: ClassVar[bool] = False
     """Whether to allow an object that cannot be decoded. The API server's schema validation then rejects the object and
-    names every invalid field.
-    """
+    names every invalid field."""
 
     def concerns(self, request: AdmissionRequest, old: T | None, new: T) -> bool:
         """Return False if :meth:`mutate` would change nothing, which saves the call and a comparison. The default is

@@ -25,8 +25,7 @@ from . import envelope
 JSON: Final = "application/json"
 MAX_BODY: Final = 7 * 1024 * 1024
 """Maximum number of bytes of a body: two objects of 3 MB, which is the limit of an API server, and the rest of the
-review.
-"""
+review."""
 LARGE: Final = 4 * 1024 * 1024
 """A body with more bytes than this is larger than the review of two objects of 1.5 MB, etcd's default limit."""
 BODY: Final = msgspec.structs.replace(

@@ -16,8 +16,7 @@ from controller_runtime.machinery import rawjson
 
 MAX_REST: Final = 256 * 1024
 """Maximum number of bytes of a review besides its two objects, e.g. for the user's groups and the operation's
-options.
-"""
+options."""
 _PIECE: Final = 256 * 1024
 _VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _KIND: Final = "AdmissionReview"

@@ -18,8 +18,7 @@ MAX_PRIORITIES: Final = 25
 OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
 NORMAL_PRIORITY: Final = ""
 """The label of priority 0. A Go manager without priority queues, which is the default up to v0.22, uses the same
-label.
-"""
+label."""
 
 
 class QueueSeries(Protocol):

@@ -77,8 +77,7 @@ class Origins(Generic[T]):
 
     kept_from: ClassVar[int] = log.DEBUG
     """Origins are kept if the log verbosity is at least this value. Tracing lowers the value for the whole process,
-    because spans show origins.
-    """
+    because spans show origins."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[T, dict[str, None]] = OrderedDict()
