@@ -68,14 +68,14 @@ class Events(Observer):
         """Check the events of a process from now on."""
         send = broadcaster._send
 
-        async def checked(verdict: Any) -> None:
-            wanted, sending = verdict.event.count or 1, _Sending()
+        async def checked(result: Any) -> None:
+            wanted, sending = result.event.count or 1, _Sending()
             self._sending[process] = sending
-            await send(verdict)
-            metadata = verdict.event.metadata
+            await send(result)
+            metadata = result.event.metadata
             stored = self._stored.get(NamespacedName(metadata.namespace, metadata.name), 0)
             if stored < wanted and not sending.refused and sending.sent < _MANY:
-                self._fail(f"an event was lost: {process.name}: {verdict.event.message}")
+                self._fail(f"an event was lost: {process.name}: {result.event.message}")
 
         broadcaster._send = checked  # type: ignore[method-assign]
 
