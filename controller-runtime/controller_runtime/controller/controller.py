@@ -304,7 +304,10 @@ class Controller:
             else:
                 self.queue.origins.note(request, f"retry after {raised.name(outcome)}")
                 self.queue.add(request, priority=priority, after=self._retries.delay(request, outcome))
+                if not outcomes.is_unreachable(outcome):
+                    self._retry_waiting(request)
             return
+        self._retry_waiting(request)
         if outcome.priority is not None:
             priority = outcome.priority
         if (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
@@ -319,6 +322,11 @@ class Controller:
                 _log.trace("Reconcile successful")
             self._retries.forget(request)
             self._successes.inc()
+
+    def _retry_waiting(self, request: Request) -> None:
+        """Retry all requests that wait for the server if ``request`` was one of them: it has reached the server."""
+        for each in self._retries.reached(request):
+            self.queue.add(each, priority=workqueue.LOW_PRIORITY)
 
 
 def _checked(result: object) -> Result:

@@ -6,7 +6,9 @@ Failures are counted by cause, so that one cause does not lengthen the delays of
 delay to many minutes; the retry after a later single 503 must not be delayed as long.
 
 server unreachable   5 ms, doubled by each further failure up to 8 s, without a token of the shared limit: we want to
-                     notice soon when the server is back
+                     notice soon when the server is back. If more than 100 requests wait for the server, the delays
+                     are longer, so that there are about 25 retries a second in all. As soon as one of these retries
+                     reaches the server, all of the requests are retried
 server failed        the limiter's delay, but at most 60 s: while an object changes, each of its events adds a failure
                      without any time in between. These failures are counted separately, until the request succeeds
                      or fails for a reason other than these two
@@ -44,6 +46,10 @@ PANICS: Final = (
 
 UNREACHABLE_DELAY: Final = 8.0
 """Maximum retry delay in seconds while the server cannot be reached, so that the server's return is noticed soon."""
+UNREACHABLE_RATE: Final = 25.0
+"""Retries per second while many requests wait for the server: each of them costs CPU and a line of the log."""
+_FEW: Final = 100
+"""The number of requests that wait for the server without longer delays."""
 SERVER_DELAY: Final = 60.0
 """Maximum retry delay in seconds after an answer that reports a failure of the server."""
 _DEGRADED_DELAY: Final = 30.0
@@ -135,6 +141,8 @@ class Retries:
     def __init__(self, limiter: workqueue.RateLimiter[Request]) -> None:
         self._limiter = limiter
         self._unreachable = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=UNREACHABLE_DELAY)
+        self._waiting: set[Request] = set()
+        """The requests that did not reach the server at their last attempt."""
         self._server_failed: set[Request] = set()
         self._due: dict[Request, float] = {}
         """The times, on the loop's clock, of the retries after the failures that :meth:`_own_delay` counted."""
@@ -148,7 +156,8 @@ class Retries:
             self._unreachable.forget(request)
             return wait
         if is_unreachable(error):
-            return self._unreachable.when(request)
+            self._waiting.add(request)
+            return max(self._unreachable.when(request), (len(self._waiting) - _FEW) / UNREACHABLE_RATE)
         self._unreachable.forget(request)
         if is_server_failure(error):
             self._server_failed.add(request)
@@ -157,6 +166,19 @@ class Retries:
             self._forget_server_failures(request)
             wait = self._own_delay(request)
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
+
+    def reached(self, request: Request) -> set[Request]:
+        """Return the requests to retry at once, because ``request`` has reached the server for which all of them wait.
+
+        If few requests wait, the set is empty: their retries are due within seconds.
+        """
+        if request not in self._waiting:
+            return set()
+        self._waiting.discard(request)
+        if len(self._waiting) < _FEW:
+            return set()
+        found, self._waiting = self._waiting, set()
+        return found
 
     def _own_delay(self, request: Request) -> float:
         """Return the seconds until the retry; count the failure unless an earlier retry is still pending."""

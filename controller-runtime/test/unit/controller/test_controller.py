@@ -75,6 +75,32 @@ async def test_while_the_server_is_away_no_request_waits_for_long_nor_uses_up_it
     assert gaps[-1] == 0.005
 
 
+async def test_many_requests_that_wait_for_the_server_are_retried_at_a_bounded_rate_and_soon_after_its_return(
+    make: Make,
+) -> None:
+    requests = {Request("default", f"r{number}") for number in range(5_000)}
+    attempts: list[float] = []
+    done: dict[Request, float] = {}
+    outage = 3600.0
+
+    class Writes:
+        async def reconcile(self, request: Request) -> Result:
+            attempts.append(anyio.current_time() - began)
+            if attempts[-1] < outage:
+                raise AWAY
+            done[request] = attempts[-1]
+            return Result()
+
+    async with running(make(Writes())) as made:
+        began = anyio.current_time()
+        for each in requests:
+            made.queue.add(each)
+        await anyio.sleep(outage + 10)
+    assert sum(1800 <= each < outage for each in attempts) < 30 * 1800
+    assert done.keys() == requests
+    assert max(done.values()) < outage + 8
+
+
 @pytest.mark.parametrize("kind", [ValueError, TypeError], ids=["error", "panic"])
 async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection(
     make: Make, kind: type[Exception]
