@@ -149,7 +149,7 @@ def test_a_read_of_an_object_that_an_own_write_has_ended_is_found(kept: list[str
         sim.finally_(look)
 
     failure = simtest.run(scenario, 1, minutes=1, faults=0).failure
-    assert ("an own write has ended" in str(failure)) is bool(found)
+    assert ("whose deletion our own write completed" in str(failure)) is bool(found)
 
 
 @pytest.mark.parametrize(
