@@ -304,8 +304,9 @@ class Controller:
             else:
                 self.queue.origins.note(request, f"retry after {raised.name(outcome)}")
                 self.queue.add(request, priority=priority, after=self._retries.delay(request, outcome))
-                if not outcomes.is_unreachable(outcome):
-                    self._retry_waiting(request)
+                if outcomes.is_unreachable(outcome):
+                    return
+            self._retry_waiting(request)
             return
         self._retry_waiting(request)
         if outcome.priority is not None:

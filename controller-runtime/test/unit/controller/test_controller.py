@@ -101,6 +101,20 @@ async def test_many_requests_that_wait_for_the_server_are_retried_at_a_bounded_r
     assert max(done.values()) < outage + 8
 
 
+@pytest.mark.parametrize(
+    "end", [Result(), ValueError("no"), TerminalError("never")], ids=["success", "error", "terminal"]
+)
+async def test_a_request_that_reached_the_server_counts_no_longer_as_waiting_for_it(
+    make: Make, end: Any
+) -> None:
+    script = Script(AWAY, end)
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(0.01)
+        assert len(script.calls) == 2
+        assert not made._retries._waiting
+
+
 @pytest.mark.parametrize("kind", [ValueError, TypeError], ids=["error", "panic"])
 async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection(
     make: Make, kind: type[Exception]
