@@ -9,7 +9,7 @@ searched for in a separate process, which edits the module while importing it; n
 
 A life that finds a mutant is run again without the bug, and must then pass. There are short searches for all mutants
 first, and then longer ones for those that were not found. With ``--record FILE``, each result is appended to a file,
-and a later run continues there. ``--docs FILE`` writes the recorded results into a document.
+and a later run continues there. ``--docs FILE`` writes a summary of the recorded results into a document.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import itertools
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -37,8 +38,6 @@ ROUND = 10
 """Number of lives of one scenario that run before lives of the next scenario."""
 SEARCHES = (30, 250)
 """Number of lives in each of the short searches, which cover all mutants before the full search begins."""
-FAILURE = 90
-"""Maximum number of characters of a failure that a document shows."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +78,13 @@ class Result:
     older: bool = False
     """True if the simulations have changed since the search. A new search then begins with the first life again."""
 
-    @property
-    def lives(self) -> str:
-        """Return the text for a document."""
-        text = str(self.searched) if self.found else f"not in {self.searched:,}"
-        return text + " \\*" * self.older
-
 
 @dataclass(frozen=True)
 class Table:
     """The scenarios and mutants of a file."""
 
     file: Path
+    title: str
     scenarios: list[str]
     mutants: list[Mutant]
 
@@ -98,7 +92,7 @@ class Table:
     def read(cls, file: Path) -> Table:
         """Return the table in a file."""
         found = tomllib.loads(file.read_text())
-        return cls(file, found["scenarios"], [Mutant(**each) for each in found["mutant"]])
+        return cls(file, found["title"], found["scenarios"], [Mutant(**each) for each in found["mutant"]])
 
 
 class Finder(importlib.abc.MetaPathFinder):
@@ -273,39 +267,31 @@ def _turns(scenarios: Sequence[str]) -> Iterator[tuple[str, int]]:
 
 
 def row(result: Result) -> str:
-    """Return the row of a result in a table of a document."""
+    """Return one line about a search: the bug, the lives, and the failure that found the bug."""
     failure = re.sub(r"^\S+ \d+: (AssertionError: )?", "", result.failure)
-    short = failure if len(failure) <= FAILURE else failure[:FAILURE].rpartition(" ")[0] + " …"
-    return f"| {result.name} | {result.lives} | {short} |"
+    lives = str(result.searched) if result.found else f"not in {result.searched:,}"
+    return f"{result.name}: {lives} {failure}".rstrip()
 
 
 def written(document: str, tables: Sequence[Table], record: Record) -> str:
-    """Return a document with the results between the marks ``<!-- mutants: TABLE -->`` and ``<!-- end -->``."""
+    """Return a document with a summary of the results between ``<!-- mutants -->`` and ``<!-- end -->``.
+
+    The summary has a row for each table and a list of the bugs that are not found.
+    """
+    rows, missed = [], []
     for table in tables:
         results = [record.of(table, mutant) for mutant in table.mutants]
-        found = sum(each.found for each in results)
-        longest = max(each.searched for each in results)
-        text = "\n".join(
-            [
-                f"{found} of {len(results)} are found; no search was longer than {longest:,} lives.",
-                *(
-                    ["\\* before the last change of the simulations."]
-                    if any(each.older for each in results)
-                    else []
-                ),
-                "",
-                "| bug | lives until found | failure |",
-                "|---|---|---|",
-                *map(row, results),
-            ]
-        )
-        begin, end = f"<!-- mutants: {table.file.stem} -->\n", "\n<!-- end -->"
-        before, found_begin, rest = document.partition(begin)
-        _, found_end, after = rest.partition(end)
-        if not found_begin or not found_end:
-            raise SystemExit(f"the document has no place for {table.file.stem}")
-        document = f"{before}{begin}{text}{end}{after}"
-    return document
+        found = [each.searched for each in results if each.found]
+        median = f"{statistics.median_high(found)} | {max(found):,}" if found else " | "
+        rows.append(f"| {table.title} | {len(results)} | {len(found)} | {median} |")
+        missed += [f"- {each.name} (not in {each.searched:,} lives)" for each in results if not each.found]
+    head = ["| bugs | planted | found | median of lives until found | most lives |", "|---|---|---|---|---|"]
+    text = "\n".join([*head, *rows, *(["", "Not found:", "", *missed] if missed else [])])
+    before, begin, rest = document.partition("<!-- mutants -->\n")
+    _, end, after = rest.partition("\n<!-- end -->")
+    if not begin or not end:
+        raise SystemExit("the document has no place for the results")
+    return f"{before}{begin}{text}{end}{after}"
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ def scenario(sim):
 test_lives = simtest.simulate(seeds=1, minutes=0.1, faults=0.0)(scenario)
 """
 PLANTED = """
+title = "planted"
 scenarios = ["{file}::test_lives"]
 
 [[mutant]]
@@ -53,13 +54,13 @@ def test_the_life_that_finds_a_bug_must_pass_without_it(tmp_path: Path, healthy:
 
 def test_a_result_belongs_to_one_edit_and_the_last_one_counts(tmp_path: Path) -> None:
     first, second = Mutant("a", "m", "old", "new"), Mutant("a", "m", "old", "newer")
-    table, file = Table(Path("t.toml"), [], [first]), tmp_path / "results"
+    table, file = Table(Path("t.toml"), "of t", [], [first]), tmp_path / "results"
     record = Record(file)
     record.add(Result("t", "a", first.digest, 30, found=False))
     record.add(Result("t", "a", first.digest, 41, found=True, failure="test_it 3: AssertionError: too late"))
 
-    text = written("<!-- mutants: t -->\n\n<!-- end -->", [table], Record(file))
+    text = written("<!-- mutants -->\n\n<!-- end -->", [table], Record(file))
 
-    assert "| a | 41 | too late |" in text
-    assert "1 of 1 are found; no search was longer than 41 lives." in text
+    assert "| of t | 1 | 1 | 41 | 41 |" in text
+    assert "Not found" not in text
     assert Record(file).of(table, second).searched == 0
