@@ -38,7 +38,7 @@ def printable(text: str, indent: str = "") -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON text with unprintable characters escaped as in JSON; the text keeps its value and its lines.
+    """Return JSON text with unprintable characters as JSON escapes; its value and its line breaks do not change.
 
     Text that is not JSON is escaped in the same way.
     """

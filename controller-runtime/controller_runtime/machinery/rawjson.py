@@ -62,7 +62,7 @@ _BRACKETS: Final = bytes.maketrans(b"[]", b"{}")
 _OTHERS: Final = bytes(set(range(256)) - set(b'[]{},"'))
 _STEPS: Final = bytes.maketrans(b"{}", b"\x01\xff")
 _SAMPLES: Final = 8
-"""Number of bytes that are examined in each half of a number that is too long."""
+"""The search for numbers that are too long skips bytes; in half the maximum length it examines this many."""
 
 
 def check(data: bytes, limits: Limits = DEFAULT) -> str | None:
@@ -120,7 +120,10 @@ class Counter:
         return self._count_structure(text)
 
     def _longest_string(self, piece: bytes, *, ends_inside: bool) -> int:
-        """Return the size of the string that began before ``piece``, or -1; no other string can be too long yet."""
+        """Return the size so far of a string that began before ``piece``, or -1 if there is none.
+
+        A string that begins in ``piece`` is too short to exceed the limit.
+        """
         size = -1
         if self._string >= 0:
             end = piece.find(b'"')
