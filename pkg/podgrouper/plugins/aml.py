@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AmlJobs: one group that requires all nodes at once. Their number is in the job's environment."""
+"""AmlJobs: one group that requires all nodes at once. An environment variable of the job sets the number of nodes."""
 
 from __future__ import annotations
 

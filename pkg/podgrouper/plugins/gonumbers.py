@@ -44,7 +44,7 @@ def atoi(text: str) -> int:
 
 
 def parse_int32(text: str) -> int:
-    """Return the number in ``text`` as ``strconv.ParseInt(text, 10, 32)`` does; for the form see :func:`atoi`.
+    """Parse ``text`` as Go's ``strconv.ParseInt(text, 10, 32)`` does. It accepts the same form as :func:`atoi`.
 
     Raises:
         ValueError: ``text`` is not a number or exceeds 32 bits; the message is Go's.

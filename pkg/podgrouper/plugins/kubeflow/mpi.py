@@ -37,7 +37,8 @@ class MpiGrouper(KubeflowDistributedGrouper):
         self._client = client
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require launcher and workers, or only the workers while the launcher waits for them and does not exist.
+        """Require launcher and workers, or only the workers if the launcher is created after them and does not exist
+        yet.
 
         Raises:
             GroupingError: a role is missing or has no replicas, or the spec is malformed.
