@@ -4,10 +4,10 @@
 
 While TrainJob and JobSet run, the JobSet is not changed, and its siblings are only restored. When the TrainJob is
 suspended, its JobSet is suspended, too. A suspended JobSet is brought up to date with the TrainJob: in place where
-JobSet allows it, otherwise it is deleted and built again. The webhook notes a suspension on the TrainJob. If the note
-shows that the TrainJob was suspended and resumed while the JobSet ran, the JobSet is suspended only if it would be
-built differently now. Siblings are not changed before an existing JobSet has the new spec. A JobSet never starts with a
-spec that differs from the TrainJob's.
+JobSet allows it, otherwise it is deleted and built again. The webhook records a suspension in an annotation of the
+TrainJob (the note). If the note shows that the TrainJob was suspended and resumed while the JobSet ran, the JobSet is
+suspended only if it would be built differently now. An existing JobSet gets the new spec first, and then the siblings
+are changed. A JobSet never starts with a spec that differs from the TrainJob's.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Applied = list[tuple[Object, Outcome]]
 
 
 class JobSetState(StrEnum):
-    """The state of the JobSet of an unfinished TrainJob: the first of these values that applies."""
+    """The state of the JobSet of an unfinished TrainJob. If several values apply, the state is the first of them."""
 
     BEING_DELETED = "BeingDeleted"
     ORPHAN = "Orphan"
@@ -180,7 +180,8 @@ class Children:
     async def _stop(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Suspend the JobSet of a suspended TrainJob, and bring the objects of the TrainJob up to date.
 
-        If the objects cannot be built or are refused, suspend the JobSet without any other change and raise the error.
+        If the objects cannot be built or the server refuses them, suspend the JobSet without any other change, and
+        raise the error.
         """
         try:
             return await self._bring_up_to_date(runtime, train_job, live)
@@ -191,7 +192,7 @@ class Children:
             raise
 
     async def _suspend_if_outdated(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Suspend the JobSet if it would be built differently now, so that it can be changed; otherwise let it run.
+        """If the JobSet would be built differently now, suspend it, because a running JobSet cannot be changed.
 
         Raises:
             PendingError: the JobSet is being suspended, or the TrainJob was suspended again or deleted.
@@ -207,7 +208,7 @@ class Children:
         return await self._repair(runtime, train_job, live)
 
     async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Restore siblings, and report once if the JobSet would be built differently now.
+        """Restore siblings. If the JobSet would be built differently now, record one event.
 
         The JobSet may be outdated even if no suspension is noted: a TrainJob can also be changed while it runs.
         """
@@ -363,14 +364,14 @@ class Children:
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
     async def _being_deleted(self, sibling: Object) -> PendingError:
-        """Return the error about a sibling that was being deleted when it was read, and may be gone by now."""
+        """Return the error for a sibling that is being deleted or has been deleted meanwhile."""
         try:
             return BeingDeletedError(await self._applier.live(sibling))
         except NotFoundError:
             return PendingError(f"{sibling.gvk.kind.lower()} {sibling.key}: it was deleted")
 
     async def _remove_note(self, train_job: TrainJob) -> None:
-        """Remove the note of a suspension from a TrainJob whose JobSet does not run or need not be suspended.
+        """Remove the note of a suspension, because the JobSet does not run or need not be suspended.
 
         Raises:
             PendingError: the TrainJob was suspended again, or deleted.
@@ -414,10 +415,10 @@ class Children:
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _prepare_in_place(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
-        """Return if ``desired`` can be applied in place. Otherwise suspend or delete the JobSet, and raise.
+        """Check that ``desired`` can be applied in place; if not, suspend or delete the JobSet and raise an error.
 
-        The JobSet is deleted only if the server's dry run of the apply refuses a change of an immutable field, or shows
-        a change that the existing Jobs would not follow.
+        If fixed fields seem to differ, a dry run of the apply decides. The JobSet is deleted only if the server refuses
+        to change an immutable field, or if the result changes a field that existing Jobs would not follow.
 
         Raises:
             PendingError: the JobSet is being suspended, its Jobs are stopping, or it was deleted.
@@ -462,8 +463,8 @@ class Children:
     ) -> None:
         """Delete a suspended JobSet, so that it can be built again, and raise PendingError.
 
-        If the JobSet must not be deleted, raise the reason. The deletion is in the foreground: otherwise the next
-        JobSet, which has the same name, would take over the remaining Jobs.
+        If the JobSet must not be deleted, raise the error that says why. Foreground deletion is used because the next
+        JobSet has the same name: otherwise it would take over the remaining Jobs.
         """
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:
@@ -493,7 +494,7 @@ class Children:
         raise PendingError(message)
 
     async def _suspend(self, train_job: TrainJob) -> None:
-        """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built or are refused."""
+        """Suspend the JobSet, because its TrainJob is suspended but the TrainJob's objects could not be applied."""
         live = (await client.peek(self._client, JobSet, train_job.key)).object
         if live.spec.suspend:
             return  # only its siblings could not be applied

@@ -18,7 +18,8 @@ from pkg.constants import trainer as constants
 from pkg.runtime.framework import UnavailableError
 
 _LONGEST: Final = 1000 * 365 * 24 * 3600
-"""The longest deadline, in seconds. A longer deadline is shortened, because its time could not be represented."""
+"""The longest deadline, in seconds. A longer one is shortened to it: ``datetime`` ends with the year 9999.
+"""
 
 
 def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
@@ -64,7 +65,7 @@ def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Calla
 
 
 def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    """Set the condition Suspended as ``spec.suspend`` says.
+    """Set the condition Suspended to the value of ``spec.suspend``.
 
     A TrainJob that was never suspended does not get the condition.
     """

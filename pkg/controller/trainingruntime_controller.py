@@ -51,7 +51,7 @@ class RuntimeReconciler:
     kind: type[Object]
     name: str
     index: str
-    """The TrainJob index whose values are names of runtimes of this kind."""
+    """The cache index that finds TrainJobs by the name of a runtime of this kind."""
     refers: Callable[[trainjob.Reference], bool]
     """Returns True if a reference is to this kind."""
 
@@ -90,7 +90,7 @@ class RuntimeReconciler:
         await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller with watches of its runtimes and of the TrainJobs that refer to such a runtime."""
+        """Register the controller. It watches the runtimes of its kind and the TrainJobs that refer to them."""
         (
             ctrl.new_controller_managed_by(mgr)
             .named(self.name)
@@ -107,8 +107,8 @@ class RuntimeReconciler:
     def references(self) -> predicate.Predicate[TrainJob]:
         """Return a predicate for TrainJobs that refer, or referred, to a runtime of this kind.
 
-        For other TrainJobs, :meth:`runtime_of` would return nothing, and a task would be woken just to call that
-        method.
+        For other TrainJobs, :meth:`runtime_of` would return nothing. Without the predicate, each of their events would
+        wake a task just to call that method.
         """
 
         def refer(evt: event.Event[TrainJob]) -> bool:

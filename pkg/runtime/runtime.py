@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Info: the runtime of one TrainJob as it passes through the plugins, with lookups for plugins.
+"""Info: the training runtime of one TrainJob, which the plugins change one after the other.
 
 Each reconcile or validation creates its own Info. Plugins change this Info in place: counts, environment, volumes,
 labels. The Info has its own lists, but the items of these lists (an EnvVar, a Volume) may be shared with the runtime. A
@@ -96,7 +96,7 @@ class Scheduler(msgspec.Struct):
 
 @dataclass(slots=True)
 class TemplateSpec:  # not a msgspec struct: subclasses of such a struct cannot leave fields unset
-    """The runtime's template as it will be applied, and its pod sets in the same order."""
+    """The template that will be applied, and a pod set for each of its jobs, in the same order."""
 
     obj_apply: object = None
     pod_sets: list[PodSet] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Info(msgspec.Struct):
     trainer_args: list[str] | None = None
     """The arguments of the trainer's containers, if they differ from the TrainJob's."""
     wrapped_command: list[str] = []
-    """The trainer's original command line, if a plugin replaces the command by a script that runs the original."""
+    """If a plugin replaces the trainer's command by a script: the original command line, which the script runs."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
@@ -240,10 +240,10 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> ResourceRequirements | None:
     """Return the resources from which the number of processes on a node is derived.
 
-    With ``merged``, the TrainJob's resources are merged into those of the runtime. Otherwise they replace those of the
-    runtime, even if they are empty (Trainer v2.1). The result may differ from the resources that the container gets.
-    Empty resources are not applied to the container. No resources are applied to a job ``node`` that lacks the
-    trainer's label, unless the launcher trains too (MPI).
+    If ``merged`` is True, the TrainJob's resources are merged into the runtime's. Otherwise they replace the runtime's,
+    even if they are empty (Trainer v2.1). The container may have other resources than the result. It keeps its own if
+    the TrainJob's are empty. It also keeps its own in a job ``node`` without the trainer's label, except if the MPI
+    launcher trains too.
     """
     trainer = train_job.spec.trainer
     wanted = trainer.resources_per_node if trainer is not None else None

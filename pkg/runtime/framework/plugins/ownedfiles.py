@@ -80,9 +80,9 @@ async def has_secret(
 def watch(
     builder: Builder, kind: type[Object], *, suffix: str = "", when: source.When | None = None
 ) -> Builder:
-    """Watch the metadata of those objects of ``kind`` that TrainJobs control and whose names end in ``suffix``.
+    """Watch the metadata of the objects of ``kind`` that TrainJobs control.
 
-    The watch begins when ``when`` returns.
+    Objects whose names do not end in ``suffix`` are ignored. The watch begins when the function ``when`` has returned.
     """
     from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 

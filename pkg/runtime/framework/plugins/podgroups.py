@@ -95,7 +95,7 @@ def total_members(info: Info) -> int:
 def total_requests(info: Info) -> ResourceList:
     """Return the sum of the requests of all pods in the pod sets.
 
-    The TrainJob's resources are included only if they were merged into those of the template (v2.3).
+    The TrainJob's resources are included only if they were merged into the template's resources (v2.3).
     """
     total: ResourceList = {}
     for pod_set in info.template_spec.pod_sets:

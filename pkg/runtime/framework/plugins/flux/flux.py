@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Flux: the workload manager runs the program on the brokers of all nodes.
+"""Flux: runs the program with the workload manager Flux, which has a broker on each node.
 
 In the pods of the job ``node``, an init container installs Flux in a volume. The trainer's container starts a broker,
 and on the first node also the program. The certificate of the brokers is generated once: an existing Secret is never
-overwritten. Differences from upstream: a TrainJob without ``trainer`` or ``numNodes`` has the runtime's number of
-nodes, the certificate is random, and the words of the command line are not split again.
+overwritten. There are three differences from upstream. A TrainJob without ``trainer`` or ``numNodes`` has the runtime's
+number of nodes. The certificate is random. A word of the command line that contains spaces stays one word.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _template_container(info: runtime.Info) -> CoreContainer | None:
 
 
 def _command_line(template: CoreContainer | None, train_job: TrainJob) -> list[str]:
-    """Return the words of the command and its arguments. What the TrainJob does not set comes from the template."""
+    """Return the words of the command line. If the TrainJob does not set command or args, the template's are used."""
     trainer = train_job.spec.trainer
     command = trainer.command if trainer is not None else None
     args = trainer.args if trainer is not None else None

@@ -131,7 +131,7 @@ async def forbid_active_jobs(
 ) -> field.ErrorList:
     """Return an error for each replicated job with an active Job: the active Job would not follow the change.
 
-    ``changes`` is the name of the changed field, for the text of the errors.
+    The errors call the changed field ``changes``, for example "RuntimePatches".
     """
     errors = field.ErrorList()
     try:

@@ -113,8 +113,8 @@ def validate(
 ) -> field.ErrorList:
     """Check that torchtune has a recipe and configuration for the TrainJob.
 
-    In the second generation, check also that no adapter would be ignored, and that no argument sets a path of the
-    runtime.
+    In the second generation, check also that LoRA is not used on several nodes, where it would be ignored, and that no
+    argument sets a path that the runtime manages.
     """
     errors = field.ErrorList()
     name, nodes = train_job.spec.runtime_ref.name, trainer.num_nodes
@@ -142,7 +142,7 @@ def validate(
 
 
 def _validate_args(trainer: Trainer) -> field.ErrorList:
-    """Check that no argument sets a path of the runtime."""
+    """Check that no argument sets a path that the runtime manages."""
     errors = field.ErrorList()
     for index, argument in enumerate(trainer.args or ()):
         key = argument.partition("=")[0]
@@ -194,7 +194,7 @@ def _tuning(args: Sequence[str], *, second_generation: bool) -> Tuning:
 
 
 def _path_arguments(info: runtime.Info) -> list[str]:
-    """Return the arguments of the runtime's command that set paths."""
+    """Return the arguments in the runtime's command that set paths."""
     spec = runtime.template_spec_apply(info, JobSetSpec)
     return [
         argument

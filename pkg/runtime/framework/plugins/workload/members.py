@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The members of a gang, and how many of them start together.
 
-The pods of some jobs are not members, because these jobs complete before other jobs start: initializers, and jobs on
-which other jobs depend with the status Complete. A member that starts only when other members are ready (MPI's
-launcher) is scheduled after those members. It is a member but is not counted: a gang that waited for its pods would
-never start.
+The pods of some jobs are not members, because these jobs complete before other jobs start: initializers, and jobs whose
+completion another job awaits by ``dependsOn``. A member that starts only when other members are ready (MPI's launcher)
+is scheduled after those members. It belongs to the gang but is not counted: if the gang waited for its pods, the gang
+would never start.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Workload(
 
         Raises:
             UnavailableError: the cluster cannot schedule gangs.
-            PluginError: the gang contradicts the runtime.
+            PluginError: the pods of this runtime cannot be one gang.
             StatusError: reading the gang failed for a reason other than its absence.
         """
         if not _is_wanted(info):
@@ -107,7 +107,7 @@ class Workload(
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Refuse a gang that contradicts the runtime, and warn if the cluster cannot schedule gangs."""
+        """Refuse a runtime whose pods cannot be one gang, and warn if the cluster cannot schedule gangs."""
         del old
         errors = field.ErrorList()
         if not _is_wanted(info):
@@ -133,7 +133,7 @@ class Workload(
         return None
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the TrainJobs' gangs in each version that is written, and the versions that the API server serves."""
+        """Watch the TrainJobs' gangs, and watch which version of the gang API is served."""
         from pkg.runtime.framework.plugins import podgroup_watches  # rendering loads no controllers
 
         from . import watches
