@@ -96,8 +96,9 @@ def kind_of(owner: OwnerReference) -> GVK:
 
 
 def short(text: str, limit: int = _SHOWN) -> str:
-    """Return ``text``, truncated to ``limit`` characters. Call it before text from users is logged or put into an
-    event.
+    """Return ``text``, truncated to ``limit`` characters.
+
+    Call this before text that users have chosen is logged or put into an event.
     """
     return text if len(text) <= limit else f"{text[:limit]}..."
 

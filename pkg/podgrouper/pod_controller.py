@@ -236,8 +236,9 @@ class PodReconciler:
             metadata.labels = {key: pool, **(metadata.labels or {})}
 
     def _report_owner(self, pod: Pod, found: Grouping, metadata: Metadata) -> None:
-        """Report the chosen top owner and the reason in a metric and the log. Record an event if we may not read an
-        owner.
+        """Report the chosen top owner and the reason in a metric and the log.
+
+        If we were not allowed to read an owner, also record an event.
         """
         kind, grouper = type(found.top_owner).gvk, found.grouper.name
         if references := found.top_owner.metadata.owner_references:

@@ -72,8 +72,9 @@ def _literal(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return the escape sequence of a character. If a text begins with a byte order mark, Go's library escapes all its
-    characters.
+    """Return the escape sequence of a character.
+
+    If a text begins with a byte order mark, Go's library escapes all its characters.
     """
     if (short := Emitter.ESCAPE_REPLACEMENTS.get(character)) is not None:
         return f"\\{short}"

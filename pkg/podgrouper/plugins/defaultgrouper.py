@@ -84,8 +84,9 @@ class DefaultGrouper(Grouper):
         return f"{kai.POD_GROUP_NAME_PREFIX}-{top_owner.name}-{top_owner.metadata.uid or ''}"
 
     def calc_pod_group_annotations(self, top_owner: Object, pod: Pod) -> dict[str, str]:
-        """Return the owner's annotations. Add the pod's user and the top-owner annotation if the owner does not set
-        them.
+        """Return the owner's annotations.
+
+        The pod's user and the top-owner annotation are added, unless the owner sets them.
         """
         annotations = {}
         if (user := pod.annotations.get(kai.USER_LABEL_KEY)) is not None:

@@ -95,8 +95,9 @@ def _with_labels(obj: T, labels: Mapping[str, str]) -> T:
 
 
 def _heir(owner: Unstructured, skipped: Unstructured) -> Unstructured:
-    """Return a shallow copy of ``owner`` that inherits the labels and annotations of ``skipped``. Its own have
-    precedence.
+    """Return a shallow copy of ``owner`` that inherits the labels and annotations of ``skipped``.
+
+    Labels and annotations that ``owner`` sets itself are kept.
     """
     metadata = owner.metadata.model_copy(
         update={

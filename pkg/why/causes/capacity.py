@@ -172,8 +172,9 @@ def _is_quantity(text: str) -> bool:
 
 
 def _largest(snapshot: Snapshot, resource: str) -> tuple[str, str] | None:
-    """Return the largest amount that any node offers, and the name of this node. Return None if no node has the
-    resource.
+    """Return the largest amount that any node offers, and the name of this node.
+
+    Return None if no node has the resource.
     """
     best: tuple[str, str] | None = None
     for node in snapshot.all(kinds.NODE):

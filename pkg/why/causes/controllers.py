@@ -228,8 +228,9 @@ def _is_idle(snapshot: Snapshot, job: LiveObject, patience: timedelta) -> bool:
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:
-    """Return why no pod of a Deployment is available. Return None if a pod is available or the Deployment was not
-    found.
+    """Return why no pod of a Deployment is available.
+
+    Return None if a pod is available, or if the Deployment was not found.
     """
     for each in snapshot.all(kinds.DEPLOYMENT):
         if each.name != name or each.number("status", "availableReplicas"):

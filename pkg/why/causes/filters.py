@@ -168,8 +168,10 @@ def _taint(taint: JSON) -> str:
 
 
 def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:
-    """Return a function that makes a finding. The texts may contain fields such as ``{namespace}`` or ``{name}``, a
-    group of the rule's pattern.
+    """Return a function that makes a finding.
+
+    ``summary`` and ``advice`` may contain ``{namespace}`` and the names of groups in the rule's pattern, such as
+    ``{name}``.
     """
 
     def made(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding:

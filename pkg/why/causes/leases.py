@@ -22,7 +22,7 @@ _DURATION: Final = 15
 
 
 def no_leader(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
-    """Return why no replica leads. Return None if a replica leads, or if there is no lease (without leader election)."""
+    """Return why no replica leads. Return None if a replica leads, or if no lease exists (no leader election)."""
     found = [each for each in snapshot.all(kinds.LEASE) if each.name in names]
     if not found or any(_is_current(snapshot, each) for each in found):
         return None

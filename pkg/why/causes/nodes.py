@@ -32,9 +32,7 @@ _SILENT: Final = timedelta(seconds=60)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield findings on pods whose node is not ready or does not exist, and on pods that were ended, refused or not
-    started.
-    """
+    """Yield findings on pods that were ended, refused or not started, and on pods whose node is lost."""
     nodes = {each.name: each for each in snapshot.all(kinds.NODE)}
     for pod in snapshot.pods:
         phase = pod.text("status", "phase")

@@ -154,7 +154,10 @@ def _held(workload: LiveObject, queue: str) -> tuple[str, str, str]:
 
 
 def _checks(workload: LiveObject) -> list[str]:
-    """Return the admission checks that failed. If none failed and quota is reserved, return the checks not passed yet."""
+    """Return the admission checks that failed.
+
+    If none has failed, and the quota is reserved, return the checks that have not passed yet.
+    """
     if workload.at("spec", "active") is False:
         return []
     states = workload.maps("status", "admissionChecks")

@@ -73,8 +73,9 @@ def references(snapshot: Snapshot) -> list[Reference]:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each missing object without which a Job or pod cannot start, and for a missing headless
-    service.
+    """Yield a finding for each missing object that keeps a Job or pod from starting.
+
+    A missing headless service is also reported.
     """
     runtime = runtime_of(snapshot.train_job)
     if runtime in snapshot.absent and snapshot.manager_must_act:
@@ -100,8 +101,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _service(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding if pods exist, but the headless service for their host names does not. JobSet creates this
-    service.
+    """Yield a finding if pods exist, but the headless service for their host names does not.
+
+    JobSet creates this service.
     """
     job_set = snapshot.job_set
     if job_set is None or finished(job_set) or not snapshot.pods or kinds.SERVICE in snapshot.unread:

@@ -30,8 +30,9 @@ _CONTROLLERS: Final = {"TrainJob": "Trainer", "JobSet": "JobSet controller", "Jo
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield findings if someone suspends or manages the TrainJob, or if a child is suspended or is being deleted for
-    long.
+    """Yield findings if the TrainJob is suspended or managed by another controller.
+
+    Also yield findings if a child is suspended, or if the deletion of a child takes long.
     """
     job = snapshot.train_job
     yield from _managed(snapshot)

@@ -37,8 +37,9 @@ class MpiGrouper(KubeflowDistributedGrouper):
         self._client = client
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require launcher and workers, or only the workers if the launcher is created after them and does not exist
-        yet.
+        """Require launcher and workers.
+
+        If the launcher is created after the workers and does not exist yet, require only the workers.
 
         Raises:
             GroupingError: a role is missing or has no replicas, or the spec is malformed.
