@@ -28,7 +28,7 @@ from controller_runtime.machinery import JSON, yaml
 
 _ROOT: Final = "kubernetes_asyncio"
 _LATER: Final = "aiohttp"
-"""A package that ``config`` imports as a whole and rarely uses."""
+"""A package that ``config`` imports but rarely uses; it is loaded on first use."""
 _lock: Final = threading.Lock()
 
 
@@ -55,7 +55,7 @@ class Node(Protocol):
 
 
 class Loader(Protocol):
-    """The loader of one context. The plugins set the attributes; some are missing until then."""
+    """Loads the credentials of one context. A plugin sets the attributes when it runs; before, some are missing."""
 
     provider: str | None
     token: str
@@ -71,7 +71,10 @@ class _Unused:
 
 
 class _Later(types.ModuleType):
-    """A module that is loaded on first use, not when ``config`` refers to it in annotations."""
+    """A stand-in for a module, which is loaded on first use.
+
+    The annotations that are evaluated while ``config`` is imported do not load it.
+    """
 
     def __getattr__(self, name: str) -> object:
         if sys.modules.get(self.__name__) is self:
@@ -115,7 +118,7 @@ def modules() -> Modules:
 
 
 def _yaml() -> types.SimpleNamespace:
-    """Return a replacement for PyYAML in ``config``: our reader, which limits its input, and our writer."""
+    """Return a replacement for PyYAML in ``config``. Its reader limits the input."""
 
     def safe_load(file: IO[str]) -> JSON:
         return yaml.load(file.read(), strict=False)
