@@ -110,7 +110,7 @@ def feature_gates(text: str) -> dict[str, bool]:
 def zap_flags(
     *, development: bool = False, time_encoding: log_options.TimeEncoding = _TIME_ENCODING
 ) -> tuple[Flag, ...]:
-    """Return the log flags that every program with a manager has. The arguments are the defaults of one program."""
+    """Return the log flags that every program with a manager has. The arguments are the flags' defaults."""
     return (
         Flag(
             "zap-devel",
@@ -148,7 +148,7 @@ def zap_flags(
 
 
 def zap_options(values: Mapping[str, Any], *, caller: bool = False) -> log_options.Options:
-    """Return the log options for the values of :func:`zap_flags`. With ``caller``, lines name the code that logs."""
+    """Convert the values of :func:`zap_flags` to log options. With ``caller``, lines contain the caller's place."""
     return log_options.Options(
         development=values["zap-devel"],
         encoder=values["zap-encoder"],

@@ -41,7 +41,7 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 def boolean(text: str) -> bool:
-    """Return the boolean that Go reads from ``text``."""
+    """Parse a boolean as Go does."""
     if text in _TRUE:
         return True
     if text in _FALSE:

@@ -83,7 +83,7 @@ def main(
     run: Callable[[F], Awaitable[None]],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Parse the command line, :func:`supervise` ``run`` with the parsed flags, and return the exit code."""
+    """Parse the command line, call ``run`` with the parsed flags, and return the exit code."""
     try:
         parsed = parse(sys.argv[1:] if arguments is None else arguments)
     except goflags.HelpRequested:
@@ -136,7 +136,9 @@ async def serve(
     *,
     traced: bool = False,
 ) -> None:
-    """Run a manager that ``setup`` fills, until a signal ends the manager. With ``traced``, its spans are exported.
+    """Create a manager, call ``setup`` to add its parts, and run it until a signal ends it.
+
+    If ``traced`` is True, the manager's spans are exported.
 
     Raises:
         ConfigurationError: spans cannot be exported.
@@ -165,24 +167,24 @@ async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
 
 
 class _Freezer:
-    """A runnable. When the caches are full, it excludes all objects that exist at that time from garbage collection."""
+    """A runnable. It excludes the objects in the filled caches from garbage collection."""
 
     def __init__(self, mgr: ctrl.Manager) -> None:
         self._mgr = mgr
 
     def need_leader_election(self) -> bool:
-        """Return False: a standby has full caches, too."""
+        """Return False: a standby fills its caches, too."""
         return False
 
     async def start(self) -> None:
-        """Wait for the caches, then exclude all objects that exist from garbage collection."""
+        """Wait until the caches are filled, then exclude all objects that exist from garbage collection."""
         await self._mgr.cache.ready()
         gc.collect()
         gc.freeze()
 
 
 async def require_credentials(mgr: ctrl.Manager) -> None:
-    """Return once the API server accepts our credentials; the manager keeps the connection open.
+    """Check that the API server accepts our credentials. The manager keeps the connection open.
 
     Raises:
         UnreachableError: the server did not answer in time.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The servers with a certificate for the manager's Service: webhooks and, with the feature gate, status updates."""
+"""The servers behind the manager's Service: the webhooks and, if the feature gate is enabled, the status server."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | N
 
 
 def log_remarks(cfg: Configuration, *, enable_http2: bool) -> None:
-    """Log settings of the servers that are insecure or have no effect."""
+    """Log the TLS settings that are insecure, and the settings that have no effect."""
     for text in tlsconfig.resolve(cfg.tls).remarks:
         _log.warning("TLS setting is insecure or has no effect", remark=text)
     if enable_http2:

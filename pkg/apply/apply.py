@@ -43,15 +43,15 @@ def upsert_volume_mounts(
 
 
 def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
-    """Return :func:`env_var` of each variable, or an empty list for ``None``."""
+    """Convert each variable with :func:`env_var`. ``None`` counts as an empty list."""
     return [env_var(item) for item in env or ()]
 
 
 def env_var(env: EnvVar) -> EnvVar:
     """Return a TrainJob's variable as it is applied: either with a reference or with a value, which may be empty.
 
-    As upstream, a reference to a field is applied without ``apiVersion``, and a reference to a resource always with a
-    container and a divisor. Unknown sources are kept (upstream drops them).
+    As upstream, the ``apiVersion`` of a reference to a field is dropped, and a container and a divisor are added to a
+    reference to a resource if they are missing. Unknown sources are kept (upstream drops them).
     """
     source = env.value_from
     if source is None:

@@ -45,7 +45,7 @@ INFERENCE_PRIORITY_CLASS: Final = "inference"
 DEFAULT_QUEUE_NAME: Final = "default-queue"
 
 DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY: Final = "types"
-"""The key, in the data of the priorities ConfigMap, of the list with the defaults for each type of workload."""
+"""Key of the priorities ConfigMap. Its value is a list with the defaults for each type of workload."""
 
 # --- events ---
 

@@ -25,9 +25,9 @@ TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 """The value of a TrainJob's ``spec.managedBy`` for this manager. It is also the default of the field."""
 
 SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
-"""Annotation of a TrainJob that was suspended and changed: its generation at that time.
+"""Annotation in which the webhook records that a TrainJob was suspended: the generation of the recorded update.
 
-The controller removes the annotation once no JobSet runs with an earlier spec.
+The controller removes the annotation as soon as no JobSet runs with an earlier spec.
 """
 
 # --- clients of two API generations ---

@@ -27,11 +27,11 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 _KEYS: Final = "/openid/v1/jwks"
 
 _MAX_AGE: Final = 300.0
-"""Seconds after which the keys are read again. A withdrawn key is not accepted for longer, unless the read fails."""
+"""Seconds after which the keys are read again. From then on, a withdrawn key is not accepted, unless the read fails."""
 _MIN_AGE: Final = 10.0
 """Minimum number of seconds between two reads that are caused by tokens with unknown keys."""
 _AFTER_FAILURE: Final = 2.0
-"""Minimum number of seconds between two reads while they fail."""
+"""Minimum number of seconds between a failed read and the next read."""
 
 _TIMEOUT: Final = 5.0
 

@@ -35,7 +35,7 @@ class Certificates(Protocol):
         ...
 
     async def served(self) -> None:
-        """Return once there is a certificate."""
+        """Wait until there is a certificate."""
         ...
 
 

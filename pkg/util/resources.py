@@ -49,7 +49,7 @@ def pod_requests(spec: PodSpec) -> Requests:
 
 
 def merged(base: ResourceRequirements | None, wanted: ResourceRequirements) -> ResourceRequirements:
-    """Return the limits and requests of both. If both set an amount, the one in ``wanted`` is used. Claims are dropped."""
+    """Return the limits and requests of both. Amounts in ``wanted`` take precedence. Claims are dropped."""
     limits, requests = (base.limits, base.requests) if base is not None else (None, None)
     return ResourceRequirements(
         limits={**(limits or {}), **(wanted.limits or {})} or None,

@@ -122,7 +122,7 @@ def _suites(names: Sequence[str], remarks: list[str]) -> tuple[str, ...]:
 
 
 def _available(names: Sequence[str]) -> list[str]:
-    """Return OpenSSL's names of those suites up to TLS 1.2 that the installed OpenSSL has."""
+    """Return OpenSSL's names of the suites, except suites of TLS 1.3 and suites that OpenSSL does not have."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     found = []
     for name in names:

@@ -123,7 +123,7 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
 
 
 def _pod_patch(override: trainer.PodTemplateOverride) -> Document:
-    """Return an override as a patch of a pod template, without empty maps and the resources of containers."""
+    """Return an override as a patch of a pod template. Empty maps and containers' ``resources`` are left out."""
     patch = pod_patch(override)
     metadata = {name: value for name, value in patch.pop("metadata", {}).items() if value}
     patch = {**({"metadata": metadata} if metadata else {}), **patch}
@@ -146,7 +146,7 @@ def _refuse_directives(value: JSON) -> None:
 
 
 def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) -> str:
-    """Return the mirror's manager: that of the present mirror, or the other manager if an immutable field changes."""
+    """Return the manager of the new mirror. It differs from the present mirror's only if an immutable field changes."""
     first, second = constants.FIRST_GENERATION_MANAGERS
     if not present:
         return first
@@ -202,5 +202,5 @@ def _check_list(wire: str, items: list[JSON], keys: tuple[str, ...]) -> None:
 
 
 def _marker(model: type[Struct], name: str) -> CRD:
-    """Return the first marker of a field, or an empty one."""
+    """Return the first marker of a field. If the field has none, return an empty marker."""
     return next((each for each in model.model_fields[name].metadata if isinstance(each, CRD)), CRD())

@@ -41,7 +41,7 @@ class ContainerPatch(Struct):
     containers in spec.trainer and spec.initializer.
     """
     volume_mounts: Annotated[list[VolumeMount] | None, _ITEMS] = None
-    """Volume mounts of the container, merged with the runtime's by mount path."""
+    """Volume mounts of the container, merged by mount path with the runtime's volume mounts."""
     security_context: SecurityContext | None = None
     """Security options of the container, merged over the runtime's.
 
@@ -55,13 +55,13 @@ class PodSpecPatch(Struct):
     service_account_name: Annotated[str | None, CRD(max_length=253, rules=(FIELD_IMMUTABLE,))] = None
     """Service account of the pods. An empty value removes the runtime's. It cannot be changed once it is set."""
     volumes: Annotated[list[Volume] | None, _FIXED_VOLUMES] = None
-    """Volumes of the pods, merged with the runtime's by name. They cannot be changed once they are set."""
+    """Volumes of the pods, merged by name with the runtime's volumes. They cannot be changed once they are set."""
     init_containers: Annotated[list[ContainerPatch] | None, _FIXED_LIST] = None
     """Changes to init containers of the runtime. They cannot be changed once they are set."""
     containers: Annotated[list[ContainerPatch] | None, _FIXED_LIST] = None
     """Changes to containers of the runtime. They cannot be changed once they are set."""
     image_pull_secrets: Annotated[list[LocalObjectReference] | None, _FIXED_LIST] = None
-    """Secrets for pulling the pods' images, merged with the runtime's by name.
+    """Secrets for pulling the pods' images, merged by name with the runtime's secrets.
 
     They cannot be changed once they are set.
     """
@@ -75,11 +75,11 @@ class PodSpecPatch(Struct):
     affinity: Affinity | None = None
     """Affinity and anti-affinity of the pods, merged over the runtime's."""
     tolerations: Annotated[list[Toleration] | None, CRD(list_type="atomic", max_items=128)] = None
-    """Tolerations of the pods. They replace all of the runtime's."""
+    """Tolerations of the pods. They replace all tolerations of the runtime."""
     scheduling_gates: Annotated[
         list[PodSchedulingGate] | None, CRD(list_type="map", list_map_keys=_BY_NAME, max_items=16)
     ] = None
-    """Gates that keep the pods from being scheduled until they are removed, merged with the runtime's by name."""
+    """Gates that must be removed before the pods are scheduled, merged by name with the runtime's gates."""
     termination_grace_period_seconds: Annotated[Int64 | None, CRD(minimum=0, rules=(FIELD_IMMUTABLE,))] = None
     """Time, in seconds, that the pods have to terminate gracefully. It cannot be changed once it is set."""
     go_pointers: ClassVar[frozenset[str]] = frozenset(
