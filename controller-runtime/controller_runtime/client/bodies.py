@@ -34,9 +34,9 @@ class ResponseObject(LazyObject[T]):
     """The object in the response to a request.
 
     Reading ``object`` raises StatusError if the response is a Status that reports a failure. It raises AnswerError if
-    the object has another kind, has another name than ``name`` (if given), or exceeds the limits of
-    ``machinery.rawjson``. Reading ``metadata`` raises AnswerError if the metadata cannot be decoded or has another
-    name.
+    the object is of another kind or exceeds the limits of ``machinery.rawjson``. If ``name`` is given, an object of
+    another name is an AnswerError, too. Reading ``metadata`` raises AnswerError if the metadata cannot be decoded or
+    has another name.
     """
 
     __slots__ = ("_name",)
@@ -97,7 +97,7 @@ def _metadata(text: bytes) -> ObjectMeta:
 
 
 def _check_kind(text: bytes, kind: str) -> None:
-    """Raise StatusError for a Status that reports a failure, AnswerError for an object that is not of ``kind``."""
+    """Raise StatusError for a Status that reports a failure, and AnswerError for an object that is not of ``kind``."""
     found = rest.decoded(_decode_names, text)
     if found.kind == "Status" != kind and found.status != "Success":
         raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)

@@ -52,7 +52,7 @@ class CacheReader(interfaces.Reader, Protocol):
 
 
 class Backend(interfaces.Client, Protocol):
-    """A Client that returns the object that remains after a deletion."""
+    """A Client that can delete an object and return it if it still exists afterwards."""
 
     async def remove(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> Object | None:
         """Delete as ``delete`` does; return the object if it still exists, e.g. because of a finalizer, or None."""
@@ -130,8 +130,8 @@ class CachedClient(_CachedWriter):
 
     Kinds in ``uncached`` are read from the server. So are kinds without a model if ``live_unstructured`` is set, and
     all pages of a list except the first. If this client deletes an object, or if the server answers a write with 404,
-    reads no longer find the object, even before the watch reports its deletion. They find a new object of the same
-    name, because it has another uid.
+    reads no longer find the object, even before the watch reports its deletion. A new object of the same name is found,
+    because it has another uid.
     """
 
     _live: Backend
@@ -232,7 +232,7 @@ class CachedSubResource(_CachedWriter):
     async def _exists(self, obj: Object) -> bool:
         """Return True if a read finds ``obj``.
 
-        In this case, the 404 means that the object's CRD does not declare the subresource.
+        In this case, the 404 of the write means that the object's CRD does not declare the subresource.
         """
         try:
             found = await self._reader.get(metadata_only(type(obj)), obj.key)

@@ -22,8 +22,8 @@ from . import options as opts
 T = TypeVar("T", bound=Object)
 
 Func = Callable[..., Awaitable[Any]]
-"""A replacement for a method. It gets the wrapped client, then the name of the subresource if the method is one of a
-subresource, then the arguments of the call."""
+"""Replaces a method; called with the wrapped client and the arguments of the call. For a method of a subresource, the
+second argument is the subresource's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

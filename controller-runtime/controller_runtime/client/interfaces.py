@@ -35,7 +35,7 @@ class ObjectList(list[T], Generic[T]):
 
 
 class Patch(Protocol):
-    """A patch: supplies the content type and the body of a PATCH request."""
+    """Supplies the content type and the body of a PATCH request."""
 
     @property
     def content_type(self) -> str:

@@ -281,7 +281,7 @@ _RULES: Final[dict[Any, Callable[[Any, Callable[[Any], Any]], Any]]] = {
     "frozenset": _sorted,
 }
 _VALUES: Final = frozenset({"default", "expected", "members", "metadata", "config", "serialization"})
-"""Keys of pydantic's schemas to skip: their values contain no schemas of fields."""
+"""Keys to skip in pydantic's schemas: their values contain no schemas of fields."""
 
 
 def _check_number(error: ValidationError) -> None:
@@ -293,7 +293,7 @@ def _check_number(error: ValidationError) -> None:
 
 
 def _may_set(model: type[Struct], name: str) -> bool:
-    """Return True if an attribute that is not a field may be set.
+    """Return True if ``name`` may be set although the model declares no such field.
 
     This is allowed for private names, for attributes of the class, and if the model accepts unknown fields.
     """

@@ -165,8 +165,8 @@ class _NoSchemaError(TypeError):
 def custom_resource_definition(kind: type[Object]) -> Schema:
     """Return the CustomResourceDefinition of ``kind`` with its single version.
 
-    Types, bounds and required fields come from the model. Defaults come only from markers. Those in the model are left
-    out, because the API server would write them into the objects.
+    Types, bounds and required fields come from the model. Defaults come only from markers. Defaults in the model are
+    left out, because the API server would write them into the objects.
 
     Raises:
         TypeError: ``kind`` is not a subclass of Object that declares a kind, or the type of a field has no structural
@@ -346,8 +346,8 @@ def _getter(computed: ComputedFieldInfo) -> object:
 def _item(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
     """Return the schema of a list's item or a map's value.
 
-    If the type includes None, the schema is nullable: None is written as null there, while a field that is None is
-    omitted.
+    If the type includes None, the schema is nullable. In lists and maps, None is written as null; a field that is None
+    is not written.
     """
     schema = _type(annotation, above, named)
     return _nullable(schema) if _has_none(annotation) else schema
@@ -443,7 +443,7 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
 
 
 def _array(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...]) -> Schema:
-    """Return the keys of a list's structural schema that describe its items."""
+    """Return the keys with which a structural schema describes the items of a list."""
     items = _structural_item(schema.get("items", {}), definitions, above)
     if not schema.get("uniqueItems"):
         return {"items": items}
@@ -458,7 +458,7 @@ def _structural_item(schema: Schema, definitions: Mapping[str, Schema], above: t
 
 
 def _object(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...]) -> Schema:
-    """Return the keys of a structural schema that describe the fields of an object or the values of a map."""
+    """Return the keys with which a structural schema describes the fields of an object or the values of a map."""
     if "properties" not in schema:
         values = schema.get("additionalProperties", True)
         if not isinstance(values, dict):
@@ -530,7 +530,7 @@ def _field_texts(model: type[object]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the statements of each class in a module; an empty map if there is no source file, as in a notebook."""
+    """Return the statements of each class in a module; empty if the module has no source file, as in a notebook."""
     try:
         tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     except (ImportError, OSError, TypeError):

@@ -67,7 +67,10 @@ def go_text(value: JSON) -> str:
 
 
 def _float(value: float, plain: range) -> str:
-    """Return the shortest text of a number. It has an exponent unless the decimal exponent is in ``plain``."""
+    """Return the shortest text of a number.
+
+    Numbers whose decimal exponent is outside ``plain`` are written with an exponent.
+    """
     number = Decimal(repr(value)).normalize()
     return f"{number:{'f' if number.adjusted() in plain else 'e'}}"
 

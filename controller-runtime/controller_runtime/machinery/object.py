@@ -129,7 +129,7 @@ class Object(Struct):
 
     @property
     def decoded_size(self) -> int:
-        """Size in bytes of the text that the object was decoded from, otherwise 0. Copies keep the size."""
+        """Size in bytes of the text that the object was decoded from, or 0 if there was none. Copies keep the size."""
         try:
             size: int = object.__getattribute__(self, "_size")
         except AttributeError:
@@ -289,7 +289,7 @@ class LazyObject(Generic[T_co]):
         self.text = text
         self.own_write = False
         """True if the cache's client wrote this state. If the state comes from a list, this is False: another writer
-        may have changed the object shortly before our write."""
+        may have changed the object before the client's write."""
         self._object = known
         self._metadata: ObjectMeta | None = None
         self._view: msgspec.Struct | None = None
@@ -412,7 +412,7 @@ class Scheme:
     ) -> None:
         """Register ``kinds``.
 
-        ``later`` returns further kinds. The scheme calls ``later`` on its own first use, because importing kinds is
+        ``later`` returns further kinds. It is called when the scheme is first used, because importing kinds is
         expensive.
         """
         self._known: dict[GVK, type[Object]] = {}

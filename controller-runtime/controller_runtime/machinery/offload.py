@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run work on large objects in a thread, so that it does not block the event loop. Other work runs directly.
 
-Per event loop, only one piece of work runs in a thread at a time. More threads would not finish the work sooner: only
-one thread at a time runs Python code, so each of them would slow down the event loop.
+Per event loop, only one piece of work runs in a thread at a time. Only one thread at a time runs Python code, so more
+threads would not finish the work sooner and would slow down the event loop.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def is_large(size: int = 0) -> bool:
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run ``work`` and return its result.
 
-    In an :class:`object_size` block for a large object, ``work`` runs in a thread, otherwise directly.
+    In an :class:`object_size` block for a large object, ``work`` runs in a thread. Elsewhere, it runs directly.
 
     ``work`` must not use shared mutable state. If the caller is cancelled while the thread runs, the cancellation is
     raised after ``work`` has ended.

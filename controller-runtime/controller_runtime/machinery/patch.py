@@ -368,8 +368,7 @@ def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str)
     """Return the merged items in the order that the API server gives them.
 
     The items in ``order`` are sorted as they are there; all other items are sorted as in ``live``. The two sequences
-    are then merged: an item that is not in ``order`` goes before the next item of ``order`` only if it precedes that
-    item in ``live``.
+    are then merged so that, where possible, items keep their order in ``live``.
     """
     if key:
         for item in (*merged, *order, *live):

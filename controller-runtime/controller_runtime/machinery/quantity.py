@@ -188,7 +188,7 @@ def sub(a: str, b: str) -> str:
 
 
 def mul(a: str, factor: int) -> str:
-    """Return the product with a whole number."""
+    """Return ``a`` multiplied by a whole number."""
     return str(parse(a) * factor)
 
 

@@ -80,9 +80,10 @@ def cause(error: BaseException) -> BaseException | None:
 
 
 def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseException]:
-    """Yield ``error`` and, recursively, members of groups and causes: each one once, at most :data:`MOST` in total.
+    """Yield ``error`` and, recursively, the members of groups and the causes.
 
-    If ``causes`` is False, causes are left out.
+    Each exception is yielded once, and at most :data:`MOST` are yielded in total. If ``causes`` is False, causes are
+    left out.
     """
     seen: set[int] = set()
     waiting = [error]

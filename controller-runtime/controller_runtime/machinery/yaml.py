@@ -38,7 +38,7 @@ from .errors import one_line
 MOST_LEVELS: Final = 200
 """Maximum nesting depth. Even the CRD with the deepest schema needs less than a third of this depth."""
 MOST_VALUES: Final = 100_000
-"""Maximum number of values of a document by default. They take 0.3 seconds of CPU."""
+"""Maximum number of values of a document by default. Reading them takes 0.3 seconds of CPU time."""
 MOST_VALUES_OF_FILES: Final = 10_000_000
 """Maximum number of values of a document in files that the user names: a document may hold thousands of objects."""
 _MOST_ALIASED_TEXT: Final = 4 << 20
@@ -92,7 +92,7 @@ _TOO_DEEP: Final = f"nested more than {MOST_LEVELS} levels deep"
 
 
 class YAMLError(ValueError):
-    """The text is not YAML that Kubernetes reads, or exceeds a limit; ``str()`` includes the line and path if known.
+    """The text is not YAML that Kubernetes accepts, or exceeds a limit; ``str()`` includes the line and path if known.
 
     ``line`` is counted from one.
     """
@@ -147,9 +147,10 @@ def load(text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALU
 
 
 def load_map(text: str | bytes, *, most_values: int = MOST_VALUES) -> dict[str, JSON]:
-    """Return the map that the text represents; an empty text is an empty map.
+    """Return the map that the text represents; for an empty text, return an empty map.
 
-    Duplicate keys and a second document are errors. Raises like :func:`load`, and also for other values than maps.
+    Duplicate keys and a second document are errors. Raises like :func:`load`, and raises YAMLError if the value is not
+    a map.
     """
     value = load(text, most_values=most_values)
     if value is None:

@@ -56,7 +56,7 @@ class Credentials(ABC):
 
 
 class Anonymous(Credentials):
-    """No headers: an anonymous client, or one with a client certificate."""
+    """Supplies no headers, for an anonymous client or a client with a certificate."""
 
     async def headers(self) -> dict[str, str]:
         return {}

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports kubernetes-asyncio without its 1,260 generated modules; no other module imports it.
 
-This project uses its ``config`` package: kubeconfig files, exec plugins and OIDC. But
-importing any part of the distribution runs ``kubernetes_asyncio/__init__.py``, which loads a model class
-for every API type: 30 MiB and 120 ms that are not needed. ``config`` itself needs two names of ``client``:
-``ApiClient``, which is not used here, and ``Configuration``, a plain set of attributes.
+This project uses its ``config`` package: kubeconfig files, exec plugins and OIDC. But importing any part of the
+distribution runs ``kubernetes_asyncio/__init__.py``, which loads a model class for every API type: 30 MiB and 120 ms
+that are not needed. ``config`` itself imports only two names from ``client``: ``ApiClient``, which is not used here,
+and ``Configuration``, a plain set of attributes.
 
 While ``config`` is imported, two empty packages replace ``kubernetes_asyncio`` and ``kubernetes_asyncio.client``.
 Afterwards these packages and all modules loaded below them are removed from ``sys.modules``, so a program that also
@@ -71,7 +71,7 @@ class _Unused:
 
 
 class _Later(types.ModuleType):
-    """A stand-in for a module, which is loaded on first use.
+    """A stand-in for a module. The module itself is loaded on first use.
 
     The annotations that are evaluated while ``config`` is imported do not load it.
     """

@@ -91,7 +91,7 @@ class Authorize:
 
 
 class RetryAfter:
-    """Retries a 429 or 5xx after the delay in its Retry-After, as client-go does.
+    """Retries a 429 or 5xx after the delay in its Retry-After header, as client-go does.
 
     Streams are not retried: their caller decides when to reconnect.
     """

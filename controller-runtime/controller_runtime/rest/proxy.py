@@ -20,7 +20,7 @@ _IP = IPv4Address | IPv6Address
 
 
 def from_environment(server: str, environ: Mapping[str, str]) -> str:
-    """Return the URL of the proxy for requests to the URL ``server``, or an empty string if there is no proxy.
+    """Return the URL of the proxy for requests to the URL ``server``, or an empty string if none is used.
 
     Raises:
         ConfigError: the value of the variable is not the address of an HTTP proxy. The message has the variable's name.

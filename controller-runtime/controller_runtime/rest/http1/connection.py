@@ -23,7 +23,7 @@ _LONGEST_HEAD: Final = 1 << 20
 
 
 class Owner(Protocol):
-    """The owner of a connection, which assigns it to requests."""
+    """Owns connections and assigns them to requests."""
 
     def free(self, connection: Connection) -> None:
         """Called when the connection can be used again."""
@@ -115,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
 
         The request is aborted if the head of the response has not arrived at ``deadline``. A response with ``bounds``
         is also aborted if no part of its body arrives for ``timeout`` seconds, or if the response takes longer than
-        ``bounds.seconds``. Without a ``deadline``, there is no time limit. With ``bodiless``, the response ends with
+        ``bounds.seconds``. Without a ``deadline``, the time is not limited. With ``bodiless``, the response ends with
         its head, even if its headers announce a body; afterwards, the connection belongs to the caller.
 
         Raises:

@@ -34,7 +34,7 @@ class Bounds(NamedTuple):
 ORDINARY: Final = Bounds(1 << 24, 120.0)
 """Limits for one object. They are higher than etcd's size limit and an API server's request timeout."""
 _EXPANSION: Final = 1 << 24
-"""Maximum size in bytes of the data of one read after decompression."""
+"""A response is refused if the data of one read decompresses to more bytes than this."""
 _BUFFER: Final = 1 << 17
 _buffers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
 """One buffer per event loop is enough, because data is parsed as soon as it is read. Without this buffer, TLS would

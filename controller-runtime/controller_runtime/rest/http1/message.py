@@ -50,7 +50,7 @@ class Headers(Mapping[str, str]):
         self._lines.clear()
 
     def raw(self, key: bytes) -> bytes:
-        """Return the value of a lower-case name, or empty bytes."""
+        """Return the value of the header ``key``, which is in lower case, or empty bytes."""
         line = self._lines.get(key)
         return line[1].strip() if line is not None else b""
 
