@@ -4,8 +4,8 @@
 
 A `ToolGroup` is a directory with a go.mod and a go.sum. Each `Tool` is a program in a module that the go.mod pins.
 
-A tool is looked up first in the directory ``KUBEBUILDER_ASSETS``, then in the cache. If both do not have it, it is
-built and added to the cache. It is an error if ``KUBEBUILDER_ASSETS`` is set but cannot be used.
+A tool is looked up first in the directory ``KUBEBUILDER_ASSETS``, then in the cache. If neither has it, it is built and
+added to the cache. It is an error if ``KUBEBUILDER_ASSETS`` is set but cannot be used.
 
 The cache key consists of the tool's version, the Go release line that its go.mod requires, the platform, and the text
 of go.mod and go.sum. A second run therefore builds nothing and does not need Go. After an upgrade, the old binaries
@@ -317,7 +317,7 @@ class _Build:
         shutil.rmtree(partial)
 
     async def _place(self, tool: Tool, partial: Path) -> None:
-        """Move a program into the cache. Its manifests and the record of its build are written before."""
+        """Move a program into the cache. Before that, write its manifests and the record of its build."""
         if tool.manifests:
             arguments = ["list", "-m", "-f", "{{.Dir}}", tool.group.module]
             out = await self.go.run(arguments, cwd=tool.group.directory, on_line=self._detail)

@@ -53,8 +53,8 @@ class FakeClient(client.LiveClient):
     """A LiveClient for an API server in memory. It records its calls, and is also a FieldIndexer.
 
     ``objects`` are stored as they are, including their status, but without ``managedFields``. If an object has no
-    resourceVersion, the client sets one. It does not set ``uid`` or other fields that a server sets; only objects that
-    calls create later get them.
+    resourceVersion, it gets one. Other fields that a server sets, such as ``uid``, are set only on objects that are
+    created later by calls of the client.
 
     ``indexes`` has, for each (kind, field), the function that returns an object's values, as in a cache. A list uses
     the index if its field selector contains that field.

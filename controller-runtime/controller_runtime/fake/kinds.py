@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""How an API server treats each kind: under which resource, with or without a status subresource, how it merges lists.
+"""How an API server treats each kind: its resource, its scope, its status subresource, and which lists are merged.
 
 For Kubernetes' own kinds, this is recorded in :mod:`controller_runtime.machinery.openapi`. For a custom resource, it is
 read from the CustomResourceDefinition or, without one, from the model. A custom resource with neither is assumed to
@@ -127,7 +127,7 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
 
 
 def with_scope(properties: KindProperties, *, namespaced: bool) -> KindProperties:
-    """Return a copy of ``properties`` with this scope, which stays marked as a guess."""
+    """Return a copy of ``properties`` with another scope, which still counts as guessed."""
     return replace(properties, resource=properties.resource._replace(namespaced=namespaced))
 
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""How an API server stores objects, on plain JSON: the rules that hold for every kind.
+"""The rules by which an API server stores objects of any kind, as plain JSON.
 
-It implements resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace periods,
+This module implements resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace periods,
 propagation, the status subresource, field owners and watch events as a real server does. It does not implement schemas
 (defaults, validation, pruning), admission, garbage collection or permissions.
 """
@@ -264,7 +264,7 @@ class Storage:
     def _replace(
         self, table: Table, key: NamespacedName, row: Stored, after: Stored, *, dry_run: bool
     ) -> Document:
-        """Store ``after`` if it differs from ``row``. If its last finalizer is gone during a deletion, remove it."""
+        """Store ``after`` if it differs from ``row``. If a deleted object has no finalizers left, remove it."""
         after.owners = _owning(after.owners)
         after.document = self.complete(table, after.document)
         checks.check_metadata(table, after.document)
@@ -325,7 +325,7 @@ def _differing(
 
 
 def _content(table: Table, document: Document) -> Document:
-    """Return the fields of an object that the generation counts: a change in them increases it."""
+    """Return the fields of an object in which a change increases ``metadata.generation``."""
     uncounted = ("metadata", "status") if table.properties.status else ("metadata",)
     return {k: v for k, v in document.items() if k not in uncounted}
 

@@ -30,7 +30,7 @@ _version = attrgetter("version")
 
 @dataclass(slots=True)
 class Event:
-    """One change of an object, with the object after the change and, if it existed, before the change."""
+    """One change of an object: its state after the change and, if it existed, its state before the change."""
 
     version: int
     type: str
@@ -39,7 +39,7 @@ class Event:
     document: Document
     before: Document | None
     lines: dict[tuple[str, bool], bytes] = field(default_factory=dict)
-    """Lines that were already encoded for this change, by event type and by True for watches of only metadata."""
+    """Lines that were already encoded for this change. The key is the event type and ``metadata_only``."""
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ _DEFAULT_TIMEOUT: Final = 1800.0
 
 
 class Watch:
-    """One watch, and how far it has got."""
+    """One open watch, and the version up to which it has sent changes."""
 
     def __init__(self, parsed: ParsedRequest, view: View, version: int) -> None:
         self.parsed = parsed

@@ -276,8 +276,8 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
     """Return a copy of ``document`` with the patch ``body`` applied.
 
     Raises:
-        BadRequestError: the patch is not of the JSON type that ``content_type`` requires, or changes the name or the
-            namespace.
+        BadRequestError: the patch changes the name or the namespace, or its body is not an object (for a JSON patch:
+            not a list).
         InvalidError: the patch cannot be applied to the object, or changes its apiVersion or kind.
         StatusError: the kind does not support patches of this type.
         NotImplementedError: the patch is a strategic merge patch, and this Kubernetes kind's schema is not recorded

@@ -83,8 +83,8 @@ def _replay(given: argparse.Namespace) -> int:
 def _check(given: argparse.Namespace) -> int:
     """Run the life of each seed four times and compare.
 
-    First all seeds are run in this process, then all again. The other two runs are in new processes, with different
-    orders of hashes.
+    In this process, all seeds are run once, and then all are run again. The other two runs are in new processes, with
+    different orders of hashes.
     """
     seeds = range(given.first, given.first + given.seeds)
     first = _lives(given, seeds)

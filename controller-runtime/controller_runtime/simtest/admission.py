@@ -224,7 +224,7 @@ class _Call:
         return msgspec.json.decode(base64.b64decode(encoded), type=list[Any])
 
     def _picks(self, review: Review) -> bool:
-        """Return True if the webhook's selectors match: for the object, its old or its new state must match."""
+        """Return True if the webhook selects the namespace, and the old or the new state of the object."""
         documents = [each for each in (review.new, review.old) if each is not None]
         if not any(self._objects.matches(each["metadata"].get("labels")) for each in documents):
             return False

@@ -19,7 +19,7 @@ from .loop import Process
 from .network import WRITE_METHODS, Observer, is_fenced_write
 
 _WRITE_TIMEOUT: Final = 35.0
-"""Maximum seconds in which a write is answered and the manager that sent it ends."""
+"""Maximum seconds from sending a write until it is answered and its manager has ended."""
 
 
 class Leases:
@@ -112,7 +112,7 @@ class Holders(Observer):
         self._deposed: set[Process] = set()
         """Former leaders that have read that another process holds the lease."""
         self._unanswered: dict[Process, dict[int, tuple[Request, float]]] = {}
-        """For each process, its unanswered writes and when it sent them, by the id of the request.
+        """For each process, its unanswered writes and when it sent them, by ``id(request)``.
 
         Writes of leases and events are not included.
         """

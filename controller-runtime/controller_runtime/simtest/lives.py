@@ -173,7 +173,7 @@ def _first(one: Sequence[str], other: Sequence[str], unit: str) -> str:
 def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpack[Size]) -> Outcome:
     """Repeat a failed life with fewer and fewer steps; return the shortest life that still fails in the same way.
 
-    A step that stays does the same as before, because it has its own seed. At most ``tries`` lives are run.
+    Leaving out a step does not change the others, because each step has its own seed. At most ``tries`` lives are run.
     """
     if found.failure is None:
         return found
@@ -350,7 +350,7 @@ def _result_of(child: int, reader: int) -> Found | None:
 def simulate(
     *, seeds: int = 200, first: int = 0, tries: int = 200, **size: Unpack[Size]
 ) -> Callable[[Scenario], Callable[[], None]]:
-    """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
+    """Make a test from a scenario, which is a function that sets up a :class:`Simulation`: managers, users and checks.
 
     The test runs ``seeds`` lives on all cores of the machine; the first seed is ``first``, and ``size`` sets how much
     happens in each life. If lives fail, the one with the lowest seed is shrunk, with at most ``tries`` more runs. The

@@ -56,7 +56,7 @@ class Process:
         self.drift = 0.0
         """Seconds by which the process's wall clock is ahead."""
         self.rate = 0.0
-        """How many seconds faster the process's wall clock runs per second."""
+        """How many seconds the process's wall clock gains in each second."""
         self.ended = asyncio.Event()
 
     def kill(self) -> None:
@@ -144,7 +144,10 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run a callback at the time ``when``. Of timers for the same time, the one that was set first runs first."""
+        """Run a callback at the time ``when``.
+
+        Timers for the same time become ready in the order in which they were set.
+        """
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, handle))

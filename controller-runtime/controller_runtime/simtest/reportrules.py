@@ -3,7 +3,7 @@
 """The rules for what managers report: events and metrics.
 
 Each event that a manager sends is stored, unless the server refuses it or cannot be reached for a long time. If an
-event is repeated, its count increases. The metrics of a controller equal the number of its reconciles with each result.
+event is repeated, its count increases. The metrics of a controller count its reconciles correctly, for each result.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
   older than a write of this process that was answered before. If the watch gets past the version of our own write
   without reporting it, reads must not return the write any more. If our own write removed the last finalizer of an
   object, reads no longer return the object. A read finds every existing object that the watch has reported. A list
-  contains each object that a read finds, but contains it only once, and no other object. A cache that was filled can be
-  read even while access to its kind is denied.
+  contains exactly the objects that reads find, and none of them twice. A cache that was filled can be read even while
+  access to its kind is denied.
 - Two workers never reconcile the same request at the same time. If a request fails after a success, its first retry
   comes soon.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
@@ -71,7 +71,7 @@ _FORESEEN: Final = (
 _SETTLED: Final = 180.0
 """Maximum seconds from the last fault until caches agree with the server.
 
-A watch needs 70 of them to notice that it no longer receives anything.
+A watch needs 70 seconds of this time to notice that it no longer receives anything.
 """
 _POLL: Final = 10.0
 _FIRST_RETRY: Final = 1.0
@@ -97,11 +97,11 @@ class ManagerReplica:
     answered: dict[asyncio.Task[Any] | None, dict[ObjectRef, Written]] = field(default_factory=dict)
     """For each task, the writes that were answered since the task's last read.
 
-    The task may still be waiting for the call of the last one to return.
+    The call that made the last of these writes may not have returned yet.
     """
     written: dict[ObjectRef, Written] = field(default_factory=dict)
     read: dict[tuple[Any, ObjectRef], Written] = field(default_factory=dict)
-    """The version that the last read of each object with each class returned."""
+    """The version that the last read returned, for each class and object."""
 
     @property
     def identity(self) -> str:
@@ -111,7 +111,7 @@ class ManagerReplica:
 
 
 def is_foreseen(error: BaseException | None) -> bool:
-    """Return True if ``error`` may end a manager. A plain ManagerError may if its cause may."""
+    """Return True if ``error`` may end a manager. For a plain ManagerError, this depends on its cause."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_foreseen, error.exceptions))
     if type(error) is errors.ManagerError:
@@ -137,7 +137,7 @@ class Rules(Observer):
         self._writers: dict[Process, ManagerReplica] = {}
         """The replica of each process. Replicas that have ended are included, because their writes may arrive later."""
         self._sent: dict[int, tuple[Sent, float]] = {}
-        """The writes that have not reached the server, and when they were sent, by the id of the request."""
+        """The writes that have not reached the server, and when they were sent, by ``id(request)``."""
         leases = Leases(now, lambda holder: holder in self._identities())
         stored = functools.partial(server.objects, Lease)
         self.leases = Holders(stored, leases.left, self.fail, now)
@@ -314,7 +314,7 @@ class Rules(Observer):
         return found
 
     def _check_missing(self, replica: ManagerReplica, kind: Any, ref: ObjectRef) -> None:
-        """Check that an object which a read did not find does not exist."""
+        """Check, after a read that found nothing, that the object does not exist."""
         expected, informer = replica.written.get(ref), _informer(replica, kind)
         reported = informer.store.observed(ref[1]) if informer is not None else None
         if not self._is_whole(replica, kind):

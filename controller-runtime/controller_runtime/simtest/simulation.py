@@ -77,7 +77,7 @@ class Size(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: ``cause`` causes the fault and ends it."""
+    """A fault: ``cause`` makes it happen and ends it again."""
 
     name: str
     cause: Act

@@ -177,7 +177,7 @@ def _root(uid: str) -> Iterator[None]:
 class UIDGenerator(RandomIdGenerator):
     """Generates random IDs. Only the trace ID of a reconcile is derived from the object's uid.
 
-    The trace ID is set when it is generated, because a sampler may use it to decide if the trace is recorded.
+    A sampler may decide by the trace ID, so the ID must be right from the beginning.
     """
 
     def generate_trace_id(self) -> int:
