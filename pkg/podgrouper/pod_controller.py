@@ -284,7 +284,7 @@ class PodReconciler:
 def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
     """Return the merge patch that sets the pod's annotation for its group and the label for its subgroup.
 
-    As in upstream, the label of an earlier subgroup is not removed if the pod is in no subgroup now.
+    As in upstream, the label of an earlier subgroup is not removed if the pod has left all subgroups.
     """
     sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")

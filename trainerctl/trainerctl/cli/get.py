@@ -26,8 +26,8 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     """Print TrainJobs.
 
     Raises:
-        InputError: both a name and ``--all-namespaces`` are given, or ``--watch`` with an output format other than
-            ``table``.
+        InputError: a name is given together with ``--all-namespaces``, or ``--watch`` together with an output format
+            other than ``table``.
         StatusError: the TrainJobs cannot be read.
     """
     if arguments.name and arguments.all_namespaces:

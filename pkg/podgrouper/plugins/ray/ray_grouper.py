@@ -163,7 +163,7 @@ def _group_name(index: int, spec: dict[str, JSON]) -> str:
 
 
 def _assign(pod: Pod, sub_groups: list[SubGroupMetadata]) -> None:
-    """Put the pod into the subgroup that its label names. The submitter of a RayJob is in no subgroup."""
+    """Put the pod into the subgroup that its label names. The submitter of a RayJob does not belong to a subgroup."""
     group = pod.labels.get(NODE_GROUP_LABEL)
     for sub_group in sub_groups:
         if sub_group.name == group:
