@@ -412,9 +412,9 @@ def _finalizers(table: Table, metadata: Mapping[str, JSON], propagation: str | N
 
 
 def _grace(table: Table, document: Document, given: int | None) -> int:
-    """Return the grace period in seconds; only pods that are bound to a node and still run have one.
+    """Return the grace period in seconds; only pods that are bound to a node and still run get one.
 
-    A second delete of a pod can only make the period shorter.
+    A second delete of a pod keeps the period or makes it shorter.
     """
     if table.properties.gvk[::2] != ("", "Pod"):
         return 0

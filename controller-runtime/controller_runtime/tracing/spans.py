@@ -37,7 +37,7 @@ from .interface import Instrumentable, Subject, UIDs
 
 _SCOPE: Final = "controller_runtime"
 _ALWAYS: Final = -128
-"""A verbosity so low that origins are always kept, whatever the log shows."""
+"""A verbosity so low that origins are always kept, even if the log does not show them."""
 _MOST_UIDS: Final = 4096
 FLUSH: Final = 5.0
 """Maximum seconds for sending the last spans at the end of the process."""
