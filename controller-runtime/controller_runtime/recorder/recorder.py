@@ -70,11 +70,11 @@ class SourceRecorder(EventRecorder):
         self._broadcaster.enqueue(self._source, obj, event_type, reason, message)
 
     def event_once(self, obj: Object, event_type: str, reason: str, message: str, *, key: str = "") -> None:
-        """Queue an event as :meth:`EventRecorder.event` does, but only once for each ``obj``, ``reason`` and ``key``.
+        """Record an event like :meth:`EventRecorder.event`, but only once for each ``obj``, ``reason`` and ``key``.
 
-        The event's name is derived from these three, so the API server rejects a second event, also after a restart. If
-        the same process records the same message again, this raises the count. If the event has expired, it is recorded
-        again.
+        The event's name is derived from these three and the source. So the API server rejects a second event, even
+        after a restart of this process. If the same process records the same message again, this raises the count. If
+        the event has expired, it is recorded again.
 
         Raises:
             ValueError: ``event_type`` is neither Normal nor Warning.
@@ -235,7 +235,7 @@ class Broadcaster:
 
 
 def reference(obj: Object) -> ObjectReference:
-    """Return the reference to ``obj`` that events carry."""
+    """Return the reference to ``obj`` for the ``involvedObject`` of an event."""
     meta = obj.metadata
     return ObjectReference(
         kind=obj.kind,

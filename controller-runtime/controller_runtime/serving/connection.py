@@ -146,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._shared.pause_body(self)
 
     def eof_received(self) -> bool:
-        """Return True to keep the transport half open, so that a request in progress is answered. TLS cannot do this."""
+        """Return True to keep the transport half open, so that a request in progress is answered (not with TLS)."""
         self._eof = True
         return self._task is not None and self._transport.can_write_eof()
 

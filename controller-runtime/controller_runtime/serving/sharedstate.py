@@ -179,7 +179,7 @@ class SharedState:
                 await self._change.wait()
 
     def evict(self) -> None:
-        """Close the connection or handshake that has waited longest for its client, but only after a second of waiting."""
+        """Close the connection or handshake that has waited longest for its client, if this is at least a second."""
         waiting: list[tuple[float, Callable[[], None]]] = [
             (each.last_input, each.drop) for each in self._connections if each.waiting
         ]

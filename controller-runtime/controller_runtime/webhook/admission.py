@@ -55,7 +55,7 @@ class Handler(ABC):
     async def handle_json(
         self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
     ) -> AdmissionResponse:
-        """Return the answer. The objects of the request are JSON text: by default, decode them and call :meth:`handle`."""
+        """Return the answer to a request whose objects are JSON text. By default, decode them for :meth:`handle`."""
         request.object, request.old_object = await offload.run(_any, obj), await offload.run(_any, old)
         return await self.handle(request)
 
@@ -259,7 +259,7 @@ def refused(error: Exception) -> AdmissionResponse:
 
 
 def json_patch(old: JSON, new: JSON, path: str = "") -> list[dict[str, JSON]]:
-    """Return the RFC 6902 patch that turns ``old`` into ``new``. If a list has kept its length, its items are patched."""
+    """Return the RFC 6902 patch from ``old`` to ``new``. If a list has kept its length, its items are patched."""
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [
             change

@@ -40,7 +40,7 @@ _log = log.logger_from("admission")
 
 
 class Endpoint(ABC):
-    """An HTTP handler at ``path``, with metrics. ``clock`` measures their times; the default is the event loop's clock."""
+    """An HTTP handler at ``path``, with metrics. ``clock`` measures times; the default is the event loop's clock."""
 
     def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
         self.path = path

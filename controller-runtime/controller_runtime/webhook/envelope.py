@@ -106,7 +106,7 @@ class Review(msgspec.Struct):
 
 
 def without_managed_fields(obj: bytes) -> bytes:
-    """Remove managedFields from an object's text. If there are none, or it is not an object, return the text unchanged."""
+    """Return an object's text without managedFields. If it has none or is not an object, return the text unchanged."""
     try:
         fields = _PARTS.decode(obj)
         metadata = _PARTS.decode(fields[_METADATA])

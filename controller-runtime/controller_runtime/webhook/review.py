@@ -38,9 +38,7 @@ _log = log.logger_from("admission")
 
 
 class Webhook(endpoint.Endpoint):
-    """Serves ``handler`` at ``path``, with metrics. ``clock`` measures their times; the default is the event loop's
-    clock.
-    """
+    """Serves ``handler`` at ``path``, with metrics. ``clock`` measures times; the default is the event loop's clock."""
 
     def __init__(
         self, path: str, handler: admission.Handler, *, clock: Callable[[], float] | None = None
