@@ -124,11 +124,11 @@ class NotOwnWrite(Predicate[Object]):
     """
 
     def create(self, evt: event.CreateEvent[Object]) -> bool:
-        """Return False if this process wrote the new state."""
+        """Return True unless this process wrote the state."""
         return not evt.own_write
 
     def update(self, evt: event.UpdateEvent[Object]) -> bool:
-        """Return False if this process wrote the new state."""
+        """Return True unless this process wrote the state."""
         return not evt.own_write
 
 
