@@ -46,8 +46,8 @@ class EventHandler(ABC, Generic[T_contra]):
         """
 
     def decode(self, evt: event.Event[T_contra]) -> None:
-        """Decode the parts of an event that the methods read. If the handler is not immediate, this is called before
-        each of those methods.
+        """Decode the parts of an event that the methods read. If the handler is not immediate, this is called first for
+        each event.
 
         If the object cannot be decoded, this method raises UndecodableObjectError, and the cache skips the object. If a
         method for events raised that error later, the event would be retried again and again.

@@ -67,7 +67,7 @@ class HealthHandler:
         return {self._endpoint: self, f"{self._endpoint}/": self}
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer with 200 if no check fails, with 500 if a check fails, and with 404 if there is no such check."""
+        """Answer with 200 if no check fails, with 500 if a check fails, and with 404 if the check does not exist."""
         name = request.path.removeprefix(self._endpoint).strip("/")
         checks = self._checks or {"ping": ping}
         if not name:

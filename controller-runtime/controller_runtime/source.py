@@ -40,7 +40,7 @@ MAX_RETRIES: Final = 1024
 
 When = Callable[[], Awaitable[object]]
 EXPEDITED: Final = workqueue.LOW_PRIORITY // 2
-"""A priority between that of the objects of the first list and that of new events, which is higher."""
+"""Higher than the priority of objects in the first list, and lower than the priority of new events."""
 _STEP: Final = 256
 """How many keys are checked before other tasks get a turn."""
 

@@ -97,12 +97,11 @@ class Builder:
         match_every_owner: bool = False,
         only_metadata: bool = False,
     ) -> Self:
-        """When an object of ``kind`` changes, reconcile its controlling owner. Owners of other kinds than that of
-        :meth:`for_` are ignored.
+        """When an object of ``kind`` changes, reconcile the owner that controls it.
 
-        With ``match_every_owner``, reconcile also the owners that do not control the object. Short for
-        ``watches(kind, handler.enqueue_request_for_owner(Owner, only_controller=True))``, where ``Owner`` is the kind
-        of :meth:`for_`.
+        Only owners of the reconciled kind count: see :meth:`for_`. With ``match_every_owner``, owners that do not
+        control the object are reconciled, too. Short for ``watches(kind, handler.enqueue_request_for_owner(Owner,
+        only_controller=True))``, where ``Owner`` is the reconciled kind.
         """
 
         def of_the_owner() -> handler.EventHandler[Object]:  # for_() may come later in the sentence

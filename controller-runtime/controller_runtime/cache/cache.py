@@ -91,7 +91,7 @@ class Cache:
         await self.wait_for_sync()
 
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Wait as :meth:`ready` does, for at most ``timeout`` seconds if it is given.
+        """Wait like :meth:`ready`, but for at most ``timeout`` seconds.
 
         Raises:
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
@@ -105,7 +105,10 @@ class Cache:
                 continue
 
     def degraded(self) -> dict[GVK, str]:
-        """Return the reason for each kind that is missing, denied or failing. An outage of the server adds no kinds."""
+        """Return each kind that is missing, denied or failing, with the reason.
+
+        If the whole server is unavailable, its kinds do not count as failing.
+        """
         return {
             informer.gvk: informer.problem
             for informer in self._informers.values()
@@ -113,7 +116,7 @@ class Cache:
         }
 
     def interrupted_since(self, kind: type[Object]) -> float | None:
-        """Return when the list or watch of ``kind`` began to fail, as a time of the event loop.
+        """Return the time at which the list or watch of ``kind`` began to fail, on the event loop's clock.
 
         Return None while lists and watches succeed, and for a kind that is not cached. The first failure counts here
         at once; :meth:`degraded` returns a kind only if the server refuses it or keeps failing for it.
@@ -122,7 +125,7 @@ class Cache:
         return None if informer is None else informer.interrupted_since
 
     def remarks(self) -> list[str]:
-        """Return why reads may be stale or may fail, as texts for a readiness check, or an empty list."""
+        """Return the reasons why reads may be stale or fail. A readiness check shows them."""
         outage = self._outage.problem
         degraded = sorted(self.degraded().items())
         return ([outage] if outage else []) + [
@@ -132,7 +135,7 @@ class Cache:
     # Informers.
 
     async def get_informer(self, kind: type[T]) -> Informer[T]:
-        """Return the informer of ``kind``. The informer starts at once if the cache runs, otherwise with the cache."""
+        """Return the informer of ``kind``. If the cache runs, the informer starts now, otherwise with the cache."""
         return Informer(kind, self._informer(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
@@ -147,7 +150,7 @@ class Cache:
     def remove_informer(self, kind: type[Object]) -> None:
         """Stop watching ``kind``, drop its cached objects, and report no more events to its handlers.
 
-        The next use of the kind starts a new watch. A read that is waiting for the first list starts one at once.
+        The next use of the kind starts a new watch. A read that waits for the first list starts it at once.
         """
         informer = self._informers.pop(_identity(kind), None)
         if informer is not None:
@@ -161,7 +164,7 @@ class Cache:
         *,
         reads: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Index ``kind`` by the values that ``extract`` returns, for lists with ``fields``.
+        """Index ``kind`` by the values that ``extract`` returns, so that lists can select objects by ``fields``.
 
         If ``reads`` is given, ``extract`` may get a struct of that class instead of the object: see
         :meth:`controller_runtime.client.FieldIndexer.index_field`.

@@ -53,7 +53,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """True if the object has finalizers or a grace period, which keep it after its deletionTimestamp is set."""
     data: bytes
     too_large_reason: str = ""
-    """If not empty, only the metadata is kept: decoding the whole object would block the process for this reason."""
+    """Why the object is too large, or an empty string. Only the metadata of a large object is kept, because decoding
+    the whole object would block the process."""
 
     @property
     def key(self) -> NamespacedName:

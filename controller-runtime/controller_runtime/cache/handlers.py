@@ -25,7 +25,7 @@ from .store import Store
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("cache")
 HOLD: Final = 0.25
-"""Maximum seconds for which an event waits until a write of its object is answered. Usually it waits far less."""
+"""An event waits at most this many seconds for the response to a write of its object. Usually it waits far less."""
 
 
 class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
@@ -60,7 +60,7 @@ class Registration:
         self.kind = kind
         self.handler = handler
         self.backlog: dict[NamespacedName, bool] = {}
-        """The keys of the objects to report: True means as an addition, False means as a resync."""
+        """The keys of objects still to be reported. The value is True for an addition, and False for a resync."""
         self._lazy = isinstance(handler, LazyHandlerFuncs)
         self._remove = remove
         self._informer_synced: Callable[[], bool] = lambda: False
@@ -141,7 +141,7 @@ class _Writing:
         self.made: set[tuple[str, str]] = set()
         """The uid and the resourceVersion of each state that the server returned."""
         self.held: list[tuple[Put | Deletion, CachedObject[Object] | None]] = []
-        """Delayed changes. Each comes with its object if our write may have caused it, and otherwise with None."""
+        """Delayed changes, each with an object or None. The object is there if our write may have caused the change."""
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -313,7 +313,7 @@ class Processor:
                     await anyio.lowlevel.checkpoint()
 
     async def resync(self, period: float, random: RandomFunc) -> None:
-        """Until cancelled, report all objects to all handlers again after about ``period`` seconds, and so on.
+        """Until cancelled, report all objects to all handlers again, about every ``period`` seconds.
 
         Each period varies by up to a tenth.
         """

@@ -38,7 +38,7 @@ MISSING_GRACE: Final = 60.0
 FAILING_GRACE: Final = 30.0
 """A kind is degraded if its lists or watches have failed for this many seconds while the server was available."""
 OUTAGE_GRACE: Final = 3.0
-"""Seconds after a failure until we check whether the server is unavailable. A successful list or watch cancels this."""
+"""Seconds between a failure and a check whether the server is unavailable. A success before that cancels the check."""
 
 _log = log.logger_from("cache")
 
@@ -189,7 +189,7 @@ class SharedInformer:
 
     @property
     def interrupted_since(self) -> float | None:
-        """Since when objects may be stale, as a time of the event loop; None while no list or watch fails."""
+        """The time from which objects may be stale, on the event loop's clock; None while no list or watch fails."""
         found = [
             informer.interrupted_since
             for informer in self._informers.values()
@@ -296,9 +296,9 @@ class SharedInformer:
         self.processor.put(key, new, before, initial=initial, listed=listed)
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
-        """Drop an object that was deleted at ``version``, and report the deletion.
+        """Drop an object that was deleted at ``version``, and report the deletion with the ``final`` state.
 
-        The deletion is reported with the ``final`` state, or with the last known state if that is None.
+        If ``final`` is None, report the last known state instead.
         """
         before = self.store.remove(key, version)
         if before is None:
@@ -308,7 +308,8 @@ class SharedInformer:
     def settle(self, version: str, namespace: str) -> None:
         """Forget our writes up to ``version``, because the watch has reached this version.
 
-        If the watch never delivered an object that we wrote, the object was deleted meanwhile: report both changes.
+        If the watch never delivered an object that we wrote, the object was deleted meanwhile: report its creation and
+        its deletion.
         """
         for entry in self.store.settle(version, namespace):
             if self.store.observed(entry.key) is None:
@@ -378,7 +379,7 @@ class NamespaceInformer:
         self.problem: str | None = None
         self.last_error: Exception | None = None
         self.interrupted_since: float | None = None
-        """When lists and watches began to fail, as a time of the event loop; None if the last attempt succeeded."""
+        """The time of the first failure after the last success, on the event loop's clock; None if there is none."""
         self._shared = shared
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
@@ -495,7 +496,7 @@ class NamespaceInformer:
         self._degrade("Kind is missing or denied", error)
 
     def _fail(self, error: Exception) -> None:
-        """Report an error that lasts as a problem of this kind. During an outage, only the outage is reported."""
+        """If errors last, report a problem of this kind. During an outage of the server, report only the outage."""
         now = anyio.current_time()
         self._shared.outage.failed(self, error)
         if self._failing_since is None or self._shared.outage.problem is not None:

@@ -31,7 +31,7 @@ MAX_REPORTED: Final = 1024
 
 
 class CachedObject(LazyObject[T]):
-    """An entry of a store, read as an object of one class. If decoding fails, it raises UndecodableObjectError."""
+    """An entry of a store, read as an object of one class. If decoding fails, UndecodableObjectError is raised."""
 
     __slots__ = ("_failed", "_siblings", "entry")
 

@@ -67,8 +67,8 @@ class Options:
     """Whether to request streaming lists. If the server does not support them, lists are requested in pages."""
     page_size: int = 500
     limits: rawjson.Limits = rawjson.DEFAULT
-    """If an object exceeds these limits, only its metadata is kept: get raises UndecodableObjectError, and lists omit
-    the object."""
+    """If an object exceeds these limits, only its metadata is kept. ``get`` then raises UndecodableObjectError, and
+    ``list`` omits the object."""
     random: RandomFunc = random.random
 
     def for_kind(self, kind: type[Object]) -> ByObject:

@@ -52,9 +52,10 @@ SHORT_WATCH: Final = 1.0
 
 
 class Backoff:
-    """Delays that grow by ``factor`` from ``first`` to ``longest``. To each, up to ``jitter`` times itself is added.
+    """Delays that grow by ``factor`` from ``first`` to ``longest``.
 
-    After ``reset_after`` seconds without a failure, the delays start over.
+    To each delay, a random time of up to ``jitter`` times the delay is added. After ``reset_after`` seconds without a
+    failure, the delays start over.
     """
 
     def __init__(
@@ -509,7 +510,7 @@ class Reflector:
         return Lines(response)
 
     def _silence(self) -> float:
-        """Return after how many seconds without a line a watch is reopened.
+        """Return the maximum seconds without a line. After that, the watch is reopened.
 
         Silence is a sign of a dead connection only if the server sends bookmarks. Until the server has sent a bookmark,
         each silent watch doubles the time.

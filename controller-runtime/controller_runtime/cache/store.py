@@ -21,7 +21,7 @@ from .codec import Entry, older
 MAX_WRITES: Final = 4096
 """Maximum number of unconfirmed writes kept for one kind; beyond that, the oldest write is forgotten."""
 WRITE_TTL: Final = 120.0
-"""Seconds after which a write is forgotten, even if the watch has not confirmed it."""
+"""Seconds after which an unconfirmed write is forgotten."""
 
 IndexValues = Mapping[str, tuple[str, ...]]
 """For each index, the values under which an object is found."""
@@ -43,7 +43,7 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 class _Index:
-    """The keys of the objects with each value, and the values of each key."""
+    """For each value, the keys of the objects that have it. For each key, the values of the object."""
 
     def __init__(self) -> None:
         self.keys: dict[str, dict[NamespacedName, None]] = {}

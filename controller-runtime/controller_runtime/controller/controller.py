@@ -49,12 +49,12 @@ _current: Final[ContextVar[str]] = ContextVar("reconcile_id", default="")
 
 
 def reconcile_id() -> str:
-    """Return the ID of the current reconcile, as logs show it; empty outside a reconcile."""
+    """Return the ID under which logs show the current reconcile, or an empty string outside a reconcile."""
     return _current.get()
 
 
 def _new_id() -> str:
-    """Return a version 4 UUID for logs. It need not be unpredictable: that would take three times as long."""
+    """Return a version 4 UUID for logs. It may be predictable: an unpredictable one would take three times as long."""
     digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -323,7 +323,7 @@ class Controller:
             self._successes.inc()
 
     def _retry_waiting(self, request: Request) -> None:
-        """If ``request`` was waiting for the server, it has reached it now: retry the other waiting requests, too."""
+        """If ``request`` waited for the server, the server can be reached again: retry the other waiting requests."""
         for each in self._retries.reached(request):
             self.queue.add(each, priority=workqueue.LOW_PRIORITY)
 

@@ -40,11 +40,11 @@ class OperationResult(enum.StrEnum):
 async def create_or_update(
     writer: client.ReaderWriter, obj: T, mutate: Mutate[T]
 ) -> tuple[T, OperationResult]:
-    """Create or update the object with the key of ``obj`` as ``mutate`` wants it. Return it, and the operation.
+    """Read the object with the key of ``obj``, apply ``mutate``, and create or update the object if it has changed.
 
-    ``mutate`` gets a copy of the stored object, or of ``obj`` if none is stored. If ``mutate`` changes nothing, no
-    request is sent. Changes that ``mutate`` makes to the status are lost if the status is a subresource. If ``mutate``
-    unsets a field for which the server has a default, every call sends an update.
+    Return the object and the operation. ``mutate`` gets a copy of the stored object, or of ``obj`` if none is stored.
+    Changes that ``mutate`` makes to the status are lost if the status is a subresource. If ``mutate`` unsets a field
+    for which the server has a default, every call sends an update.
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.

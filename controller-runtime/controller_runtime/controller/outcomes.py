@@ -3,7 +3,7 @@
 """Outcomes of failed reconciles: a panic, an error without a retry, or a retry after a delay that depends on the cause.
 
 Failures are counted by cause, so that one cause does not lengthen the delays of another. For example, a persistent
-error raises the delay to many minutes. If the server then answers 503 to one request, we retry this much sooner.
+error raises the delay to many minutes. If the server later answers with a 503, the retry comes much sooner than that.
 
 server unreachable   5 ms, doubled after each further failure up to 8 s. The limit that all requests share does not
                      apply, because we want to notice soon when the server is back. If more than 100 requests wait for
@@ -114,7 +114,7 @@ def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> 
 
 
 def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Take exceptions out of groups that have only one member, and return the first that is not such a group."""
+    """If a group has only one member, return the member. Do the same if the member is a group."""
     found: BaseException = group
     while len(members := raised.members(found)) == 1:
         found = members[0]
@@ -146,7 +146,7 @@ class Retries:
         """The requests that did not reach the server at their last attempt."""
         self._server_failed: set[Request] = set()
         self._due: dict[Request, float] = {}
-        """When each retry is due, as a time of the event loop: only for failures that :meth:`_own_delay` counted."""
+        """The time of the retry, on the event loop's clock, for each request that :meth:`_own_delay` has delayed."""
 
     def delay(self, request: Request, error: Exception) -> float:
         """Count a failure and return the seconds until the retry.
@@ -169,7 +169,7 @@ class Retries:
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
 
     def reached(self, request: Request) -> set[Request]:
-        """Return the requests to retry at once, because ``request`` has reached the server and they wait for it, too.
+        """If ``request`` waited for the server, return the other waiting requests, to retry them at once.
 
         If few requests wait, return an empty set: their retries are due within seconds.
         """

@@ -100,7 +100,7 @@ class Elector(Protocol):
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: before it leads for the first time, and while the lease is ours."""
+        """True before the program leads for the first time, and while the lease is ours: then it may write."""
 
     async def acquire(self) -> None:
         """Return when the lease is ours."""
@@ -166,7 +166,7 @@ class LeaderElector:
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: before it leads for the first time, and while the lease is ours."""
+        """True before the program leads for the first time, and while the lease is ours: then it may write."""
         return not self._led or self.is_leader
 
     async def acquire(self) -> None:
@@ -245,7 +245,7 @@ class LeaderElector:
 
     @property
     def tenure_ends(self) -> float:
-        """When a holder gives up if it does not renew the lease before, as a time of the monotonic clock."""
+        """The time, on the monotonic clock, at which a holder gives up. Each renewal moves it to a later time."""
         return self._renewed_at + self._timing.tenure
 
     async def _renew_in_time(self) -> None:
@@ -297,7 +297,7 @@ class LeaderElector:
         return await self._write(self._client.update(self._ours(current)))
 
     async def _write(self, request: Awaitable[Lease]) -> bool:
-        """Wait for the answer to a write, and note the lease in it. Return True if it names us as the holder."""
+        """Wait for the answer to a write, and remember its lease. Return True if the lease names us as the holder."""
         self._unanswered = True
         try:
             self._observe(await request)

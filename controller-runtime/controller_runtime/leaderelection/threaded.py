@@ -76,7 +76,7 @@ class ThreadedElector:
         identity: str,
         timing: Timing | None = None,
     ) -> None:
-        """Check the durations; raise InvalidTimingError as a LeaderElector does."""
+        """Check the durations. Raises InvalidTimingError like :class:`LeaderElector`."""
         self._connect = connect
         self._key = key
         self.identity = identity
@@ -101,7 +101,7 @@ class ThreadedElector:
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: before it leads for the first time, and while the lease is ours.
+        """True before the program leads for the first time, and while the lease is ours: then it may write.
 
         Any thread may read this.
         """

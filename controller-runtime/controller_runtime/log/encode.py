@@ -132,7 +132,7 @@ def _escaped(text: str) -> str:
 
 
 def _console_stack(stack: str) -> str:
-    """Return the stack without control characters. Its lines are indented, so that none looks like a log line."""
+    """Return the stack without control characters. Lines after the first are indented: none looks like a log line."""
     lines = stack.split("\n")
     return "\n".join(
         ("\t" if number and not line.startswith(" ") else "") + _escaped(line)

@@ -89,7 +89,7 @@ class Options:
 
     @property
     def effective_stacktrace_level(self) -> int:
-        """The chosen level; by default stacks are written for errors, and in development for warnings, too."""
+        """The level from which stacks are written: by default errors, and in development also warnings."""
         if self.stacktrace_level is not None:
             return self.stacktrace_level
         return _WARN_STACKS if self.development else ERROR

@@ -104,7 +104,7 @@ class Manager:
             on_elected=self._report_leading,
         )
         self.elected = self._lifecycle.elected
-        """Set when the runnables that only a leader runs are ready. They start last, so all runnables are ready."""
+        """Set when the runnables that only a leader runs are ready. They start last, so all others are ready, too."""
         self._healthz: dict[str, healthz.Checker] = {}
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
@@ -291,7 +291,7 @@ class Manager:
         self._unanswered_at = anyio.current_time()
 
     def _may_release(self) -> bool:
-        """Return True if the lease may be released: none of our writes may reach the server after that.
+        """Return True if the lease may be released: none of our writes can reach the server any more.
 
         A write that was cancelled or got no response may still be under way, for at most the duration of a lease.
         """
@@ -325,7 +325,7 @@ def _count_request(code: str, method: str, host: str) -> None:
 
 
 class _FirstAnswer:
-    """Gets the API server's first answer over ``transport``, and remembers it. Later requests use the connection."""
+    """Gets the API server's first answer over ``transport``, and remembers it. Later requests reuse the connection."""
 
     def __init__(self, transport: rest.RoundTripper, address: str) -> None:
         self._transport = transport

@@ -75,7 +75,7 @@ class _LRU(Generic[V]):
 
 
 class Correlator:
-    """Correlates events in the order of their arrival. ``clock`` is monotonic; ``new_name`` makes names for events."""
+    """Correlates events in the order of their arrival. ``clock`` is monotonic; ``new_name`` names combined events."""
 
     def __init__(
         self, clock: Callable[[], float], new_name: Callable[[str], str], *, max_records: int = MAX_RECORDS

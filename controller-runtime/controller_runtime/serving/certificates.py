@@ -75,7 +75,7 @@ def leaf(
 
 
 def key_usage(*purposes: str) -> x509.KeyUsage:
-    """Return an extension that allows only ``purposes``. Their names are those in :class:`x509.KeyUsage`."""
+    """Return an extension that allows only ``purposes``. Use the names in :class:`x509.KeyUsage`."""
     return x509.KeyUsage(**{purpose: purpose in purposes for purpose in _PURPOSES})
 
 

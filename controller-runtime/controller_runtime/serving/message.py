@@ -62,7 +62,7 @@ class HTTPRequest(msgspec.Struct, frozen=True, kw_only=True):
     body_rejected: bool = False
     """True if the body was longer than the server's limit, or the inspection refused it. Then ``body`` is empty."""
     refusal: str = ""
-    """Why the inspection refused the body; empty if it did not."""
+    """Why the inspection refused the body, or an empty string."""
 
 
 class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):

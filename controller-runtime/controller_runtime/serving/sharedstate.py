@@ -179,7 +179,7 @@ class SharedState:
                 await self._change.wait()
 
     def evict(self) -> None:
-        """Close the connection or handshake that has waited longest for its client, if this is at least a second."""
+        """Of the connections and handshakes that have waited a second for their client, close the oldest."""
         waiting: list[tuple[float, Callable[[], None]]] = [
             (each.last_input, each.drop) for each in self._connections if each.waiting
         ]
@@ -209,7 +209,7 @@ class SharedState:
             self._timer = asyncio.get_running_loop().call_later(_STALL_TIMEOUT, self._make_way)
 
     def _make_way(self) -> None:
-        """Drop bodies of slow clients, the oldest first, until the other bodies may be read on."""
+        """Drop bodies of slow clients, the oldest first, until the other bodies can be read."""
         self._timer = None
         for connection in self._stragglers():
             if not self.crowded:

@@ -31,8 +31,8 @@ DELETE: Final = "DELETE"
 CONNECT: Final = "CONNECT"
 
 LONGEST_MESSAGE: Final = 32 * 1024
-"""Maximum number of characters in the message of a rejection. Without it, an error could quote a whole object, and
-there could be thousands of errors."""
+"""Maximum number of characters in the message of a rejection. Without this limit, an error could quote a whole object,
+and there could be thousands of errors."""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
 """The errors that a validator or defaulter raises to reject a request."""
 

@@ -38,9 +38,9 @@ def server_context() -> ssl.SSLContext:
 class CertWatcher:
     """Provides a TLS context that follows a certificate file and a key file.
 
-    The files are read every ``period`` seconds, and their contents are compared with those before. If a certificate and
-    a key do not match, one of the files may not have been replaced yet, so both are read again later. Existing
-    connections keep the certificate with which they began.
+    The files are read every ``period`` seconds, and their contents are compared with the previous ones. If a
+    certificate and a key do not match, one of the files may not have been replaced yet, so both are read again later.
+    Existing connections keep the certificate with which they began.
 
     Each pair gets a new context. In an existing context, an RSA certificate would not replace an elliptic-curve
     certificate, because OpenSSL keeps one certificate for each type of key.

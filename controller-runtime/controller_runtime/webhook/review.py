@@ -127,9 +127,9 @@ class Webhook(endpoint.Endpoint):
 async def _refused(review: envelope.Review) -> AdmissionResponse | None:
     """If the objects of a review are too large to be decoded, return the response, otherwise None.
 
-    If an object is too large only because of its managedFields, they are removed. A too large object that is stored
-    already can still be deleted, be made smaller, and get other metadata. If only the old object of an update is too
-    large, it is left out, and the new object is validated as in a creation.
+    If an object is too large only because of its managedFields, they are removed. If a stored object is too large, it
+    can still be deleted, be made smaller, and get other metadata. If only the old object of an update is too large, it
+    is left out, and the new object is validated as in a creation.
     """
     review.object, new = await offload.run(_bounded, review.object)
     review.old_object, old = await offload.run(_bounded, review.old_object)
@@ -146,7 +146,7 @@ async def _refused(review: envelope.Review) -> AdmissionResponse | None:
 
 
 def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
-    """Return the object, and why it is too large to be decoded, or None. Remove managedFields if that is necessary."""
+    """Return the object, and the reason if it is too large. A large object is returned without managedFields."""
     if obj is None or rawjson.check(obj) is None:
         return obj, None
     slim = envelope.without_managed_fields(obj)

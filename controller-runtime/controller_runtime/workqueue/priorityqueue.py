@@ -124,7 +124,7 @@ class WithOrigin(Adder[T]):
 
 
 class _Entry(Generic[T]):
-    """An item in the queue. A row of a heap is out of date if its ``turn`` or ``ready_at`` differs from its entry."""
+    """An item in the queue. A row of a heap is outdated if its ``turn`` or ``ready_at`` differs from the entry's."""
 
     __slots__ = ("key", "priority", "ready_at", "turn")
 
@@ -270,8 +270,8 @@ class PriorityQueue(Generic[T]):
     async def shut_down_with_drain(self) -> None:
         """Accept no more items, and return when all ready items have been handed out and are done.
 
-        Delayed items are dropped. If :meth:`shut_down` is called meanwhile, the draining ends: ready items are dropped,
-        too, and this call returns when the work in progress is done.
+        Delayed items are dropped. If :meth:`shut_down` is called meanwhile, ready items are dropped, too, and this call
+        returns when the work in progress is done.
         """
         self._shutting_down = True
         self._draining = self._draining or bool(self._ready_count)
