@@ -47,7 +47,7 @@ class ExitDeadline:
             self._timer.start()
 
     def loop_ended(self) -> None:
-        """Keep the timer if threads are left for which the interpreter would wait; otherwise stop it."""
+        """Stop the timer if there are no threads for which the interpreter would wait."""
         main = threading.main_thread()
         self._left = [each for each in threading.enumerate() if not each.daemon and each is not main]
         if not self._left:

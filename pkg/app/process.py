@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a manager in a process, and determines the exit code. Programs differ in flags and setup.
+"""Runs a manager in a process, and determines the exit code. Each program has its own flags and setup.
 
 An error that an operator can correct is printed as one line on stderr, without a traceback. The exit code is 2 for an
 error in the command line, otherwise 1.
@@ -49,7 +49,7 @@ _EXPECTED: Final = (
     ManagerError,
     OSError,
 )
-"""Errors that an operator can correct. They are printed in one line, without a traceback."""
+"""Errors that an operator can correct. Such an error is printed in one line, without a traceback."""
 
 Work = Callable[[], Awaitable[None]]
 
@@ -118,7 +118,7 @@ def supervise(program: str, work: Work) -> int:
 def raise_file_limit() -> None:
     """Raise the limit of open files to the maximum, but not above 65536. Go programs do the same.
 
-    Servers use a part of this limit.
+    The number of connections that a server accepts depends on this limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
@@ -197,7 +197,7 @@ async def require_credentials(mgr: ctrl.Manager) -> None:
 def expected(error: BaseException) -> BaseException | None:
     """Return the first error in ``error`` that an operator can correct.
 
-    Return None if ``error`` contains any other error.
+    Return None if ``error`` contains an error that an operator cannot correct.
     """
     return raised.first_of(_EXPECTED, error)
 
@@ -210,7 +210,7 @@ def print_error(program: str, error: BaseException, code: int = FAILED) -> int:
 
 
 def _answer(program: str, text: str) -> int:
-    """Print the answer to a flag. It is not an error if the reader has closed the pipe."""
+    """Print the answer to a flag such as ``--help``. A closed pipe is not an error."""
     try:
         if sys.stdout is not None:
             sys.stdout.write(text)

@@ -24,7 +24,7 @@ from . import flags, process, serving
 from .flags import Flags
 
 _REFERRED_TO: Final = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
-"""Kinds that users create together with the objects that refer to them by name."""
+"""Kinds to which other objects refer by name. Users often create both objects at the same time."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Upserts: an item replaces the first item of the list with the same key, or is appended if there is none.
+"""Upserts: an item replaces the first item of the list that has the same key, or is appended to the list.
 
-Each helper takes a list or ``None`` and returns the list to store. A list is changed in place. For ``None``, a new list
-is returned, or ``None`` if there are no items. Items are shared with the caller: they are replaced, never changed.
+Each helper takes a list or ``None`` and returns the list to store. A list is changed in place. If ``None`` is passed, a
+new list is returned, or ``None`` if there are no items. Items are shared with the caller: they are replaced, never
+changed.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
 def env_var(env: EnvVar) -> EnvVar:
     """Return a TrainJob's variable as it is applied: either with a reference or with a value, which may be empty.
 
-    As upstream, the ``apiVersion`` of a reference to a field is dropped, and a container and a divisor are added to a
-    reference to a resource if they are missing. Unknown sources are kept (upstream drops them).
+    As upstream, the ``apiVersion`` of a reference to a field is dropped. If a reference to a resource lacks the
+    container or the divisor, they are added. Unknown sources are kept (upstream drops them).
     """
     source = env.value_from
     if source is None:

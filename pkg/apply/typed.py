@@ -92,10 +92,10 @@ _CLAIMS: Final = ("volumeClaimTemplate", "templates")
 
 
 def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
-    """Return ``value``, changed in place, as a typed client sends it.
+    """Change ``value`` in place to the JSON that a typed client sends, and return it.
 
     Args:
-        value: JSON of a JobSet's spec, or of a part of one.
+        value: JSON of a JobSet's spec, or of a part of a spec.
         inside: the field that holds ``value``, if ``value`` is a part of a spec.
     """
     if inside == "replicatedJobs":
@@ -133,7 +133,7 @@ def _add_structs(value: dict[str, JSON], inside: str) -> None:
 
 
 def _write_amounts(resources: dict[str, JSON]) -> None:
-    """Write the amounts of a claim as Go does. The amounts of containers are in this form already."""
+    """Write the amounts of a claim as Go does. The amounts of containers already have Go's form."""
     for field in ("limits", "requests"):
         for name, amount in (resources.get(field) or {}).items():
             with suppress(ValueError):  # the CRD admits only quantities

@@ -12,7 +12,7 @@ API_RELEASE: Final = "v2.3.0"
 """The release of Kubeflow Trainer whose API is served. The SDK reads it from the cluster."""
 
 DEFAULT_JOB_REPLICAS: Final = 1
-"""Number of replicas of a ReplicatedJob. More than one is not supported."""
+"""Number of replicas of a ReplicatedJob. A ReplicatedJob with several replicas is not supported."""
 
 JOB_SET_KIND: Final = "JobSet"
 
@@ -25,7 +25,7 @@ TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 """The value of a TrainJob's ``spec.managedBy`` for this manager. It is also the default of the field."""
 
 SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
-"""Annotation in which the webhook records that a TrainJob was suspended: the generation of the recorded update.
+"""Annotation by which the webhook records a suspension: the generation of the TrainJob at that time.
 
 The controller removes the annotation as soon as no JobSet runs with an earlier spec.
 """

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applies desired objects, and skips requests that would change nothing.
 
-An object is applied when the live object lacks a desired field, or when it has a field that is no longer desired and
-that an earlier apply may have set. If no apply is needed, a digest of the desired object and a digest of the live
-object are remembered. The digests only save requests; without them, the resulting objects are the same.
+An object is applied if a desired field is missing in the live object or has another value. It is also applied if the
+live object has a field that is no longer desired and that an earlier apply may have set. If no apply is needed, a
+digest of the desired object and a digest of the live object are remembered. The digests only save requests; without
+them, the resulting objects are the same.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _OF_NO_OBJECT: Final = "1"
 "0" cannot be used: the API server ignores it in an apply.
 """
 _CONFLICTS: Final = 4
-"""Maximum number of attempts to restore an object that a webhook changed, while other writers change it too."""
+"""Maximum number of attempts to undo a webhook's change of an object that other writers keep changing."""
 OLD_JOB_SET: Final = (
     "the installed JobSet CRD has no spec.volumeClaimPolicies, which the runtime needs: "
     "install JobSet v0.11 or newer"
@@ -81,7 +82,7 @@ class OldJobSetError(Exception):
 class Applier:
     """Applies objects by server-side apply, and remembers the results.
 
-    Of ConfigMaps and Secrets, the cache has only the metadata. Their content is read with ``reader``.
+    ``reader`` reads the content of ConfigMaps and Secrets, because the cache has only their metadata.
     """
 
     def __init__(self, client: Client, memories: Memories, reader: Reader | None = None) -> None:

@@ -3,11 +3,11 @@
 """Reconciles a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) as one unit.
 
 While TrainJob and JobSet run, the JobSet is not changed, and its siblings are only restored. When the TrainJob is
-suspended, its JobSet is suspended, too. A suspended JobSet is brought up to date with the TrainJob: in place where
-JobSet allows it, otherwise it is deleted and built again. The webhook records a suspension in an annotation of the
-TrainJob (the note). If the note shows that the TrainJob was suspended and resumed while the JobSet ran, the JobSet is
-suspended only if it would be built differently now. An existing JobSet gets the new spec first, and then the siblings
-are changed. A JobSet never starts with a spec that differs from the TrainJob's.
+suspended, its JobSet is suspended, too. A suspended JobSet is brought up to date with the TrainJob. It is changed in
+place if JobSet permits the change; otherwise it is deleted and built again. The webhook records a suspension in an
+annotation of the TrainJob (the note). If the note shows that the TrainJob was suspended and resumed while the JobSet
+ran, the JobSet is suspended only if it would be built differently now. An existing JobSet gets the new spec first, and
+then the siblings are changed. When a JobSet starts, its spec is always the spec that the current TrainJob requires.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
 
 
 class Children:
-    """Applies the objects of a TrainJob, as the state of its JobSet requires."""
+    """Applies the objects of a TrainJob. The state of its JobSet determines the steps."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Children:
         """Apply the objects that differ, and return the outcomes. ``live`` is the result of :meth:`job_set`.
 
         Raises:
-            PendingError: the children, or some of them, cannot be written yet.
+            PendingError: some children cannot be written yet.
             ChildConflictError: the TrainJob does not control an object with a child's name.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
@@ -306,7 +306,7 @@ class Children:
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
         """Raise PendingError instead of an error about an object that is being deleted or has changed meanwhile.
 
-        The same holds for a namespace that is being terminated. Deletions that take long are reported.
+        PendingError is also raised if the namespace is being terminated. Deletions that take long are reported.
         """
         try:
             yield
@@ -417,8 +417,9 @@ class Children:
     async def _prepare_in_place(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
         """Check that ``desired`` can be applied in place; if not, suspend or delete the JobSet and raise an error.
 
-        If fixed fields seem to differ, a dry run of the apply decides. The JobSet is deleted only if the server refuses
-        to change an immutable field, or if the result changes a field that existing Jobs would not follow.
+        If fixed fields seem to differ, the server is asked by a dry run of the apply. The JobSet is deleted only if the
+        server refuses to change an immutable field, or if the result changes a field that existing Jobs would not
+        follow.
 
         Raises:
             PendingError: the JobSet is being suspended, its Jobs are stopping, or it was deleted.
@@ -522,7 +523,7 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
 
 
 async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:
-    """Return all objects of a TrainJob, including those that are built only for suspended TrainJobs (PodGroups).
+    """Return all objects of a TrainJob, including PodGroups, which are built only for suspended TrainJobs.
 
     The JobSet has the same value of ``suspend`` as the TrainJob.
     """

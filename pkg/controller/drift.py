@@ -77,7 +77,7 @@ def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) 
 
 
 def equal(live: object, desired: object) -> bool:
-    """Return True if both have equal fields.
+    """Return True if ``live`` and ``desired`` have equal fields.
 
     A field that only ``live`` has is ignored if it has its default value.
     """
@@ -130,7 +130,7 @@ def without_emptied(live: JSON, desired: JSON) -> JSON:
 
 
 def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
-    """Return the live item with the same key, or at the same place if the items have no key."""
+    """Return the live item for ``desired[place]``: it has the same key or, if there are no keys, the same place."""
     key = _item_key(live, desired)
     if key is None:
         return live[place] if place < len(live) else None
@@ -150,7 +150,7 @@ def without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:
 
 
 class JobSetRule:
-    """The permitted changes of a live JobSet.
+    """Decides which changes of a live JobSet are possible.
 
     JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``. While the JobSet is
     suspended, it also permits changes of the scheduling of its pods. All other fields are fixed: JobSet's webhook
@@ -170,7 +170,7 @@ class JobSetRule:
         self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
 
     def matches(self, desired: Wire) -> bool:
-        """Return True if the fixed fields are as desired, as far as this can be decided without a request."""
+        """Return True if the fixed fields are as desired. False means that only the server can decide."""
         return equal(_fixed(self._live), _fixed(desired))
 
     def leaves_fixed_fields(self, answer: Wire) -> bool:

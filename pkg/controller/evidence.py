@@ -150,8 +150,8 @@ class FailureEvidence:
 def terminations(pod: Pod) -> Iterator[Termination]:
     """Yield how each failed container of a pod ended.
 
-    A container that was stopped because the pod was deleted did not fail. But if it had crashed before, and was stopped
-    soon after its restart, its last crash counts.
+    A container that was stopped because the pod was deleted did not fail. If the container had crashed before and was
+    stopped soon after its restart, its last crash counts.
     """
     step = (pod.metadata.labels or {}).get(REPLICATED_JOB_NAME_KEY) or pod.name
     asked = _deletion_request(pod)

@@ -18,12 +18,12 @@ from pkg.constants import trainer as constants
 from pkg.runtime.framework import UnavailableError
 
 _LONGEST: Final = 1000 * 365 * 24 * 3600
-"""The longest deadline, in seconds. A longer one is shortened to it: ``datetime`` ends with the year 9999.
+"""The longest deadline, in seconds. A longer deadline is shortened to it: ``datetime`` ends with the year 9999.
 """
 
 
 def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
-    """Remove Failed from ``status`` if the TrainJob is already Complete, or Complete if it is already Failed."""
+    """If the TrainJob is already Complete, remove Failed from ``status``; if it is Failed, remove Complete."""
     old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
     if status.conditions and any(conditions.is_true(old, end) for end in ends):
         for end in ends:

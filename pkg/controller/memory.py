@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The records that this process keeps of unfinished TrainJobs.
 
-If they are lost, requests and events are repeated; the resulting objects are the same.
+If the records are lost, requests and events are repeated; the resulting objects are the same.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from pkg.runtime import Runtime
 from .memory import Memories
 
 LONG: Final = timedelta(seconds=60)
-"""A deletion that takes longer is reported. By default, pods have 30 seconds to terminate."""
+"""A deletion that takes longer than this is reported. By default, pods have 30 seconds to terminate."""
 _MESSAGE_LIMIT: Final = 1000
 _OUTCOMES: Final = {
     trainer.TRAIN_JOB_COMPLETE: "TrainJob Complete",
@@ -70,7 +70,7 @@ class Reports:
     async def missing(self, train_job: TrainJob, live: JobSet, wanted: Iterable[Object]) -> None:
         """Report the ``wanted`` siblings of a running JobSet that do not exist.
 
-        They are not created, because they would be built from a newer spec than the JobSet.
+        A missing sibling is not created, because it would be built from a newer spec than the JobSet.
 
         Raises:
             StatusError: the API server refused.

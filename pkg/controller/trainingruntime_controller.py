@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TrainingRuntime controller, and the base that it shares with the ClusterTrainingRuntime controller.
 
-A runtime that TrainJobs refer to is protected from deletion. It gets the finalizer
+A runtime that TrainJobs refer to is protected from deletion. The runtime gets the finalizer
 ``trainer.kubeflow.org/resource-in-use`` when the first TrainJob refers to it. The finalizer is removed when the runtime
 is being deleted and no TrainJob refers to it any more.
 """
@@ -40,9 +40,9 @@ _NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initia
 
 
 class RuntimeReconciler:
-    """Protects the runtimes of one kind, which the subclass names.
+    """Protects the runtimes of one kind. The subclass names the kind.
 
-    In the second generation, TrainJobs keep a snapshot of their runtime. Then no runtime needs protection, and the
+    In the second generation, TrainJobs keep a snapshot of their runtime. Runtimes therefore need no protection, and the
     finalizer is removed.
 
     The controller watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
@@ -53,7 +53,7 @@ class RuntimeReconciler:
     index: str
     """The cache index that finds TrainJobs by the name of a runtime of this kind."""
     refers: Callable[[trainjob.Reference], bool]
-    """Returns True if a reference is to this kind."""
+    """Returns True if a reference names this kind."""
 
     def __init__(self, client: client.Client, cfg: Configuration | None = None) -> None:
         self._client = client

@@ -297,7 +297,7 @@ class TrainJobReconciler:
             await self._children.delete(this.train_job)
 
     async def _get(self, request: ctrl.Request) -> TrainJob:
-        """Return the TrainJob. If it cannot be decoded, record an event and raise the error."""
+        """Return the TrainJob. If the TrainJob cannot be decoded, record an event and raise the error."""
         try:
             return await self._client.get(TrainJob, request)
         except UndecodableObjectError as error:
@@ -332,7 +332,7 @@ class TrainJobReconciler:
     def _since_arrival(self, train_job: TrainJob) -> float:
         """Return the seconds since the watch delivered a TrainJob.
 
-        If it is older than this process, its creation counts.
+        If the TrainJob is older than this process, return the seconds since its creation.
         """
         memory, created = self._memories[train_job.key], train_job.metadata.creation_timestamp
         since, memory.arrived = memory.arrived, None

@@ -46,7 +46,7 @@ class BeingDeletedError(PendingError):
 
 
 def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> client.Patch:
-    """Return the patch that replaces the status of ``stored``, which is ``old``, by ``new``.
+    """Return the patch that replaces ``old``, the status of ``stored``, by ``new``.
 
     ``{}`` means an absent status. ``old`` must be the status exactly as it is stored: for the tests of a JSON patch, an
     empty list differs from an absent one.
@@ -75,7 +75,7 @@ def remove_annotation(live: Object, name: str) -> client.Patch:
 
 
 def raise_if_stale(error: InvalidError, reason: str) -> None:
-    """Raise PendingError if a patch of this module was refused because the values that it tests have changed.
+    """Raise PendingError if a patch was refused because the values that the patch tests have changed.
 
     Such a refusal names no object, because the patch was not applied. Other refusals name the patched object.
     """
@@ -96,7 +96,7 @@ def is_immutable_refusal(error: StatusError) -> bool:
 async def delete(
     writer: client.Writer, live: Object, propagation: client.Propagation, *, unchanged: bool = False
 ) -> None:
-    """Delete ``live``, but never a later object with its name. With ``unchanged``, delete only this version.
+    """Delete ``live``, but never another object that has its name now. With ``unchanged``, delete only this version.
 
     Raises:
         ConflictError: another object has the name now, or with ``unchanged``, the object has another version.

@@ -85,7 +85,7 @@ class Runtime(ABC):
         ml_policy: MLPolicy | None,
         pod_group_policy: PodGroupPolicy | None,
     ) -> Info:
-        """Return the Info after all stages that precede the building of objects. No argument is changed.
+        """Run all stages that precede the building of objects, and return the resulting Info. No argument is changed.
 
         Raises:
             TypeError: the runtime does not support this kind of template.
@@ -113,7 +113,7 @@ class Runtime(ABC):
     async def validate_objects(
         self, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Return the warnings and errors of admitting ``new``; ``old`` is None on creation."""
+        """Validate ``new``, and return the warnings and errors. On creation, ``old`` is None."""
 
 
 def runtime_for(runtimes: Mapping[str, Runtime], ref: RuntimeRef) -> Runtime:

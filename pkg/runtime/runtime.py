@@ -130,11 +130,11 @@ class Info(msgspec.Struct):
     scheduler: Scheduler = msgspec.field(default_factory=Scheduler)
     template_spec: TemplateSpec = msgspec.field(default_factory=TemplateSpec)
     trainer_command: list[str] | None = None
-    """The command of the trainer's containers, if it differs from the TrainJob's."""
+    """The command of the trainer's containers, if it differs from the TrainJob's command."""
     trainer_args: list[str] | None = None
-    """The arguments of the trainer's containers, if they differ from the TrainJob's."""
+    """The arguments of the trainer's containers, if they differ from the TrainJob's arguments."""
     wrapped_command: list[str] = []
-    """If a plugin replaces the trainer's command by a script: the original command line, which the script runs."""
+    """The trainer's original command line, if a plugin replaced it by a script, which runs the original."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
@@ -218,7 +218,7 @@ def runtime_ref_to_runtime_registry_key(ref: RuntimeRef) -> str:
 def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements | None:
     """Return the resources of a container ``node`` in the trainer's job or in a job named ``node``, or None.
 
-    If several such containers set resources, those of the first one are returned.
+    If several such containers set resources, the resources of the first container are returned.
 
     The TrainJob's own resources are already applied to the trainer's job.
     """
@@ -240,10 +240,10 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> ResourceRequirements | None:
     """Return the resources from which the number of processes on a node is derived.
 
-    If ``merged`` is True, the TrainJob's resources are merged into the runtime's. Otherwise they replace the runtime's,
-    even if they are empty (Trainer v2.1). The container may have other resources than the result. It keeps its own if
-    the TrainJob's are empty. It also keeps its own in a job ``node`` without the trainer's label, except if the MPI
-    launcher trains too.
+    If ``merged`` is True, the TrainJob's resources are merged into the runtime's resources. Otherwise they replace the
+    runtime's resources, even if they are empty (Trainer v2.1). The container may have other resources than the result:
+    the TrainJob's resources are not applied to the container if they are empty, or if the container belongs to a job
+    ``node`` that lacks the trainer's label. If the MPI launcher trains too, the label is not needed.
     """
     trainer = train_job.spec.trainer
     wanted = trainer.resources_per_node if trainer is not None else None
@@ -254,7 +254,7 @@ def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> Reso
 
 
 def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:
-    """Return the number of GPUs of any vendor in the requests, or in the limits if the requests have none."""
+    """Return the number of requested GPUs of any vendor. If no GPU is requested, return the limit."""
     if requirements is None:
         return 0
     return _num_gpu(requirements.requests) or max(_num_gpu(requirements.limits), 0)

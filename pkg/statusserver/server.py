@@ -80,7 +80,7 @@ class StatusHandler:
         self._in_progress: Counter[tuple[str, str]] = Counter()
         self._log_limiter = log.LineLimiter()
         self.denied = ""
-        """The API server's refusal when the manager last authorized a client; empty if it did not refuse."""
+        """Why the API server refused the last request to authorize a client; empty if the request was not refused."""
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Return the answer to a request."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs written by clients of both API generations, read as one.
+"""Reads TrainJobs in the same way, no matter which API generation the client that wrote them uses.
 
 Clients of Trainer v2.1 write ``podTemplateOverrides``, ``labels`` and ``annotations``, and may write a word in
 ``numProcPerNode``. Clients of v2.2 and later write ``runtimePatches``, and can decode only numbers in

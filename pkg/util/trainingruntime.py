@@ -15,7 +15,7 @@ NO_SCHEDULER: Final = (
     "{}: no scheduler is named, so the pods are not scheduled as a gang; if one was named, the API server dropped it, "
     "because the installed CRD of the runtime does not have that field"
 )
-"""The warning about a podGroupPolicy without a scheduler. The placeholder stands for the path of the policy."""
+"""The warning about a podGroupPolicy without a scheduler. The placeholder is replaced by the path of the policy."""
 
 
 def is_support_deprecated(labels: Mapping[str, str] | None) -> bool:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The first generation's fields of a TrainJob, mirrored in one runtime patch for clients of v2.2 and later.
+"""Mirrors the first generation's fields of a TrainJob in a runtime patch, for clients of v2.2 and later.
 
 Kueue computes pod sets from ``runtimePatches`` only, and MultiKueue does not copy the first generation's fields to
-another cluster. The mirror is the first patch of the list. It is renewed when these fields change, and removed when
-they are removed.
+another cluster. The mirror is the first patch of the list. The mirror is updated when these fields change, and removed
+when these fields are removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIGEST: Final = constants.FIRST_GENERATION_DIGEST_ANNOTATION
 
 
 class NotMirrorableError(ValueError):
-    """No runtime patch has the same effect as the fields; the text says why."""
+    """The fields cannot be mirrored, because no runtime patch has the same effect. The text says why."""
 
 
 def digest(spec: trainer.TrainJobSpec) -> str:
@@ -146,7 +146,7 @@ def _refuse_directives(value: JSON) -> None:
 
 
 def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) -> str:
-    """Return the manager of the new mirror. It differs from the present mirror's only if an immutable field changes."""
+    """Return the manager for the new mirror: another manager than at present if an immutable field changes."""
     first, second = constants.FIRST_GENERATION_MANAGERS
     if not present:
         return first

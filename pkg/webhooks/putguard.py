@@ -3,8 +3,8 @@
 """Protects fields of a TrainJob from clients that do not know these fields and replace the whole TrainJob.
 
 A typed client of one API generation does not know the fields of the other generation. When it sends the whole object
-(PUT), it therefore drops all of these fields. They are put back, with a warning. Two kinds of clients know the fields
-and may remove them: kubectl, and a client that removes only some of them.
+(PUT), it therefore drops all of these fields. Dropped fields are put back, with a warning. Two kinds of clients know
+the fields and may remove them: kubectl, and a client that removes only some of them.
 
 A client may also remove fields that it owns and, in ``runtimePatches``, the entries that it owns. However, if the
 request suspends a TrainJob with active jobs, even these fields are put back: the fields cannot change before the jobs
@@ -46,8 +46,8 @@ decide this: for example, ``kubectl edit`` may remove a field that ``kubectl app
 class Dropped(NamedTuple):
     """A field that a client dropped: its JSON name, and the manager and job of the runtime patch that contains it.
 
-    If ``manager`` is empty, the field is one of the spec. If only ``job`` is empty, the manager's whole entry in
-    ``runtimePatches`` was dropped.
+    If ``manager`` is empty, the field belongs to the spec itself. If only ``job`` is empty, the manager's whole entry
+    in ``runtimePatches`` was dropped.
     """
 
     field: str
@@ -136,7 +136,7 @@ def _is_patch(request: AdmissionRequest) -> bool:
 
 
 def _fields(old: TrainJob, new: TrainJob, generation: Mapping[str, str]) -> list[Dropped]:
-    """Return the fields of a generation that were set, if the client dropped all of them. Otherwise return none."""
+    """If the client dropped all fields of a generation that were set, return these fields; otherwise an empty list."""
     held = [wire for wire, name in generation.items() if getattr(old.spec, name)]
     known = any(getattr(new.spec, generation[wire]) is not None for wire in held)
     return [] if known else [Dropped(wire) for wire in held]

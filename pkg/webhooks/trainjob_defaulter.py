@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mutating webhook of TrainJobs: makes them readable for clients of both API generations, and notes suspensions."""
+"""The mutating webhook of TrainJobs: makes them readable for clients of both generations, and records suspensions."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """KAI-Scheduler's PodGroup: pods that are scheduled together or not at all.
 
-The fields are those of v0.13 and v0.17. A server with the CRD of v0.13 prunes those that only v0.17 has:
+The fields are those of v0.13 and v0.17. A server with the CRD of v0.13 prunes the fields that only v0.17 has:
 ``minSubGroup``, ``preemptionDelay`` and ``stalenessGracePeriod``.
 """
 

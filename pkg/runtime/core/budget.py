@@ -10,7 +10,7 @@ from controller_runtime.machinery import JSON
 from controller_runtime.machinery.patch import StrategicMergeError
 
 _MOST_VALUES: Final = 500_000
-"""Maximum number of values that all merges of a TrainJob write.
+"""Maximum number of values that all merges of one TrainJob may write together.
 
 Writing them takes half a second of CPU time. The limit is reached by 500 overrides with volumes.
 """
@@ -23,7 +23,7 @@ class Budget:
         self._left = _MOST_VALUES
 
     def spend(self, written: JSON) -> None:
-        """Count the values of one merge's result."""
+        """Count the values in the result of a merge."""
         self._left -= _values(written)
 
     def check(self, field: str, done: int, of: int, advice: str) -> None:

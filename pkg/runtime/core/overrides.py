@@ -39,8 +39,8 @@ def with_overrides(
     """Return a copy of the spec into which the overrides, the patches and Kueue's placements are merged, in this order.
 
     A placement is an override with which Kueue up to v0.16 chooses the nodes of pods. It is merged last, because a
-    user's patch could otherwise move the pods to other nodes. Kueue v0.17 and newer uses a patch instead. For the same
-    reason, the webhook keeps that patch at the end of the patches.
+    user's patch could otherwise move the pods to other nodes. Kueue v0.17 and newer uses a runtime patch instead. The
+    webhook keeps that patch at the end of the patches, for the same reason.
 
     Raises:
         RuntimePatchError: a patch cannot be merged into the template.
@@ -72,7 +72,7 @@ def _merge_overrides(
 ) -> Iterator[str]:
     """Merge overrides into a template's JSON, and yield a description of each override after its merge.
 
-    If ``placements`` is True, only Kueue's placements are merged, otherwise all other overrides.
+    If ``placements`` is True, only Kueue's placements are merged. If it is False, only the other overrides are merged.
     """
     by_name: dict[JSON, list[dict[str, JSON]]] = {}
     for job in data.get("replicatedJobs", ()):

@@ -32,9 +32,9 @@ def new_runtime_info(
     """Return the Info with which the first stage begins: it has the template with the TrainJob's changes.
 
     Trainer v2.1 and v2.3 apply the TrainJob's ``resourcesPerNode`` differently. If ``merges_resources`` is False
-    (v2.1), they replace the resources in the template, but the requests of the pod sets stay as they were. If it is
-    True (v2.3), they are merged into the resources in the template, and the requests of the pod sets include them; if
-    the runtime has no mlPolicy, they are ignored.
+    (v2.1), the TrainJob's resources replace the resources in the template, but the requests of the pod sets stay as
+    they were. If ``merges_resources`` is True (v2.3), the TrainJob's resources are merged into the resources in the
+    template, and the requests of the pod sets include them. In v2.3, they are ignored if the runtime has no mlPolicy.
 
     Raises:
         StrategicMergeError: a change cannot be merged into the template.
@@ -94,7 +94,7 @@ def _labels_and_annotations(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the JobSet's labels and annotations.
 
-    The TrainJob's values replace the runtime's, and patches replace both.
+    A value of the TrainJob replaces the runtime's value with the same key, and a value of a patch replaces both.
     """
     labels = {**((metadata and metadata.labels) or {}), **(wanted.labels or {})}
     annotations = {**((metadata and metadata.annotations) or {}), **(wanted.annotations or {})}
@@ -125,9 +125,9 @@ def _apply_resources(
 ) -> None:
     """Apply the TrainJob's resources to the trainer's containers.
 
-    If ``merge`` is True, they are merged into the containers' resources. Otherwise they replace the containers'
-    resources, but only if the TrainJob sets limits or requests. An empty map counts as set. As upstream, claims are
-    dropped.
+    If ``merge`` is True, the TrainJob's resources are merged into the containers' resources. Otherwise they replace the
+    containers' resources, but only if the TrainJob sets limits or requests. An empty map counts as set. As upstream,
+    claims are dropped.
     """
     own = train_job.spec.trainer
     wanted = own.resources_per_node if own is not None else None

@@ -63,7 +63,7 @@ class SnapshotTextError(Exception):
 
 
 class SnapshotError(Exception):
-    """A TrainJob's snapshot cannot be used or created. The text is upstream's; the cause is chained."""
+    """A TrainJob's snapshot cannot be used or created. The text is the same as in upstream. The cause is chained."""
 
 
 class SnapshotCreationError(SnapshotError):
@@ -72,14 +72,14 @@ class SnapshotCreationError(SnapshotError):
 
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch
 class Snapshots:
-    """Returns the runtime of a TrainJob: the one in the TrainJob's snapshot or, without a snapshot, the live runtime.
+    """Returns the runtime of a TrainJob from its snapshot. Without a snapshot, the live runtime is returned.
 
     If ``creates`` is True, a TrainJob without a snapshot gets a snapshot of the live runtime. This also happens if its
     snapshot was deleted. The new snapshot then has the content of the deleted snapshot, if this process remembers it.
 
     From the first TrainJob on, the metadata of ConfigMaps is watched: it shows which TrainJobs have a snapshot, and
     when a snapshot has changed. ``store`` does not cache the content of snapshots; ``reader`` reads it once for each
-    version. A new TrainJob therefore costs one request if ``creates`` is True, otherwise none.
+    version. A new TrainJob therefore costs one request if ``creates`` is True, and no request otherwise.
 
     While ConfigMaps cannot be watched, a snapshot that this process remembers is used, and later changes of that
     snapshot are not noticed. If this process does not remember the snapshot, the snapshot is read if ``creates`` is

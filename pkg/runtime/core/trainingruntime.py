@@ -99,7 +99,7 @@ class TrainingRuntime(interface.Runtime):
         self._snapshots = snapshots
 
     def observe(self, observer: Observer | None) -> None:
-        """Set the observer of all later passes, including those of the cluster-scoped kind."""
+        """Set the observer of all later passes. It also observes the passes of the cluster-scoped kind."""
         self.framework.observer = observer
 
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
@@ -172,7 +172,7 @@ class TrainingRuntime(interface.Runtime):
         ml_policy: trainer.MLPolicy | None,
         pod_group_policy: trainer.PodGroupPolicy | None,
     ) -> runtime.Info:
-        """Return the Info after all stages that precede the building of objects."""
+        """Run all stages that precede the building of objects, and return the resulting Info."""
         if not isinstance(runtime_template_spec, trainer.JobSetTemplateSpec):
             raise TypeError("unsupported runtimeTemplateSpec")
         info = new_runtime_info(

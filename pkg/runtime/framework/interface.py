@@ -39,12 +39,12 @@ class UnavailableError(PluginError):
 
 
 class Plugin(ABC):
-    """A plugin, known by its name."""
+    """A plugin, which is identified by its name."""
 
     name: ClassVar[str]
 
     def configure(self, cfg: Configuration) -> None:
-        """Receive the manager's Configuration, once and before the first stage. The plugin must not change it."""
+        """Receive the manager's Configuration before the first stage. The plugin must not change the Configuration."""
         del cfg
 
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
@@ -129,12 +129,12 @@ class ComponentBuilderPlugin(Plugin):
         """Return the objects to apply. Existing objects that must not be changed are left out.
 
         Raises:
-            StatusError: a read failed for a reason other than absence.
+            StatusError: an object could not be read. A missing object is not an error.
         """
 
 
 class TrainJobStatusPlugin(Plugin):
-    """Reports the status of TrainJobs. At most one plugin may do so."""
+    """Reports the status of TrainJobs. At most one plugin may report the status."""
 
     @abstractmethod
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:

@@ -67,7 +67,7 @@ EXPIRY: Final = Gauge(
 )
 
 _BREATH: Final = 0.1
-"""Seconds between a change and the pass that it causes. Further changes in this time cause no other pass."""
+"""Seconds that a pass waits after a change, so that several changes cause only one pass."""
 _RETRY: Final = (0.5, 30.0)
 _EXPECTED: Final = (StatusError, rest.RestError, OSError)
 """OSError is expected, because loading a certificate needs a file descriptor, and all of them may be in use."""
@@ -241,7 +241,7 @@ class Certificates:
         return verdict
 
     def _report(self, secret: Secret, verdict: Verdict, *, first: bool) -> None:
-        """Report why this replica put a new certificate into the Secret. ``first`` means that it had none."""
+        """Report why this replica put a new certificate into the Secret. ``first``: there was none before."""
         what = "authority and serving certificate" if verdict.authority else "serving certificate"
         if first:
             reason, label, kind, why = CREATED, "created", recorder.NORMAL, "there were none"
@@ -272,7 +272,7 @@ class Certificates:
     # Serving.
 
     def _settling(self, material: Material) -> float:
-        """Return the seconds until ``material`` may be served. They are zero or negative if it may be served now."""
+        """Return the seconds until ``material`` may be served: zero or less if it may be served now."""
         if self._served is None or self._served.ca_crt == material.ca_crt:
             return 0.0
         return self._trusted[1] + self._options.settle - anyio.current_time()

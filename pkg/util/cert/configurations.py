@@ -38,7 +38,7 @@ OVERLAP: Final = timedelta(hours=24)
 After this time, every replica uses the new authority.
 """
 SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
-"""Annotation with the time at which the newest authority was added. It is removed when only that one is trusted."""
+"""Annotation with the time when the newest authority was added. It is removed when no other authority is trusted."""
 MAX_FORMER: Final = 64
 """Maximum number of former authorities that are kept, even if there are more rotations within the overlap."""
 
@@ -91,8 +91,8 @@ def server_names(service: str, namespace: str, configurations: Iterable[Configur
 def trust(configuration: Configuration, current: bytes, served: bytes, now: datetime) -> bool:
     """Put ``current`` first in every hook's bundle. Return True if anything changed.
 
-    During the overlap, the bundle also contains the authorities that were trusted before, and ``served``: this replica
-    still serves with a certificate of that authority. The start of the overlap is stored in an annotation of the
+    During the overlap, the bundle also contains the authorities that were trusted before, and the authority ``served``,
+    which signed the certificate that this replica serves. The start of the overlap is stored in an annotation of the
     configuration, where all replicas see it.
     """
     hooks = [hook for hook in configuration.webhooks or () if hook.client_config is not None]

@@ -56,7 +56,10 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """An authority and the serving certificate it signed, all PEM."""
+    """The certificates and keys of an authority and of a server, as PEM.
+
+    The authority signed the server's certificate.
+    """
 
     ca_crt: bytes
     ca_key: bytes
@@ -79,7 +82,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The problem of the authority or of the serving certificate. It is empty if both are valid.
+    """The problem of the authority or of the serving certificate. If both are valid, both texts are empty.
 
     If ``due`` is True, the only problem is that the certificate expires soon.
     """
@@ -124,7 +127,7 @@ def inspect(material: Material, names: Collection[str], now: datetime) -> Verdic
 
 
 def former_authority(*candidates: bytes, current: bytes, now: datetime) -> bytes:
-    """Return the first valid authority that is not the current one; empty if there is none."""
+    """Return the first valid authority that differs from the current authority, or an empty value."""
     for pem in candidates:
         try:
             _check_authority(certificate(pem))

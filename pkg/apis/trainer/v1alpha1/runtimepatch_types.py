@@ -43,7 +43,7 @@ class ContainerPatch(Struct):
     volume_mounts: Annotated[list[VolumeMount] | None, _ITEMS] = None
     """Volume mounts of the container, merged by mount path with the runtime's volume mounts."""
     security_context: SecurityContext | None = None
-    """Security options of the container, merged over the runtime's.
+    """Security options of the container, which override the runtime's security options.
 
     The operator of the manager can forbid them: runtimePatches.securityContext in its Configuration.
     """
@@ -53,7 +53,10 @@ class PodSpecPatch(Struct):
     """Changes to the spec of a pod template."""
 
     service_account_name: Annotated[str | None, CRD(max_length=253, rules=(FIELD_IMMUTABLE,))] = None
-    """Service account of the pods. An empty value removes the runtime's. It cannot be changed once it is set."""
+    """Service account of the pods. An empty value removes the runtime's service account.
+
+    The name cannot be changed once it is set.
+    """
     volumes: Annotated[list[Volume] | None, _FIXED_VOLUMES] = None
     """Volumes of the pods, merged by name with the runtime's volumes. They cannot be changed once they are set."""
     init_containers: Annotated[list[ContainerPatch] | None, _FIXED_LIST] = None
@@ -66,14 +69,14 @@ class PodSpecPatch(Struct):
     They cannot be changed once they are set.
     """
     security_context: Annotated[PodSecurityContext | None, CRD(rules=(FIELD_IMMUTABLE,))] = None
-    """Security options of the pods, merged over the runtime's. They cannot be changed once they are set.
+    """Security options of the pods, which override the runtime's. They cannot be changed once they are set.
 
     The operator of the manager can forbid them: runtimePatches.securityContext in its Configuration.
     """
     node_selector: dict[str, str] | None = None
-    """Labels that a node must have to run the pods, merged over the runtime's."""
+    """Labels that a node must have to run the pods. A label replaces the runtime's label with the same key."""
     affinity: Affinity | None = None
-    """Affinity and anti-affinity of the pods, merged over the runtime's."""
+    """Affinity and anti-affinity of the pods, which override the runtime's affinity."""
     tolerations: Annotated[list[Toleration] | None, CRD(list_type="atomic", max_items=128)] = None
     """Tolerations of the pods. They replace all tolerations of the runtime."""
     scheduling_gates: Annotated[
@@ -91,7 +94,7 @@ class PodTemplatePatch(Struct):
     """Changes to a pod template."""
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations, merged over the pod template's."""
+    """Labels and annotations. They replace the pod template's labels and annotations with the same keys."""
     spec: PodSpecPatch | None = None
     """Changes to the pod template's spec. They are applied as a strategic merge patch."""
 
@@ -107,7 +110,7 @@ class JobTemplatePatch(Struct):
     """Changes to a job template."""
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations, merged over the job template's."""
+    """Labels and annotations. They replace the job template's labels and annotations with the same keys."""
     spec: JobSpecPatch | None = None
     """Changes to the job template's spec."""
 
@@ -134,7 +137,8 @@ class JobSetTemplatePatch(Struct):
     """Changes to the JobSet template."""
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations of the JobSet, merged over the runtime's and the TrainJob's."""
+    """Labels and annotations of the JobSet. They replace those of the runtime and of the TrainJob with the same keys.
+    """
     spec: JobSetSpecPatch | None = None
     """Changes to the spec of the JobSet template."""
 

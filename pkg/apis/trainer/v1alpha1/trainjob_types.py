@@ -171,11 +171,11 @@ class PodTemplateSpecOverride(Struct):
     """Changes to the spec of a pod template."""
 
     service_account_name: str | None = None
-    """Service account of the pods. An empty value removes the runtime's."""
+    """Service account of the pods. An empty value removes the runtime's service account."""
     node_selector: dict[str, str] | None = None
-    """Labels that a node must have to run the pods, merged over the runtime's."""
+    """Labels that a node must have to run the pods. A label replaces the runtime's label with the same key."""
     affinity: Affinity | None = None
-    """Affinity and anti-affinity of the pods, merged over the runtime's."""
+    """Affinity and anti-affinity of the pods, which override the runtime's affinity."""
     tolerations: Annotated[list[Toleration] | None, ATOMIC] = None
     """Tolerations of the pods. They replace all tolerations of the runtime."""
     volumes: Annotated[list[Volume] | None, MAP_BY_NAME] = None
@@ -199,7 +199,10 @@ class PodTemplateOverride(Struct):
     ] = None
     """Replicated jobs whose pod templates are changed. The runtime must have each of them."""
     metadata: ObjectMeta | None = None
-    """Labels and annotations, merged over the pod template's. Other metadata is ignored."""
+    """Labels and annotations. They replace the pod template's labels and annotations with the same keys.
+
+    Other metadata is ignored.
+    """
     spec: PodTemplateSpecOverride | None = None
     """Changes to the pod template's spec. They are applied as a strategic merge patch."""
 
@@ -216,9 +219,9 @@ class TrainJobSpec(Struct):
     trainer: Trainer | None = None
     """Settings of the training nodes."""
     labels: dict[str, str] | None = None
-    """Labels of the JobSet and its Jobs, merged over the runtime's."""
+    """Labels of the JobSet and its Jobs. A label replaces the runtime's label with the same key."""
     annotations: dict[str, str] | None = None
-    """Annotations of the JobSet and its Jobs, merged over the runtime's."""
+    """Annotations of the JobSet and its Jobs. An annotation replaces the runtime's annotation with the same key."""
     pod_template_overrides: Annotated[list[PodTemplateOverride] | None, ATOMIC] = None
     """Changes to the runtime's pod templates, applied in the order of the list.
 

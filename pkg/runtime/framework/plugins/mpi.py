@@ -166,12 +166,12 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         return max(slots, runtime.get_num_gpu_per_node(resources))
 
     async def build(self, info: runtime.Info, train_job: TrainJob) -> list[Object]:
-        """Return the ConfigMap with the host file, and the Secret with the keys unless it exists.
+        """Return the ConfigMap with the host file. If the Secret with the keys is missing, return it, too.
 
         Raises:
             HostFileTooLargeError: the names of all nodes do not fit into a ConfigMap.
             PredecessorError: an earlier TrainJob of the same name controls the Secret.
-            StatusError: reading the Secret failed for a reason other than its absence.
+            StatusError: the Secret could not be read. A missing Secret is not an error.
         """
         policy = _policy(info)
         if policy is None:

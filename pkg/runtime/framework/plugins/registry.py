@@ -3,7 +3,7 @@
 """The registry: every plugin by its name, in the order in which the stages run them.
 
 Third-party plugins use the entry-point group ``trainer.kubeflow.org.plugins``: the entry's name is the plugin's name,
-and its value is a ``PluginFactory``. They run after the built-in plugins, in the order of their names.
+and its value is a ``PluginFactory``. Third-party plugins run after the built-in plugins, in the order of their names.
 """
 
 from __future__ import annotations

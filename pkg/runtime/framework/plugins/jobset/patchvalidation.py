@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of a TrainJob's runtime patches and of changes to them.
 
-Patches that name a job or container that the template lacks are refused when the patches are merged
-(:mod:`pkg.runtime.core`).
+The names of jobs and containers in the patches are not checked here. If the template lacks a named job or container,
+the patch is refused when it is merged (:mod:`pkg.runtime.core`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _has_value(document: JSON) -> bool:
 
 
 def _manager(manager: str) -> Iterator[field.FieldError]:
-    """Yield an error if a manager is not a domain-prefixed path. The text is the API server's."""
+    """Yield an error if a manager is not a domain-prefixed path. The text is the same as the API server's text."""
     path = _PATCHES.child("manager")
     if not manager:
         yield field.required(path, "")

@@ -81,7 +81,7 @@ def _mounts_volume(spec: JobSetSpec, name: str) -> bool:
 
 
 def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList:
-    """Check that overrides name jobs and containers of the template, and set no environment of a reserved container."""
+    """Check that overrides name existing jobs and containers, and set no environment of a reserved container."""
     details: list[str] = []
     for override in job.spec.pod_template_overrides or ():
         for target in override.target_jobs or ():

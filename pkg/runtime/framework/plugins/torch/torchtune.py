@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchTune: the recipe and configuration for ``tune run``.
 
-Both are derived from the model in the runtime's name, the nodes and devices, and the kind of tuning in the TrainJob's
-arguments. The names are torchtune's, for example recipe ``lora_finetune_single_device`` with configuration
-``llama3_2/1B_qlora_single_device``.
+Both depend on the model in the runtime's name, on the number of nodes and devices, and on the kind of tuning that the
+TrainJob's arguments select. Their names are defined by torchtune: for example, the recipe
+``lora_finetune_single_device`` and the configuration ``llama3_2/1B_qlora_single_device``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def config(self) -> str:
-        """The name of the configuration, which is one of torchtune's own."""
+        """The name of the configuration, which is a part of torchtune."""
         size = "_single_device" if self.single_device else "_multinode" if self.multi_node else ""
         return f"{self.model}_{self.tuning}{size}"
 

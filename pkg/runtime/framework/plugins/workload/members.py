@@ -30,7 +30,7 @@ class Member(msgspec.Struct, frozen=True):
     job: ReplicatedJob
     pod_set: PodSet
     starts_later: bool
-    """True if the job starts only after earlier members."""
+    """True if the job starts only after earlier members have started."""
 
     @property
     def pods(self) -> int:
@@ -58,7 +58,7 @@ def min_count(gang: Iterable[Member]) -> int:
 
 
 def priority_class(gang: Iterable[Member]) -> str | None:
-    """Return the PriorityClass of the last job that names one, or None."""
+    """Return the PriorityClass of the last job that names a PriorityClass, or None."""
     named = [member.job.template.spec.template.spec.priority_class_name for member in gang]
     return next((name for name in reversed(named) if name), None)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gang API that the cluster serves, and whether JobSet's CRD keeps the field in which pods name their gang."""
+"""Reads which gang API is served, and whether JobSet's CRD keeps the field in which pods name their gang."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _FIELD_DROPPED: Final = (
 )
 
 TTL: Final = 60.0
-"""Seconds after which an API that is served is read again."""
+"""Seconds after which the served API is looked up again."""
 MISSING_TTL: Final = 5.0
-"""Seconds after which an API or field that is missing is looked for again."""
+"""Seconds after which a missing API or field is looked up again."""
 
 Published = Callable[[type[Object], PublishedSchema | None], Awaitable[PublishedSchema | None]]
 """Returns the schema that the API server publishes for a kind, or None.
 
-The second argument is the schema that is already known. It is returned if the schema is unchanged.
+The second argument is the schema that is already known. If the schema is unchanged, the known schema is returned.
 """
 
 Interrupted = Callable[[type[Object]], float | None]

@@ -47,7 +47,7 @@ async def new(client: Reader, _indexer: FieldIndexer, *, published: Published | 
 class Workload(
     EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
 ):
-    """Puts the pods of a TrainJob into one gang, except those that end before others start (see :mod:`.members`)."""
+    """Puts the pods of a TrainJob into one gang, except pods that end before other pods start (see :mod:`.members`)."""
 
     name = NAME
 
@@ -80,13 +80,13 @@ class Workload(
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return the gang of the TrainJob's pods.
 
-        Nothing is returned without a workload policy, nor for a running job whose gang exists: a gang is rewritten
-        only while its job is suspended.
+        If the runtime has no workload policy, nothing is returned. If the gang of a running job exists, nothing is
+        returned either: a gang is rewritten only while its job is suspended.
 
         Raises:
             UnavailableError: the cluster cannot schedule gangs.
             PluginError: the pods of this runtime cannot be one gang.
-            StatusError: reading the gang failed for a reason other than its absence.
+            StatusError: the gang could not be read. A missing gang is not an error.
         """
         if not _is_wanted(info):
             return []
