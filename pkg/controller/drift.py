@@ -22,8 +22,7 @@ _ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
 """Possible keys of a list of maps. The key is the first of these fields that has a unique value in every item."""
 
 _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
-"""Maps and lists that an apply replaces as a whole: an additional item in ``live`` is a difference, too.
-"""
+"""Maps and lists that an apply replaces as a whole: an additional item in ``live`` is a difference, too."""
 
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
 """Metadata fields that desired objects may set. The server manages the other fields."""

@@ -18,8 +18,7 @@ from pkg.constants import trainer as constants
 from pkg.runtime.framework import UnavailableError
 
 _LONGEST: Final = 1000 * 365 * 24 * 3600
-"""The longest deadline, in seconds. A longer deadline is shortened to it: ``datetime`` ends with the year 9999.
-"""
+"""The longest deadline in seconds. Longer deadlines are shortened to it: ``datetime`` ends with the year 9999."""
 
 
 def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:

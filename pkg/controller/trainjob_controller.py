@@ -93,8 +93,7 @@ class _Pass:
     runtime: Runtime | None
     job_set: JobSet | None = None
     obstacle: Exception | None = None
-    """The error that says why the JobSet cannot be used: another owner controls it, or it cannot be read.
-    """
+    """The error that says why the JobSet cannot be used: another owner controls it, or it cannot be read."""
     left: timedelta | None = None
     """The time until the deadline of an unfinished TrainJob."""
     errors: list[Exception] = field(default_factory=list)

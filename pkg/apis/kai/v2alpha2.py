@@ -79,8 +79,7 @@ class PodGroupSpec(Struct):
     mark_unschedulable: bool | None = None
     """Whether an event on the pods reports that they are unschedulable."""
     scheduling_backoff: Int32 | None = None
-    """Number of scheduling cycles after which the group is unschedulable on its node pool: 1, or -1 for never.
-    """
+    """Number of scheduling cycles after which the group is unschedulable on its node pool: 1, or -1 for never."""
     topology_constraint: TopologyConstraint | None = None
     """Limits on the distance between the group's pods."""
     sub_groups: list[SubGroup] | None = None

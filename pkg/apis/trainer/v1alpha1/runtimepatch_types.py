@@ -43,7 +43,7 @@ class ContainerPatch(Struct):
     volume_mounts: Annotated[list[VolumeMount] | None, _ITEMS] = None
     """Volume mounts of the container, merged by mount path with the runtime's volume mounts."""
     security_context: SecurityContext | None = None
-    """Security options of the container, which override the runtime's security options.
+    """Security options of the container. They are merged into the runtime's security options.
 
     The operator of the manager can forbid them: runtimePatches.securityContext in its Configuration.
     """
@@ -69,14 +69,15 @@ class PodSpecPatch(Struct):
     They cannot be changed once they are set.
     """
     security_context: Annotated[PodSecurityContext | None, CRD(rules=(FIELD_IMMUTABLE,))] = None
-    """Security options of the pods, which override the runtime's. They cannot be changed once they are set.
+    """Security options of the pods, merged into the runtime's security options.
 
-    The operator of the manager can forbid them: runtimePatches.securityContext in its Configuration.
+    They cannot be changed once they are set. The operator of the manager can forbid them:
+    runtimePatches.securityContext in its Configuration.
     """
     node_selector: dict[str, str] | None = None
     """Labels that a node must have to run the pods. A label replaces the runtime's label with the same key."""
     affinity: Affinity | None = None
-    """Affinity and anti-affinity of the pods, which override the runtime's affinity."""
+    """Affinity and anti-affinity of the pods. They are merged into the runtime's affinity."""
     tolerations: Annotated[list[Toleration] | None, CRD(list_type="atomic", max_items=128)] = None
     """Tolerations of the pods. They replace all tolerations of the runtime."""
     scheduling_gates: Annotated[
@@ -137,8 +138,7 @@ class JobSetTemplatePatch(Struct):
     """Changes to the JobSet template."""
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations of the JobSet. They replace those of the runtime and of the TrainJob with the same keys.
-    """
+    """Labels and annotations of the JobSet. They replace values of the runtime and the TrainJob with the same keys."""
     spec: JobSetSpecPatch | None = None
     """Changes to the spec of the JobSet template."""
 

@@ -175,7 +175,7 @@ class PodTemplateSpecOverride(Struct):
     node_selector: dict[str, str] | None = None
     """Labels that a node must have to run the pods. A label replaces the runtime's label with the same key."""
     affinity: Affinity | None = None
-    """Affinity and anti-affinity of the pods, which override the runtime's affinity."""
+    """Affinity and anti-affinity of the pods. They are merged into the runtime's affinity."""
     tolerations: Annotated[list[Toleration] | None, ATOMIC] = None
     """Tolerations of the pods. They replace all tolerations of the runtime."""
     volumes: Annotated[list[Volume] | None, MAP_BY_NAME] = None
