@@ -139,7 +139,7 @@ class Cache:
         return Informer(kind, self._informer(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
-        """Return the resource of ``kind``, as its class declares it or as discovery finds it.
+        """Return the resource of ``kind``: the one that its class declares or, otherwise, that discovery finds.
 
         Raises:
             NoKindMatchError: the server does not serve the kind.

@@ -163,7 +163,7 @@ _shared: Final[dict[str, str]] = {}
 
 
 def split_line(line: bytes) -> Line:
-    """Split a watch line into its two parts. Raises BadObjectError if the line is malformed."""
+    """Split a watch line into its type and its object. Raises BadObjectError if the line is malformed."""
     try:
         try:
             return _decode_line(line)

@@ -11,7 +11,7 @@ CacheError
 ├── UndecodableObjectError  a stored object cannot be decoded as the requested class
 └── BadObjectError          the server sent something that cannot be stored as an object
 
-For an object that does not exist, reads raise the API server's own ``NotFoundError``.
+If an object does not exist, a read raises ``NotFoundError``, like a request to the API server.
 """
 
 from __future__ import annotations

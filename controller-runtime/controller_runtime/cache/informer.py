@@ -65,7 +65,7 @@ class Informer(Generic[T]):
 
     @property
     def skipped(self) -> int:
-        """How often reading an object failed; several failures for the same object count several times."""
+        """How often an object could not be read. The same object may be counted several times."""
         return self.shared.unreadable.skipped
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:

@@ -24,7 +24,7 @@ WRITE_TTL: Final = 120.0
 """Seconds after which an unconfirmed write is forgotten."""
 
 IndexValues = Mapping[str, tuple[str, ...]]
-"""For each index, the values under which an object is found."""
+"""The values of one object in each index."""
 _NOTHING: Final[IndexValues] = {}
 
 
@@ -160,7 +160,7 @@ class Store:
         self._remember(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
 
     def remember_delete(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
-        """Hide the object with ``uid`` at ``key``, which we deleted, until the watch reports the deletion."""
+        """If the object at ``key`` has this ``uid``, hide it until the watch reports that we deleted it."""
         seen = self.get(key, now)
         if seen is not None and seen.uid == uid:
             since = version or seen.resource_version

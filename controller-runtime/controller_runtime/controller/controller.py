@@ -335,7 +335,7 @@ def _checked(result: object) -> Result:
 
 
 def _show_metrics(name: str, workers: int) -> None:
-    """Create every series of a controller, at zero, before its first reconcile."""
+    """Create all metric series of a controller, so that they exist before its first reconcile."""
     for result in _RESULTS:
         metrics.RECONCILE_TOTAL.labels(name, result)
     for counter in (

@@ -52,9 +52,9 @@ class Options:
     """How the server handles unknown fields in the client's writes; None uses the server's default."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
     user_agent: str = ""
-    """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; if empty, the user
-    agent of the connection's configuration. The part before the slash is the field manager of writes that name no field
-    owner."""
+    """The user agent of the manager's requests: see :func:`controller_runtime.rest.user_agent`. If empty, the manager
+    uses the user agent of the connection's configuration. The part before the slash is the field manager of writes that
+    name no field owner."""
 
     leader_election: bool = False
     leader_election_id: str = ""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Access to metrics for clients that the API server authenticates by their token and authorizes for the path.
+"""Access to metrics only for clients whose token the API server accepts, and that may read the path.
 
 The manager's own account must be allowed to create ``tokenreviews`` (authentication.k8s.io) and
 ``subjectaccessreviews`` (authorization.k8s.io). A scraper must be allowed to ``get`` the nonResourceURL ``/metrics``.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events about objects, as ``kubectl describe`` and the SDK read them: core/v1, with times and counts.
+"""Core/v1 events about objects, with times and counts. ``kubectl describe`` and the SDK read such events.
 
 Recording an event never waits: the event is queued, and the broadcaster sends it later. If the API server is so slow
 that the queue is full, events are dropped. This is logged, and reconciling continues.

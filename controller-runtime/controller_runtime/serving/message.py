@@ -151,7 +151,7 @@ def _start(status: int, content_type: str, second: int) -> bytes:
 
 
 def _date(second: int) -> str:
-    """Return a time as HTTP writes it, regardless of the locale."""
+    """Return a time in HTTP's format, regardless of the locale."""
     at = time.gmtime(second)
     clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
     return f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04} {clock} GMT"
