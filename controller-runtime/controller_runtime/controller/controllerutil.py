@@ -40,7 +40,7 @@ class OperationResult(enum.StrEnum):
 async def create_or_update(
     writer: client.ReaderWriter, obj: T, mutate: Mutate[T]
 ) -> tuple[T, OperationResult]:
-    """Read the object with the key of ``obj``, apply ``mutate``, and create or update the object if it has changed.
+    """Read the object with the key of ``obj``, apply ``mutate``, and write the object if it is new or has changed.
 
     Return the object and the operation. ``mutate`` gets a copy of the stored object, or of ``obj`` if none is stored.
     Changes that ``mutate`` makes to the status are lost if the status is a subresource. If ``mutate`` unsets a field
