@@ -75,7 +75,7 @@ def _startup_policy_order(job_set: Unstructured) -> str:
 
 
 def _pods_of_one(job_set: Unstructured, name: str) -> int:
-    """Return the number of pods of the first replicated job with that name; 1 if there is no such job."""
+    """Return the number of pods of the first replicated job with that name; 1 if none has it."""
     for replicated_job in _replicated_jobs(job_set):
         if name_of(replicated_job) == name:
             return _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
@@ -83,7 +83,7 @@ def _pods_of_one(job_set: Unstructured, name: str) -> int:
 
 
 def _pods_of_all(job_set: Unstructured) -> int:
-    """Return the number of pods of all replicated jobs that have a name; 1 if there is no such job."""
+    """Return the number of pods of all replicated jobs that have a name; 1 if none has a name."""
     total = 0
     for replicated_job in _replicated_jobs(job_set):
         if name := name_of(replicated_job):

@@ -168,7 +168,7 @@ class Kubelet:
             return
 
     async def _delete(self, pod: Pod) -> None:
-        """Delete a pod whose processes have ended. There is no grace period, so the API server removes the pod."""
+        """Delete a pod whose processes have ended. Without a grace period, the API server removes it immediately."""
         if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
             return
         gone = Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace))

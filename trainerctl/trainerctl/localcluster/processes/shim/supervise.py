@@ -129,7 +129,7 @@ class _Container:
 def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None:
     """Become the container's process.
 
-    An error is written to the pipe ``failure``. If there is no error, ``exec`` closes this pipe.
+    An error is written to the pipe ``failure``. If ``exec`` succeeds, it closes this pipe.
     """
     try:
         os.setsid()
