@@ -130,7 +130,8 @@ class PluginsHub:
     def reads(self, kind: GVK) -> Reads:
         """Return which parts of an owner of ``kind`` are read.
 
-        If the tables differ, the row that reads most decides. If the kind has no row, the whole object is read.
+        If the rows in the tables differ, the row that reads most applies. If the kind has no row, the whole object is
+        read.
         """
         if kind.group_kind in NATIVE:
             return Reads.SPEC

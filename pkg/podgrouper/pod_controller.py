@@ -35,7 +35,9 @@ from .servedrules import FixedRules, RulesSource
 _MESSAGE_LIMIT: Final = 1024
 """Maximum length of an event message that the API server accepts."""
 _LONG: Final = 0.005
-"""If decoding a pod takes more seconds than this, they are charged to its namespace. An ordinary pod takes a tenth."""
+"""If decoding a pod takes more seconds than this, they are charged to its namespace. An ordinary pod takes a tenth of
+it.
+"""
 
 _AGAIN: Final = timedelta(seconds=READ_TTL)
 """If the owners of a pod may have changed while we grouped it, we reconcile it again after this delay.
@@ -66,7 +68,7 @@ class _OwnWrite(NamedTuple):
 
     version: str
     is_only_change: bool
-    """True if the write changed nothing else that we read from the pod, and the pod does not own the group."""
+    """True if nothing else that we read from the pod changed at the same time, and the pod does not own the group."""
     found: Grouping
 
 
@@ -161,8 +163,8 @@ class PodReconciler:
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
         """Return True if a reconcile of the pod would change nothing now.
 
-        While the cached pod is older than our own write, this is always so. When the cache shows our write, it is so
-        once, if nothing else has changed the pod or its owners.
+        There are two cases. First, the cached pod is still older than our own write. Second, the cache shows our write
+        for the first time, and nothing else has changed the pod or its owners.
         """
         if (ours := self._own_writes.get(key)) is None:
             return False

@@ -72,7 +72,7 @@ _EXPLAINED_BY: Final = {
     "manager-silent": ("deletion-blocked",),
     "job-too-large": ("gang-too-large",),
 }
-"""A finding with a cause on the left is dropped if a finding with one of the causes on the right exists.
+"""A finding whose cause is a key here is dropped if there is a finding with one of the listed causes.
 
 ``scheduler-missing``: some gang schedulers report only on the PodGroup, and kube-scheduler does not consider a pod
 whose gang is incomplete or whose ResourceClaim does not exist. ``manager-silent``: the manager waits until an object

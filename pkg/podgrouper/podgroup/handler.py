@@ -54,7 +54,7 @@ class Handler:
         self._up_to_date: Memory[NamespacedName, _UpToDate] = Memory(_REMEMBERED)
 
     async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
-        """Create or update the group that ``metadata`` describes. Only fields that exist by ``rules`` are set.
+        """Create or update the group that ``metadata`` describes. Only fields of the release in ``rules`` are set.
 
         Raises:
             StatusError, RestError, CacheError: the group cannot be read or written. A stale cache is
@@ -116,7 +116,7 @@ class Handler:
     def _keep_assigned_values(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
         """Keep the stored values that another component assigns, such as the queue and the node pool.
 
-        ``labels`` are the labels that the pod describes.
+        ``labels`` are the labels that the grouper has chosen.
         """
         wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
         wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
@@ -135,7 +135,7 @@ def _keep_durations(wanted: PodGroup, stored: PodGroup) -> None:
 
 
 def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
-    """Return the pod group that ``metadata`` describes. Only fields that exist by ``rules`` are set."""
+    """Return the pod group that ``metadata`` describes. Only fields of the release in ``rules`` are set."""
     group = PodGroup(
         metadata=ObjectMeta(
             name=metadata.name,

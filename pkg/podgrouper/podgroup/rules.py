@@ -18,4 +18,4 @@ class Rules(StrEnum):
 
 
 OLDEST: Final = Rules.V0_13
-"""The rules that apply while the schema of PodGroup is unknown. All releases understand groups by these rules."""
+"""The rules that apply while the schema of PodGroup is unknown. Groups that follow them work with all releases."""

@@ -99,7 +99,7 @@ def _offer(node: LiveObject, wanted: Mapping[str, int]) -> str:
 
 
 def demand(pod: LiveObject) -> dict[str, int]:
-    """Return the pod's requests in thousandths of each resource. A pod counts as 1 of the resource ``pods``."""
+    """Return the pod's requests in thousandths of each resource. Each pod also requests 1 of the resource ``pods``."""
     names = {"pods"}
     for container in (*maps(pod.data, "spec", "containers"), *maps(pod.data, "spec", "initContainers")):
         for part in ("requests", "limits"):

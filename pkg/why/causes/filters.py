@@ -26,7 +26,7 @@ _TAINT: Final = re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|
 _CORDONED: Final = re.compile(r"node\(s\) were unschedulable")
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _NODE_CONDITION: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Kubernetes and cloud providers mark nodes that cannot run pods with taints that have these prefixes."""
+"""Taints with these prefixes mark nodes that cannot run pods. Kubernetes and cloud providers set such taints."""
 
 _SCALES_UP: Final = ("TriggeredScaleUp", "Nominated")
 """Cluster Autoscaler and Karpenter record these events on a pod when they add a node for it."""
@@ -74,7 +74,7 @@ def _scaled_up(found: Finding) -> Finding:
 
 
 def _short(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding:
-    """Return the finding on a resource of which no node has enough free.
+    """Return the finding that no node has enough of a resource.
 
     If the pod would not fit even on empty nodes, the finding is about the resource that causes this. Otherwise it is
     about the resource that is short on most nodes.

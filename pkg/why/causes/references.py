@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects whose names a TrainJob, its templates and its pods contain."""
+"""Objects to which a TrainJob, its templates and its pods refer by name."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def statuses(snapshot: Snapshot) -> Iterator[Status]:
 def removed(snapshot: Snapshot) -> Iterator[Status]:
     """Yield failed containers of removed pods, from the events of the TrainJob.
 
-    Yield nothing unless a Job, the JobSet or the TrainJob has failed. Events older than the present Jobs are ignored,
-    because they describe earlier runs of the JobSet.
+    The events are used only if a Job, the JobSet or the TrainJob has failed. Events older than the present Jobs are
+    ignored, because they describe earlier runs of the JobSet.
     """
     above = [
         snapshot.train_job,

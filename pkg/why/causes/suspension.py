@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs that do not run on purpose: suspended, managed by another controller, or being deleted."""
+"""TrainJobs that are not supposed to run: suspended, managed by another controller, or being deleted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS: Final = (
 )
 
 _LATE: Final = timedelta(seconds=60)
-"""If the node works, a pod is deleted at the latest this long after its grace period has ended."""
+"""On a node that works, a pod is deleted within this time after its grace period has ended."""
 _MOST_PODS: Final = 3
 
 _CONTROLLERS: Final = {"TrainJob": "Trainer", "JobSet": "JobSet controller", "Job": "Job controller"}
@@ -143,8 +143,8 @@ def _of_pods(snapshot: Snapshot, pods: list[LiveObject], evidence: list[str]) ->
 def _children(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding if a JobSet or Job is still suspended although it should run.
 
-    Controllers need some time to react, so a new object is ignored, and so is every object after a change of the
-    TrainJob.
+    Controllers need some time to react. New objects are therefore ignored, and shortly after a change of the TrainJob's
+    spec all objects are ignored.
     """
     for child in snapshot.owners[1:]:
         if (
@@ -181,7 +181,10 @@ def _awaits_turn(job_set: LiveObject | None, child: LiveObject) -> bool:
 
 
 def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding if the deletion of a JobSet, Job or pod takes long. Its successor cannot be created before."""
+    """Yield a finding if the deletion of a JobSet, Job or pod takes long.
+
+    Until it is deleted, it cannot be created again.
+    """
     for child in (*snapshot.owners[1:], *snapshot.pods):
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue

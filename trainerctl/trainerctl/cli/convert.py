@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl convert``: Rewrites TrainJobs and runtimes of one API generation for the other generation."""
+"""``trainerctl convert``: rewrites TrainJobs and runtimes of one API generation for the other generation."""
 
 from __future__ import annotations
 

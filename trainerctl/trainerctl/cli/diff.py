@@ -49,7 +49,7 @@ class Change(NamedTuple):
 
 
 async def diff_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the effects. Return 1 if the new runtime would change a TrainJob's objects or refuse a TrainJob, else 0.
+    """Print the effects. Return 1 if the objects of a TrainJob would change, or if a TrainJob would be refused.
 
     Raises:
         InputError: a file cannot be read, the files contain no runtime, or a runtime would be refused.

@@ -40,7 +40,7 @@ Later responses may take longer.
 
 
 class FirstAnswer:
-    """A round tripper that raises an error early if the server has not answered any request yet."""
+    """A round tripper with a shorter timeout until the server has answered for the first time."""
 
     def __init__(self, inner: RoundTripper) -> None:
         self._inner = inner
@@ -50,7 +50,7 @@ class FirstAnswer:
         """Return the response of the inner round tripper.
 
         Raises:
-            TransportTimeoutError: this GET is the first request to the server, and the server does not answer in time.
+            TransportTimeoutError: the server has not answered any request yet, and does not answer this GET in time.
         """
         if self._answered or request.method != "GET":
             response = await self._inner.send(request)

@@ -45,7 +45,7 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
 
 
 def no_pod(snapshot: Snapshot, step: str) -> str:
-    """Return a message that no pod of a step can be read.
+    """Return a message about a step of which no pod can be read.
 
     It says how removed pods ended, and which command shows more.
     """

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl get --watch``: Shows how TrainJobs change, or one TrainJob with its objects. On a terminal, the table or
-tree is drawn again after each change. In a pipe, each change is printed as a line.
+"""``trainerctl get --watch``: shows how TrainJobs change, or how one TrainJob and its objects change. On a terminal,
+the table or tree is drawn again after each change. In a pipe, each change is printed as a line.
 """
 
 from __future__ import annotations

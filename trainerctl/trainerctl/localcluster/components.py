@@ -114,9 +114,9 @@ class Parts:
 
     @property
     def _kubelet_clients(self) -> Path:
-        """The certificate of an authority.
+        """The certificate of the authority that nodes trust.
 
-        It signs only one certificate: the one that the API server presents to nodes.
+        This authority signs only the certificate that the API server presents to nodes.
         """
         return self.plane.pki / f"{KUBELET_CLIENT}-ca.crt"
 

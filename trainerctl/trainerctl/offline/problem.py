@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A problem of an object and its path. The API server writes both in the same way."""
+"""A problem of an object, with its path. Both have the form that the API server uses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render(path: Path) -> str:
 
 
 def parse(text: str) -> Path | None:
-    """Convert ``text`` back to the path from which :func:`render` made it. ``<nil>`` means that there was no path."""
+    """Convert text that :func:`render` has made back to a path. Convert ``<nil>``, which means no path, to None."""
     steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", text)
     return None if text == "<nil>" else tuple(int(index) if index else name for index, name in steps)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts how an API server with Trainer's CRDs and webhooks admits a new object: the problems or the stored object.
+"""Predicts how an API server with Trainer's CRDs and webhooks treats a new object: it stores it or reports problems.
 
 All commands that read TrainJobs or runtimes from files use this module, so that they agree about an object.
 """

@@ -133,7 +133,7 @@ def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata |
 def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
     """Return the subgroup of a worker group, or None if the group is suspended or has no replicas.
 
-    It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is not set, ``replicas`` is used instead.
+    It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead.
     """
     if not isinstance(spec, dict):
         raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")

@@ -3,7 +3,7 @@
 """The group of a pod, and the causes of its values.
 
 The causes are found by trial. We change a field of an object that was read, or remove an object, and group the pod
-again. If values differ now, this field or object is a cause of them. This works for every grouper, also for groupers
+again. If values differ now, this field or object is a cause of them. This works for every grouper, including groupers
 from other packages.
 """
 
