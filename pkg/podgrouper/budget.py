@@ -17,14 +17,14 @@ T = TypeVar("T")
 SHARE: Final = 0.1
 """Seconds of worker time that a namespace may use per second after it has spent its savings."""
 SAVED: Final = 1.0
-"""Maximum number of worker seconds that a namespace may save."""
+"""Maximum savings of a namespace, in seconds of worker time."""
 REQUEST: Final = 0.01
 """Minimum cost of a request, in seconds. A namespace can send at most 100 requests at once, and then 10 per second."""
 LONGEST: Final = 60.0
 """Maximum delay of a pod, in seconds."""
 DEBT: Final = SHARE * LONGEST
-"""Maximum debt of a namespace in worker seconds. Several workers may wait for an unreachable server at the same time;
-without the limit, the namespace would owe all of this time.
+"""Maximum debt of a namespace, in seconds of worker time. Several workers may wait for an unreachable server at the
+same time; without the limit, the namespace would owe all of this time.
 """
 MAX_ACCOUNTS: Final = 1024
 """Maximum number of accounts. Before it is exceeded, we close the half of the accounts with the highest balances."""
@@ -43,7 +43,7 @@ class OverBudgetError(Exception):
 @dataclass(slots=True)
 class _Account:
     balance: TokenBucket
-    """Seconds; a negative balance is a debt."""
+    """The balance in seconds of worker time. A negative balance is a debt."""
     turn: float = 0.0
     """Time at which the last delayed pod may be reconciled."""
 
@@ -87,7 +87,7 @@ class Budget:
     def spend(self, namespace: str, seconds: float) -> None:
         """Charge the namespace. The balance may become negative, but only down to ``-DEBT``.
 
-        Pods of the namespace are therefore put off for at most ``LONGEST`` seconds.
+        Pods of the namespace therefore wait for at most ``LONGEST`` seconds.
         """
         balance = self._account(namespace).balance
         balance.take(max(0.0, min(seconds, balance.tokens() + DEBT)))

@@ -120,7 +120,7 @@ class PluginsHub:
         self._tables = tables
 
     def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
-        """Return the grouper of ``kind``: the row of the kind, the row for any version, or the default grouper."""
+        """Return the grouper in the row for ``kind``, else in the row for any version, else the default grouper."""
         return _row(self._tables[rules], kind) or self.default
 
     def kinds(self) -> list[GVK]:

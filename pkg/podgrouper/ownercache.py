@@ -205,7 +205,7 @@ class OwnerCache:
         return LazyObject.of(await self.get(kind, key))
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
-        """Return the list from the cache, or from the server for unstructured kinds."""
+        """Return a list. It comes from the cache or, for unstructured kinds, from the server."""
         return await self._cached.list(kind, **options)
 
     # Reading.
@@ -243,9 +243,9 @@ class OwnerCache:
         return self.budget.decoded(namespace, read.text, lambda: metadata_only(kind).from_json(read.text))
 
     async def _observed(self, key: Key) -> LazyObject[PartialObjectMetadata] | None:
-        """Return the metadata that the watch of the kind has reported, or None.
+        """Return the metadata that the watch of the kind has reported.
 
-        None means that no watch works, or that the watch has not reported this object.
+        Return None if the kind has no working watch, or if the watch has not reported this object.
         """
         kind, namespace, name = key
         informer = self._watched.get(kind)

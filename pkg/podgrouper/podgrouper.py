@@ -53,8 +53,8 @@ class PodGrouper:
     async def get_pod_owners(self, pod: Pod, rules: Rules = OLDEST) -> Grouping:
         """Return the top owner, the metadata of all owners up to it, and the grouper that ``rules`` select for it.
 
-        If the pod names a gang of Kubernetes' own API, the grouper is the gang's. A pod without owners is its own top
-        owner. If we are not permitted to read an owner, the walk ends, and the last owner that we have read (or the
+        If the pod names a gang of Kubernetes' own API, the grouper is that of the gang. A pod without owners is its own
+        top owner. If we are not permitted to read an owner, the walk ends, and the last owner that we have read (or the
         pod) becomes the top owner.
 
         Raises:

@@ -33,7 +33,7 @@ from .servedrules import PERIOD, FixedRules, RulesSource, ServedRules
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
 AUTO: Final = "auto"
-"""The value of the setting ``rules`` that selects the rules of the served PodGroup."""
+"""With this value of the setting ``rules``, the served PodGroup determines the rules."""
 
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
@@ -67,7 +67,7 @@ class Settings:
     max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
     pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rules: Rules | None = None
-    """The rules of grouping. If None, the rules of the PodGroup that the API server serves apply."""
+    """The rules of grouping. If None, the PodGroup that the API server serves determines the rules."""
 
 
 def settings(cfg: Configuration) -> Settings:

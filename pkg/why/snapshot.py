@@ -114,7 +114,7 @@ class Snapshot:
 
     @cached_property
     def expected(self) -> int:
-        """The number of pods that the unfinished Jobs want."""
+        """The number of pods that the unfinished Jobs should have."""
         return sum(_parallelism(job) for job in self.jobs if not finished(job))
 
     @property

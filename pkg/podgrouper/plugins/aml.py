@@ -23,7 +23,7 @@ class AmlGrouper(DelegatingGrouper):
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require the job's node count.
+        """Require as many pods as the job has nodes.
 
         Raises:
             GroupingError: the job has no valid node count.

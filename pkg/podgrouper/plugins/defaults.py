@@ -74,7 +74,7 @@ def parse_defaults(text: str | None) -> Defaults:
 
 
 class _Pairs:
-    """A JSON object's fields in their order, including repeated ones."""
+    """The fields of a JSON object in order. A repeated field occurs several times."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         self.pairs = pairs

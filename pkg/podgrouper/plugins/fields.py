@@ -19,7 +19,7 @@ from controller_runtime.machinery.gojson import go_text
 from .errors import AccessorError
 
 Owner = Unstructured | Mapping[str, JSON]
-"""An owner, or a map from inside one."""
+"""An owner, or a map inside an owner."""
 
 _MAP: Final = "map[string]interface{}"
 _LIST: Final = "[]interface{}"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Go's integers: 64 bits, division towards zero, parsing as in ``strconv.Atoi``.
 
-Owners are not validated, so sums may overflow; the results then equal upstream's.
+Owners are not validated, so sums may overflow. The results are then the same as in upstream.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class KnativeGrouper(ReadingGrouper):
         Pods that have ended are ignored: a revision with only such pods is grouped as a new one.
 
         Raises:
-            GroupingError: the only group cannot be read, or its owner is neither a revision nor a pod.
+            GroupingError: only one group exists, and it cannot be read, or its owner is neither a revision nor a pod.
         """
         pods = await self._client.list(
             Pod, namespace=revision.namespace, labels={REVISION_LABEL: revision.name}

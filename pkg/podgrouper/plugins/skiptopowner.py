@@ -77,7 +77,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         return await grouper.get_pod_group_metadata(_heir(owner, top_owner), pod, *others)
 
     async def _default_labels(self, skipped: Unstructured) -> dict[str, str]:
-        """Return the defaults of the kind of ``skipped`` as labels."""
+        """Return labels that contain the defaults for the kind of ``skipped``."""
         defaults = await self._default.defaults_for(skipped)
         labels = {
             kai.PRIORITY_LABEL_KEY: defaults.priority_name,

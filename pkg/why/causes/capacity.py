@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The resources that a pod requests and those that nodes have."""
+"""Compares the resources that a pod requests with the resources that nodes have."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Status:
 
     @property
     def waiting(self) -> str:
-        """The reason for which the container waits, or an empty string."""
+        """Why the container waits, or an empty string."""
         return text(self.data, "state", "waiting", "reason")
 
     @property

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl events``: the events of a TrainJob and of everything that belongs to it."""
+"""``trainerctl events``: prints the events of a TrainJob and of all objects that belong to it."""
 
 from __future__ import annotations
 

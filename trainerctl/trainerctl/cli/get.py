@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl get``: the TrainJobs of a namespace, or one TrainJob with its JobSet, Jobs and pods."""
+"""``trainerctl get``: prints the TrainJobs of a namespace, or one TrainJob with its JobSet, Jobs and pods."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl help``: the help of a command, and the examples at the end of each command's help."""
+"""``trainerctl help``: prints the help of a command. This module also has the examples at the end of each help text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster of a command that reads or changes live TrainJobs."""
+"""Connects a command to the cluster whose TrainJobs it reads or changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl logs``: the logs of a TrainJob's pods, by step and rank."""
+"""``trainerctl logs``: prints the logs of a TrainJob's pods. Flags select the step and the rank."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl run``: the manager in the foreground, against a local cluster or a kubeconfig."""
+"""``trainerctl run``: runs the manager in the foreground. It connects to a local cluster, or to the cluster of a
+kubeconfig.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ def programs(
     coscheduling: bool = False,
     simulated: bool = True,
 ) -> tuple[Tool, ...]:
-    """Return the programs of a cluster with these releases. Programs that need the oldest release of Go come first.
+    """Return the programs of a cluster with these releases.
+
+    They are sorted by the release of Go that they need, the oldest first.
 
     kwok is included only for ``simulated`` nodes.
     """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""MPIJobs: launcher and workers at once, or first only the workers if the launcher waits for them."""
+"""MPIJobs: the group requires launcher and workers at once. While the launcher waits, it requires only the workers."""
 
 from __future__ import annotations
 

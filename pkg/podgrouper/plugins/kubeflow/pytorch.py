@@ -24,7 +24,7 @@ REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
 _MASTER_SPEC: Final = "Master"
 _WORKER_SPEC: Final = "Worker"
 _MASTER_GROUP: Final = "master"
-"""Name of the master's subgroup, and value of its pod's label ``REPLICA_TYPE_LABEL``."""
+"""Name of the master's subgroup. The label ``REPLICA_TYPE_LABEL`` of the master's pod has the same value."""
 _WORKER_GROUP: Final = "worker"
 
 _Specs = dict[str, JSON]

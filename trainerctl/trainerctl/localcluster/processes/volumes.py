@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes as folders of this machine. Files of Secrets and ConfigMaps are not updated after the pod has started."""
+"""Represents volumes by folders on this machine. Files of Secrets and ConfigMaps are not updated after the pod has
+started.
+"""
 
 from __future__ import annotations
 
