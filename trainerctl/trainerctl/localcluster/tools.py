@@ -63,9 +63,7 @@ def programs(
 ) -> tuple[Tool, ...]:
     """Return the programs of a cluster with these releases.
 
-    They are sorted by the release of Go that they need, the oldest first.
-
-    kwok is included only for ``simulated`` nodes.
+    The program that needs the oldest release of Go comes first. kwok is included only for ``simulated`` nodes.
     """
     return (
         ETCD,
