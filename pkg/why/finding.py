@@ -33,7 +33,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause. ``summary`` must read well after a colon: it begins in lower case and has no full stop."""
+    """One cause. ``summary`` must read well after a colon, and has no full stop at the end."""
 
     cause: str
     summary: str

@@ -47,7 +47,7 @@ def _is_ready(step: JSON, count: JSON) -> bool:
 
 
 def _waits_for_turn(job_set: LiveObject, step: JSON, count: JSON) -> bool:
-    """Return True if the Jobs of a step wait until JobSet has started another step."""
+    """Return True if JobSet lets the Jobs of a step wait for another step."""
     if isinstance(step, dict) and step.get("dependsOn") and not number(count, "active"):
         return True
     in_order = job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder"
