@@ -116,7 +116,7 @@ class ResourceVersionChanged(Predicate[Object]):
 
 
 class NotOwnWrite(Predicate[Object]):
-    """Stops creations and updates that our own write has caused, if the writer has received the response.
+    """Stops events about our own creations and updates, if the writer has received the response.
 
     Use it for a reconciler that finishes its work in the same reconcile in which it writes: the watch event of its own
     write would only cause a redundant reconcile. A failed reconcile is retried anyway, and a later change by another

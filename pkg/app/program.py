@@ -68,7 +68,7 @@ def reports_status(parsed: Flags, cfg: Configuration) -> bool:
 
 
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
-    """Return the manager's options, with cache options of the pod grouper and the status server if they run."""
+    """Return the manager's options. If the pod grouper or the status server runs, its cache options are included."""
     made = config.manager_options(cfg)
     # A JobSet repeats parts of its TrainJob for each replicated job.
     held: dict[type[Object], cache.ByObject] = {JobSet: cache.ByObject(limits=rawjson.WIDE)}

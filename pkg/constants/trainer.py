@@ -51,7 +51,7 @@ KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """Label of a TrainJob that Kueue manages: the name of its queue."""
 
 KUEUE_POD_SET_LABEL: Final = "kueue.x-k8s.io/podset"
-"""Label in the metadata of an override with which Kueue up to v0.16 places the pods of a job."""
+"""Kueue up to v0.16 places the pods of a job by an override, and sets this label in its metadata."""
 
 KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
 """The manager of the runtime patch with which Kueue v0.17 and newer places pods."""

@@ -98,7 +98,7 @@ def kind_of(owner: OwnerReference) -> GVK:
 def short(text: str, limit: int = _SHOWN) -> str:
     """Return ``text``, truncated to ``limit`` characters.
 
-    Call this before text that users have chosen is logged or put into an event.
+    Call this for text that users have chosen, before you log it or put it into an event.
     """
     return text if len(text) <= limit else f"{text[:limit]}..."
 

@@ -172,7 +172,7 @@ def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
 
 
 def with_field_validation(client: interfaces.Client, validation: opts.FieldValidation) -> WithSettings:
-    """Return ``client`` with ``validation`` as the field validation of each write that does not set one."""
+    """Return ``client`` with ``validation`` as the default of the field validation of writes."""
     return WithSettings(client, Settings(field_validation=validation))
 
 

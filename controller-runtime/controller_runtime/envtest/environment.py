@@ -120,7 +120,7 @@ class Environment:
 
     @property
     def control_plane(self) -> ControlPlane:
-        """The control plane. Raises EnvtestError if the environment is not running, or uses an existing cluster."""
+        """The control plane. Raises EnvtestError if the environment is not running, or if it uses an existing cluster."""
         if self._control_plane is None:
             why = (
                 "the environment uses an existing cluster"
@@ -172,8 +172,8 @@ class Environment:
         """Install webhook configurations from files, folders or objects.
 
         The API server calls the webhooks at :attr:`webhook_serving`; it begins after a short delay. ``prefix`` is put
-        before the names of the configurations. With ``namespaces``, the webhooks are not called for objects in other
-        namespaces, nor for other Namespace objects.
+        before the names of the configurations. With ``namespaces``, the webhooks are only called for objects in these
+        namespaces, and for these Namespace objects themselves.
 
         Raises:
             ValueError: the sources contain no webhook configuration.
@@ -242,7 +242,7 @@ class Environment:
         """Install CRDs from files, folders or objects, and return when they are served.
 
         CRDs of the kinds in ``convertible`` convert their versions at :attr:`webhook_serving`. Until your manager
-        listens there, requests for a version that is not the stored one fail.
+        listens there, requests fail if they ask for another version than the stored one.
         """
         if not sources:
             return

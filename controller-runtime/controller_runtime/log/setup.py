@@ -108,7 +108,7 @@ def caller() -> str:
 
 
 def verbosity() -> int:
-    """Return the highest verbosity of lines that are written now."""
+    """Return the highest verbosity that the log currently writes."""
     allowed: int = getattr(_sink(), "verbosity", INFO)
     return allowed
 

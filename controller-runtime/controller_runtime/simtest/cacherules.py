@@ -163,7 +163,7 @@ class Resumes(Observer):
         self._refused.discard(watch)
 
     def answered(self, process: Process, request: Request, response: Response) -> None:
-        """Note that the server refused to resume a watch."""
+        """Remember that the server refused to resume a watch."""
         query = dict(request.query)
         if query.get("watch") == "true" and "sendInitialEvents" not in query and response.status == _DENIED:
             self._refused.add(_watch(process, request))

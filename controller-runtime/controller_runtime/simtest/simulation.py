@@ -186,7 +186,7 @@ class Simulation:
     def admission(self, *configurations: Mapping[str, Any]) -> None:
         """Let the managers' webhooks review writes, as the configurations define.
 
-        Call :meth:`serve` for the kinds in their rules first.
+        Before that, call :meth:`serve` for the kinds in the rules of the webhooks.
         """
         self._registered.has_webhooks = True
         self.webhooks.configure(configurations)

@@ -92,8 +92,8 @@ class BodyInspection:
     def begin(self) -> Callable[[bytes], str | None]:
         """Return a function that counts the contents of one body.
 
-        It rejects only bodies of more than :data:`LARGE` bytes. A smaller body may be about an object that is stored
-        already. Users must be able to delete such an object or to change its metadata, however much it contains.
+        It rejects only bodies of more than :data:`LARGE` bytes. A smaller body may belong to an update of a stored
+        object. Users must be able to delete such an object or to change its metadata, however much it contains.
         """
         counter, received, reason = rawjson.Counter(BODY), 0, None
 

@@ -42,7 +42,7 @@ async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeo
     server are restarted. If this call fails or is cancelled, the components that it has started are killed.
 
     Raises:
-        ComponentError: a component ends again or does not become ready; the error names its log.
+        ComponentError: a component ends soon after its start, or does not become ready; the error names its log.
     """
     if _lacks_certificates(kept):
         for name in reversed(STORE):

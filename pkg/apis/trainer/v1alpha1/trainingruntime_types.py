@@ -52,7 +52,7 @@ class PodGroupPolicy(Struct):
     volcano: VolcanoPodGroupPolicySource | None = None
     """Schedule the pods with Volcano."""
     workload: WorkloadPodGroupPolicySource | None = None
-    """Schedule the pods with Kubernetes' own scheduler, by the gangs of scheduling.k8s.io.
+    """Schedule the pods as gangs with Kubernetes' own scheduler (scheduling.k8s.io).
 
     Requires Kubernetes 1.35 or newer with the feature gate GenericWorkload. It cannot be combined with coscheduling or
     volcano.

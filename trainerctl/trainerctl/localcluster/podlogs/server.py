@@ -31,8 +31,8 @@ _HEAD_SECONDS: Final = 10.0
 _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
 Log = Callable[[str], AsyncIterator[bytes]]
-"""Takes the target of a request and yields the pieces of the log. At an empty piece, the server only checks whether the
-client has disconnected.
+"""Takes the target of a request and yields the pieces of the log. If a piece is empty, the server only checks
+whether the client has disconnected.
 """
 
 

@@ -3,7 +3,7 @@
 """Torch: sets the number of processes that torchrun starts on each node, and the address at which the processes meet.
 
 A trainer with the command ``tune run`` uses TorchTune (``torchtune.py``) and gets the recipe, the configuration and
-``--rdzv_endpoint`` as arguments. As upstream, the trainer's container receives torchrun's variables only if the
+``--rdzv_endpoint`` as arguments. As in the Go plugin, the trainer's container receives torchrun's variables only if the
 TrainJob has a ``trainer``. The additional containers of ``envInjection`` always receive them.
 """
 

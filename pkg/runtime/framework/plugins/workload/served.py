@@ -90,7 +90,7 @@ class Served:
         """Return the served API.
 
         Raises:
-            StatusError, RestError: the API cannot be read now, and it was not read since the last interruption.
+            StatusError, RestError: the API cannot be read, and no read has succeeded since the last interruption.
         """
         if self._support is None or self._is_expired():
             async with self._lock:
