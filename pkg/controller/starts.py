@@ -81,7 +81,7 @@ class Starts:
     def observe(self, train_job: TrainJob, *, failing: bool = False) -> None:
         """Record the state of a TrainJob.
 
-        If ``failing``, no event says that the TrainJob has not started, because the controller already reports the error.
+        If ``failing``, no event says that the TrainJob has not started: the controller already reports the error.
         """
         key, uid = train_job.key, train_job.metadata.uid or ""
         if not is_awaited(train_job):

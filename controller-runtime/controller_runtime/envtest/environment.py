@@ -120,7 +120,7 @@ class Environment:
 
     @property
     def control_plane(self) -> ControlPlane:
-        """The control plane. Raises EnvtestError if the environment is not running, or if it uses an existing cluster."""
+        """The control plane. Raises EnvtestError if the environment is not running or uses an existing cluster."""
         if self._control_plane is None:
             why = (
                 "the environment uses an existing cluster"

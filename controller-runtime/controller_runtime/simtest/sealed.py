@@ -59,7 +59,7 @@ class _Sources:
     steady: Callable[[], float]
     random_bytes: Callable[[int], bytes]
     leaks: list[LeakError]
-    """What the program tried to use outside the simulation. They are recorded here because the program may catch the error."""
+    """What the program tried to use outside the simulation. It is recorded here, as the program may catch the error."""
 
 
 _sources: _Sources | None = None

@@ -54,8 +54,8 @@ def namespaces() -> list[Manifest]:
 def rights(jobset: Binary, kwok: Binary | None, *, gated: Iterable[str] = ()) -> list[Manifest]:
     """Return the service accounts, shipped roles and role bindings of the components.
 
-    The manifests of JobSet, kwok and the manager contain roles. These programs get only the permissions of these roles. The log server and the kubelet
-    of local processes get the permissions that they need. If ``kwok`` is None, pods run as local processes. ``gated``
+    JobSet, kwok and the manager get only the permissions of the roles in their manifests. The log server and the
+    kubelet of local processes get the permissions that they need. If ``kwok`` is None, pods run as local processes. ``gated``
     lists folders with more roles, which enabled feature gates need.
     """
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
