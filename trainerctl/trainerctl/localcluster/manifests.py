@@ -55,8 +55,8 @@ def rights(jobset: Binary, kwok: Binary | None, *, gated: Iterable[str] = ()) ->
     """Return the service accounts, shipped roles and role bindings of the components.
 
     JobSet, kwok and the manager get only the permissions of the roles in their manifests. The log server and the
-    kubelet of local processes get the permissions that they need. If ``kwok`` is None, pods run as local processes. ``gated``
-    lists folders with more roles, which enabled feature gates need.
+    kubelet of local processes get the permissions that they need. If ``kwok`` is None, pods run as local processes.
+    ``gated`` lists folders with more roles, which enabled feature gates need.
     """
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
     jobset_role["metadata"]["name"] = JOBSET_ACCOUNT
