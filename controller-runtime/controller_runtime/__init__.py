@@ -8,7 +8,7 @@
         await manager.start(stop)
 
 The names are loaded when first used: importing one package of ``controller_runtime`` does not load the others. Every
-package is also an attribute, e.g. ``ctrl.cache``. Type checkers know the packages that programs use.
+package is also an attribute, e.g. ``ctrl.cache``. Type checkers know the packages that are imported below.
 """
 
 import typing as _typing

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Public names of a package that are imported when first used: a program that does not use a name does not load its
-module.
+"""Import a package's public names when they are first used. So a program loads only the modules that it uses.
 
 A package declares these names twice, for type checkers and for the interpreter::
 
@@ -26,7 +25,7 @@ def names(
     Args:
         package: the name of the package.
         exports: the names to import from each module of the package.
-        submodules: whether every public module of the package is a name, too.
+        submodules: whether the package's public modules can be used as names, too.
     """
     modules = {name: module for module, found in exports.items() for name in found}
 

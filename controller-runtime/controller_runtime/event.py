@@ -55,9 +55,7 @@ class _ObjectEvent(Generic[T_co]):
 
     @property
     def own_write(self) -> bool:
-        """Whether this state is the result of a write through the cache's client, and nothing changed the object after
-        that write.
-        """
+        """True if the cache's client wrote this state, and nothing has changed the object since."""
         return self._lazy.own_write
 
 
@@ -69,8 +67,8 @@ class CreateEvent(_ObjectEvent[T_co]):
     def __init__(self, object: T_co | LazyObject[T_co], is_in_initial_list: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.is_in_initial_list = is_in_initial_list
-        """Whether the object already existed, perhaps for a long time, when the source started, and has not changed
-        since then."""
+        """True if the object existed before the source started, perhaps for a long time, and has not changed since the
+        start."""
 
 
 class UpdateEvent(Generic[T_co]):
@@ -93,7 +91,7 @@ class UpdateEvent(Generic[T_co]):
         return self._new.object
 
     def views(self, shape: type[V]) -> tuple[V | T_co, V | T_co]:
-        """Return the old and the new object, each in the form in which :meth:`CreateEvent.views` returns an object."""
+        """Do the same as :meth:`CreateEvent.views`, for the old and the new object."""
         return self._old.view(shape) or self._old.object, self._new.view(shape) or self._new.object
 
     @property
@@ -123,9 +121,7 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def own_write(self) -> bool:
-        """Whether the new state is the result of a write through the cache's client, and nothing changed the object
-        after that write.
-        """
+        """True if the cache's client wrote the new state, and nothing has changed the object since."""
         return self._new.own_write
 
     @property

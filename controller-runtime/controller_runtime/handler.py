@@ -39,15 +39,15 @@ class EventHandler(ABC, Generic[T_contra]):
     """True if all methods for events are plain functions. The events then need no buffer and no task switch."""
 
     async def prepare(self, discover: Discover) -> None:
-        """Discover the other kinds that the methods need; called once, before the first event.
+        """Discover the other kinds that the methods need. This is called once, before the first event.
 
         Raises:
             StatusError, RestError: a kind cannot be discovered now. Events are delivered nevertheless.
         """
 
     def decode(self, evt: event.Event[T_contra]) -> None:
-        """Decode the parts of an event that the methods read; called first for each event, unless the handler is
-        immediate.
+        """Decode the parts of an event that the methods read. If the handler is not immediate, this is called first for
+        each event.
 
         If the object cannot be decoded, this method raises UndecodableObjectError, and the cache skips the object. If a
         method for events raised that error later, the event would be retried again and again.
@@ -129,8 +129,8 @@ class EnqueueRequestForObject(EventHandler[Object]):
 class _EnqueueRequestForOwner(EventHandler[Object]):
     """Adds requests for owners.
 
-    The handler is immediate once it knows whether the owner's kind is namespaced. It learns this from the class or by
-    discovery.
+    As soon as the handler knows whether the owner's kind is namespaced, it is immediate. It learns this from the class
+    or by discovery.
     """
 
     def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
@@ -192,9 +192,9 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
 
 
 def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = False) -> EventHandler[Object]:
-    """Return a handler that adds requests for those owners whose kind is ``owner``, in any API version.
+    """Return a handler that adds a request for each owner that has the kind ``owner``, in any API version.
 
-    With ``only_controller``, only the owner that controls the object gets a request.
+    With ``only_controller``, add a request only for the owner that controls the object.
     """
     return _EnqueueRequestForOwner(owner, only_controller=only_controller)
 
@@ -239,9 +239,9 @@ def enqueue_requests_from_map_func(
 
     For an update, ``fn`` is called with the old object and then with the new one.
 
-    ``reads`` declares the fields that ``fn`` reads, with the same names as in the kind. ``fn`` then gets such a struct,
-    whose decoding takes a tenth of the time. If the object is decoded already or does not fit the struct, ``fn`` gets
-    the object.
+    ``reads`` is a struct with the fields that ``fn`` reads. They must have the same names as in the kind. ``fn`` then
+    gets this struct, which is decoded in a tenth of the time. If the object is decoded already or does not fit the
+    struct, ``fn`` gets the object.
     """
     return _EnqueueRequestsFromMapFunc(fn, reads)
 

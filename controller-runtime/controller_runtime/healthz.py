@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Health endpoints: named checks, which are served together and one by one, in the text format of Kubernetes' own
-servers.
+"""Health endpoints. They serve named checks, all together or one by one, in the text format of Kubernetes' own servers.
 
 A check fails by raising :class:`NotHealthyError`. The message of this error is public, so it must not contain secrets.
 Any other error is a bug: the HTTP server logs the error and answers with 500. A check that passes may return a remark
@@ -68,7 +67,7 @@ class HealthHandler:
         return {self._endpoint: self, f"{self._endpoint}/": self}
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer with 200 if no check fails, with 500 if one does, and with 404 for the path of an unknown check."""
+        """Answer with 200 if no check fails, with 500 if a check fails, and with 404 if the check does not exist."""
         name = request.path.removeprefix(self._endpoint).strip("/")
         checks = self._checks or {"ping": ping}
         if not name:

@@ -79,7 +79,7 @@ class Funcs(Predicate[T]):
 
 
 def from_object(fn: Callable[[T], bool]) -> Predicate[T]:
-    """Return a predicate that calls ``fn`` with the object of any event; for an update, with the new object."""
+    """Return a predicate that calls ``fn`` with the object of each event. For an update, this is the new object."""
     return Funcs(
         create=lambda evt: fn(evt.object),
         update=lambda evt: fn(evt.new),
@@ -116,7 +116,7 @@ class ResourceVersionChanged(Predicate[Object]):
 
 
 class NotOwnWrite(Predicate[Object]):
-    """Stops creations and updates that only reflect one of our own writes whose result the writer has received.
+    """Stops events about our own creations and updates, if the writer has received the response.
 
     Use it for a reconciler that finishes its work in the same reconcile in which it writes: the watch event of its own
     write would only cause a redundant reconcile. A failed reconcile is retried anyway, and a later change by another
@@ -178,16 +178,12 @@ class _Combined(Predicate[T]):
 
 
 def and_(*predicates: Predicate[T]) -> Predicate[T]:
-    """Return a predicate that passes an event if all of ``predicates`` pass it. It calls no more of them after the
-    first that does not.
-    """
+    """Return a predicate that passes an event if all of ``predicates`` pass it. It stops at the first False."""
     return predicates[0] if len(predicates) == 1 else _Combined(all, predicates)
 
 
 def or_(*predicates: Predicate[T]) -> Predicate[T]:
-    """Return a predicate that passes an event if one of ``predicates`` passes it. It calls no more of them after the
-    first that does.
-    """
+    """Return a predicate that passes an event if one of ``predicates`` passes it. It stops at the first True."""
     return predicates[0] if len(predicates) == 1 else _Combined(any, predicates)
 
 

@@ -108,17 +108,16 @@ class Reconciler(Protocol):
 
         The controller handles the outcome:
 
-        - an error was raised, which may also be ``SystemExit`` or the ``CancelledError`` of a future that was
-          cancelled: the error is logged once and counted, and the request is tried again, after a delay that grows with
-          each failure;
+        - an error was raised: the error is logged once and counted, and the request is tried again, after a delay that
+          grows with each failure; ``SystemExit`` and the ``CancelledError`` of a cancelled future are such errors, too;
         - :class:`TerminalError` was raised: the error is logged and counted, and the request is not tried again;
         - ``Result(requeue_after=d)``: the request is tried again after ``d``, a timedelta or a number of seconds, and
           its failures are forgotten;
         - ``Result()``: the request is done, and its failures are forgotten.
 
         This method is never called for the same request twice at the same time. A call is cancelled after
-        ``reconciliation_timeout``, at the end of the grace period of a stopping manager, and immediately when
-        leadership is lost.
+        ``reconciliation_timeout``. It is also cancelled when the grace period of a stopping manager ends, and
+        immediately when leadership is lost.
         """
         ...
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of events (a watched kind, a channel, a function), and the path of their events to a handler.
+"""Sources of events: a watched kind, a channel or a function. Each source passes its events to a handler.
 
 A source runs as a task of its controller and feeds that controller's queue. If the server does not serve a kind, or
 denies access to it, the controller does not stop: the source waits for the kind, and other sources continue. Each event
@@ -40,7 +40,7 @@ MAX_RETRIES: Final = 1024
 
 When = Callable[[], Awaitable[object]]
 EXPEDITED: Final = workqueue.LOW_PRIORITY // 2
-"""A priority above that of the objects of the first list, and below that of new events."""
+"""Higher than the priority of objects in the first list, and lower than the priority of new events."""
 _STEP: Final = 256
 """How many keys are checked before other tasks get a turn."""
 
@@ -63,7 +63,7 @@ class Informers(Protocol):
 
 @runtime_checkable
 class Discovers(Protocol):
-    """Informers that also discover kinds that are not watched."""
+    """Informers that can also discover where a kind is served, without watching it."""
 
     async def resource_for(self, kind: type[Object]) -> Resource:
         """Return where ``kind`` is served, and whether the kind is namespaced."""
@@ -71,7 +71,7 @@ class Discovers(Protocol):
 
 
 class _Retries:
-    """Failed calls of a handler. Each is due again after a delay, which doubles up to :data:`LONGEST_RETRY`."""
+    """Failed calls of a handler. Each is repeated after a delay, which doubles up to :data:`LONGEST_RETRY`."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, _Call]] = []
@@ -103,10 +103,10 @@ class _Retries:
 
 
 class _EventHandler(Generic[T]):
-    """Passes events through the predicates to the handler. Except for UndecodableObjectError, errors of predicates and
-    handler do not reach the sender of an event.
+    """Passes events through the predicates to the handler.
 
-    An event whose handler failed is retried later; events that arrived meanwhile may be handled first.
+    Only UndecodableObjectError is raised to the sender of an event; all other errors of predicates and the handler are
+    logged. If the handler fails, the event is retried later. Events that arrive meanwhile may be handled before it.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class _EventHandler(Generic[T]):
         self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        """Handle a generic event before its producer continues."""
+        """Handle a generic event, and return when it has been handled."""
         if Origins.wanted():
             queue = self._noting(queue, "reported", evt.key)
         await self._take(partial(self._generic, evt, queue), 0)
@@ -169,8 +169,9 @@ class _EventHandler(Generic[T]):
         return self._handler.generic(evt, queue) if passes else None
 
     def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
-        """Return a queue that notes the event as the origin of each request, or ``queue`` itself if it keeps no
-        origins.
+        """Return a queue that notes the event as the origin of each request.
+
+        If ``queue`` keeps no origins, return ``queue`` itself.
         """
         origins = getattr(queue, "origins", None)
         if not isinstance(origins, Origins):
@@ -217,8 +218,9 @@ class _EventHandler(Generic[T]):
             self._more.set()
 
     def _passes(self, evt: E, passes: Callable[[E], bool], *, immediate: bool) -> bool:
-        """Return True if the predicates pass the event, or if one of them raises: an extra event is harmless, a lost
-        event is not.
+        """Return True if the predicates pass the event, or if one of them raises an error.
+
+        An extra event is harmless, but a lost event is not.
         """
         try:
             if not passes(evt):
@@ -259,7 +261,7 @@ class Source(ABC):
 
 
 class SyncingSource(Source):
-    """A source that starts with the existing objects."""
+    """A source that first delivers the existing objects, and then changes."""
 
     @abstractmethod
     async def warm_up(self) -> None:
@@ -267,13 +269,12 @@ class SyncingSource(Source):
 
     @abstractmethod
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when the source was started, and its existing objects either are cached or cannot be listed.
+        """Return when the source has started, and the existing objects are in the cache or cannot be listed.
 
-        If :meth:`warm_up` was called before, the events of these objects may be delivered only after this method has
-        returned.
+        If :meth:`warm_up` was called before, this method may return before the events of these objects are delivered.
 
         Raises:
-            CacheSyncTimeoutError: this did not happen within ``timeout`` seconds.
+            CacheSyncTimeoutError: ``timeout`` seconds have passed.
         """
 
     @property
@@ -341,7 +342,7 @@ class Kind(SyncingSource, Generic[T]):
 
 
 class Deferred(Source):
-    """Starts another source once ``when`` returns; the controller does not wait for the first events of that source."""
+    """Starts ``src`` when ``when`` has returned. The controller does not wait for the first events of ``src``."""
 
     def __init__(self, src: Source, when: When) -> None:
         self._source = src
@@ -357,12 +358,12 @@ class Deferred(Source):
 
 
 class Expedited(Source):
-    """Moves objects of ``kind`` that need work to the front of the queue, once, when all kinds have been listed.
+    """Moves objects of ``kind`` that need work to the front of the queue, one time, as soon as all kinds are listed.
 
     When a controller starts, every object of a kind is added to the queue, in the order of the list. After an outage,
-    the few objects that changed meanwhile would wait for all others. ``needs_work`` gets the synced informers of
-    ``kind`` and of ``others``, and returns a function that checks one key. That function should decode as little as
-    possible. Nothing is moved if a kind cannot be listed.
+    the few objects that need work would wait behind all others. ``needs_work`` gets the synced informers of ``kind``
+    and of ``others``, and returns a function that checks one key. That function should decode as little as possible. If
+    one of the kinds cannot be listed, nothing is moved.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the manager until it is stopped, and return the exit code.
 
-    If ``arguments`` is None, the arguments of the process are used, and SIGINT and SIGTERM end the process until the
+    If ``arguments`` is None, the arguments of the process are used. SIGINT and SIGTERM then end the process until the
     manager handles these signals.
     """
     return start("pkg.app.program", arguments)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ends the process if code in a thread does not end: the event loop and the interpreter would wait for the thread."""
+"""Ends the process even if a thread does not end: the event loop and the interpreter would wait for the thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST_MOMENTS: Final = 5.0
 class ExitDeadline:
     """Ends the process ``seconds`` after :meth:`within` is left, unless all threads have ended by then.
 
-    Call :meth:`loop_ended` when only threads can be left. ``report`` logs the manager's error, if any, and returns the
+    Call :meth:`loop_ended` when the event loop has ended. ``report`` logs the manager's error, if any, and returns the
     exit code.
     """
 
@@ -47,7 +47,7 @@ class ExitDeadline:
             self._timer.start()
 
     def loop_ended(self) -> None:
-        """Keep the timer if threads are left for which the interpreter would wait; otherwise stop it."""
+        """Stop the timer if there are no threads for which the interpreter would wait."""
         main = threading.main_thread()
         self._left = [each for each in threading.enumerate() if not each.daemon and each is not main]
         if not self._left:

@@ -19,7 +19,7 @@ PROGRAM: Final = "trainer-controller-manager"
 
 POD_GROUPER: Final = "podgrouper"
 CONTROLLERS: Final = ("trainjob", "trainingruntime", "clustertrainingruntime", POD_GROUPER)
-"""The names that ``--controllers`` knows."""
+"""The valid names of controllers in ``--controllers``."""
 
 _TIME_ENCODING: Final = log_options.TimeEncoding.RFC3339NANO
 
@@ -42,8 +42,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     def enabled(self, controller: str) -> bool:
         """Return True if ``controller`` is enabled.
 
-        The first word of ``--controllers`` that names the controller decides. If no word names it, it is enabled if
-        ``*`` is in the list.
+        The first word of ``--controllers`` that names the controller decides. If no word names the controller, it is
+        enabled if ``*`` is in the list.
         """
         for word in self.controllers:
             if word in (controller, f"-{controller}"):
@@ -110,7 +110,7 @@ def feature_gates(text: str) -> dict[str, bool]:
 def zap_flags(
     *, development: bool = False, time_encoding: log_options.TimeEncoding = _TIME_ENCODING
 ) -> tuple[Flag, ...]:
-    """Return the log flags that every program with a manager has. The arguments are the defaults of one program."""
+    """Return the log flags that every program with a manager has. The arguments are the flags' defaults."""
     return (
         Flag(
             "zap-devel",
@@ -148,7 +148,7 @@ def zap_flags(
 
 
 def zap_options(values: Mapping[str, Any], *, caller: bool = False) -> log_options.Options:
-    """Return the log options for the values of :func:`zap_flags`. With ``caller``, lines name the code that logs."""
+    """Convert the values of :func:`zap_flags` to log options. With ``caller``, log lines contain a source position."""
     return log_options.Options(
         development=values["zap-devel"],
         encoder=values["zap-encoder"],

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command lines in the style of Go's flag package: one dash or two, ``--name=value`` or ``--name value``.
 
-A boolean takes its value only after an equals sign. Unlike in Go, a word that is not a flag is an error
-and does not silently end the flags.
+The value of a boolean flag must follow an equals sign: ``--name=false``. A word that is not a flag is an error; in Go,
+such a word silently ends the flags.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class HelpRequested(Exception):  # noqa: N818 - a request, not an error
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """One flag: the parser of its value, and its help.
+    """A flag: how its value is parsed, and its help text.
 
     ``parse`` raises ValueError with the reason. The last value of a repeated flag is used, unless
     ``merge`` combines the values.
@@ -41,7 +41,7 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 def boolean(text: str) -> bool:
-    """Return the boolean that Go reads from ``text``."""
+    """Parse a boolean as Go does."""
     if text in _TRUE:
         return True
     if text in _FALSE:

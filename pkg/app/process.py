@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a manager in a process, and determines the exit code. Programs differ in flags and setup.
+"""Runs a manager in a process, and determines the exit code. Each program has its own flags and setup.
 
 An error that an operator can correct is printed as one line on stderr, without a traceback. The exit code is 2 for an
 error in the command line, otherwise 1.
@@ -49,7 +49,7 @@ _EXPECTED: Final = (
     ManagerError,
     OSError,
 )
-"""Errors that an operator can correct. They are printed in one line, without a traceback."""
+"""Errors that an operator can correct. Such an error is printed in one line, without a traceback."""
 
 Work = Callable[[], Awaitable[None]]
 
@@ -83,7 +83,7 @@ def main(
     run: Callable[[F], Awaitable[None]],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Parse the command line, :func:`supervise` ``run`` with the parsed flags, and return the exit code."""
+    """Parse the command line, call ``run`` with the parsed flags, and return the exit code."""
     try:
         parsed = parse(sys.argv[1:] if arguments is None else arguments)
     except goflags.HelpRequested:
@@ -118,7 +118,7 @@ def supervise(program: str, work: Work) -> int:
 def raise_file_limit() -> None:
     """Raise the limit of open files to the maximum, but not above 65536. Go programs do the same.
 
-    Servers use a part of this limit.
+    The number of connections that a server accepts depends on this limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
@@ -136,7 +136,9 @@ async def serve(
     *,
     traced: bool = False,
 ) -> None:
-    """Run a manager that ``setup`` fills, until a signal ends the manager. With ``traced``, its spans are exported.
+    """Create a manager, call ``setup`` to add its parts, and run it until a signal ends it.
+
+    If ``traced`` is True, the manager's spans are exported.
 
     Raises:
         ConfigurationError: spans cannot be exported.
@@ -165,24 +167,24 @@ async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
 
 
 class _Freezer:
-    """A runnable. When the caches are full, it excludes all objects that exist at that time from garbage collection."""
+    """A runnable. It excludes the objects in the filled caches from garbage collection."""
 
     def __init__(self, mgr: ctrl.Manager) -> None:
         self._mgr = mgr
 
     def need_leader_election(self) -> bool:
-        """Return False: a standby has full caches, too."""
+        """Return False: a standby fills its caches, too."""
         return False
 
     async def start(self) -> None:
-        """Wait for the caches, then exclude all objects that exist from garbage collection."""
+        """Wait until the caches are filled, then exclude all objects that exist from garbage collection."""
         await self._mgr.cache.ready()
         gc.collect()
         gc.freeze()
 
 
 async def require_credentials(mgr: ctrl.Manager) -> None:
-    """Return once the API server accepts our credentials; the manager keeps the connection open.
+    """Check that the API server accepts our credentials. The manager keeps the connection open.
 
     Raises:
         UnreachableError: the server did not answer in time.
@@ -195,7 +197,7 @@ async def require_credentials(mgr: ctrl.Manager) -> None:
 def expected(error: BaseException) -> BaseException | None:
     """Return the first error in ``error`` that an operator can correct.
 
-    Return None if ``error`` contains any other error.
+    Return None if ``error`` contains an error that an operator cannot correct.
     """
     return raised.first_of(_EXPECTED, error)
 
@@ -208,7 +210,7 @@ def print_error(program: str, error: BaseException, code: int = FAILED) -> int:
 
 
 def _answer(program: str, text: str) -> int:
-    """Print the answer to a flag. It is not an error if the reader has closed the pipe."""
+    """Print the answer to a flag such as ``--help``. A closed pipe is not an error."""
     try:
         if sys.stdout is not None:
             sys.stdout.write(text)

@@ -24,7 +24,7 @@ from . import flags, process, serving
 from .flags import Flags
 
 _REFERRED_TO: Final = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
-"""Kinds that users create together with the objects that refer to them by name."""
+"""Kinds to which other objects refer by name. Users often create both objects at the same time."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +68,7 @@ def reports_status(parsed: Flags, cfg: Configuration) -> bool:
 
 
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
-    """Return the manager's options, with cache options of the pod grouper and the status server if they run."""
+    """Return the manager's options. If the pod grouper or the status server runs, its cache options are included."""
     made = config.manager_options(cfg)
     # A JobSet repeats parts of its TrainJob for each replicated job.
     held: dict[type[Object], cache.ByObject] = {JobSet: cache.ByObject(limits=rawjson.WIDE)}

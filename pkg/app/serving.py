@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The servers with a certificate for the manager's Service: webhooks and, with the feature gate, status updates."""
+"""The servers behind the manager's Service: the webhooks and, if the feature gate is enabled, the status server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = log.logger_from("setup")
 def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> Certificates | None:
     """Serve the webhooks. Return the certificates that the manager makes, or None if it reads them from a directory.
 
-    Readiness waits for the webhooks. Controllers do not wait: only admission needs a certificate.
+    The manager is ready only when the webhooks are served. Controllers do not wait: only admission needs a certificate.
     """
     if not cfg.cert_management.enable:
         admission.setup(mgr, runtimes, cfg)
@@ -59,7 +59,7 @@ def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runti
 
 
 def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | None) -> StatusServer:
-    """Serve status updates with the certificates of the webhooks. Readiness waits for the server."""
+    """Serve status updates with the certificates of the webhooks. The manager is ready only when the server runs."""
     from pkg import statusserver  # slow to load, and off by default
 
     if certificates is not None:
@@ -72,7 +72,7 @@ def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | N
 
 
 def log_remarks(cfg: Configuration, *, enable_http2: bool) -> None:
-    """Log settings of the servers that are insecure or have no effect."""
+    """Log the TLS settings that are insecure, and the settings that have no effect."""
     for text in tlsconfig.resolve(cfg.tls).remarks:
         _log.warning("TLS setting is insecure or has no effect", remark=text)
     if enable_http2:

@@ -16,7 +16,9 @@ from pkg import config
 
 @asynccontextmanager
 async def traced(options: ctrl.Options, program: str, version: str) -> AsyncIterator[ctrl.Options]:
-    """Yield ``options`` with the tracing that the environment describes. After the block, the last spans are sent.
+    """Yield ``options`` with tracing, which is configured by the environment.
+
+    When the block ends, the last spans are sent.
 
     Raises:
         ConfigurationError: OpenTelemetry, or an exporter that the environment names, is not installed.

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Upserts: an item replaces the first item of the list with the same key, or is appended if there is none.
+"""Upserts: an item replaces the first item of the list that has the same key, or is appended to the list.
 
-Each helper takes a list or ``None`` and returns the list to store. A list is changed in place. For ``None``, a new list
-is returned, or ``None`` if there are no items. Items are shared with the caller: they are replaced, never changed.
+Each helper takes a list or ``None`` and returns the list to store. A list is changed in place. If ``None`` is passed, a
+new list is returned, or ``None`` if there are no items. Items are shared with the caller: they are replaced, never
+changed.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ def upsert_volume_mounts(
 
 
 def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
-    """Return :func:`env_var` of each variable, or an empty list for ``None``."""
+    """Convert each variable with :func:`env_var`. ``None`` counts as an empty list."""
     return [env_var(item) for item in env or ()]
 
 
 def env_var(env: EnvVar) -> EnvVar:
     """Return a TrainJob's variable as it is applied: either with a reference or with a value, which may be empty.
 
-    As upstream, a reference to a field is applied without ``apiVersion``, and a reference to a resource always with a
-    container and a divisor. Unknown sources are kept (upstream drops them).
+    As upstream, the ``apiVersion`` of a reference to a field is dropped. If a reference to a resource lacks the
+    container or the divisor, they are added. Unknown sources are kept (upstream drops them).
     """
     source = env.value_from
     if source is None:

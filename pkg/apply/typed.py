@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON that a typed Go client sends for a template of jobs and pods.
 
-Upstream reads templates into Go structs and writes them again. This drops values that Go does not distinguish from
-unset ones (zero values of plain fields with ``omitempty``, empty lists and maps), and adds the structs that Go embeds
-by value. Sending the same JSON keeps the ownership of fields when a cluster changes over from the Go manager. Fields
-that are not named here are not changed.
+Upstream reads templates into Go structs and writes them again. Go does not distinguish some values from unset ones:
+empty lists and maps, and zero values of plain fields with ``omitempty``. These values are dropped. The structs that Go
+embeds by value are added. Because both managers send the same JSON, the ownership of fields does not change when a
+cluster changes over from the Go manager. Fields that are not named here are not changed.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ _STRING_MAPS: Final = frozenset(
 )
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "ephemeralContainers"})
 _CLAIMS: Final = ("volumeClaimTemplate", "templates")
-"""Fields that contain PersistentVolumeClaims: one of an ephemeral volume, one of a JobSet's volumeClaimPolicies."""
+"""Fields that contain a PersistentVolumeClaim, in an ephemeral volume and in a JobSet's volumeClaimPolicies."""
 
 
 def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
-    """Return ``value``, changed in place, as a typed client sends it.
+    """Change ``value`` in place to the JSON that a typed client sends, and return it.
 
     Args:
-        value: JSON of a JobSet's spec, or of a part of one.
+        value: JSON of a JobSet's spec, or of a part of a spec.
         inside: the field that holds ``value``, if ``value`` is a part of a spec.
     """
     if inside == "replicatedJobs":
@@ -133,7 +133,7 @@ def _add_structs(value: dict[str, JSON], inside: str) -> None:
 
 
 def _write_amounts(resources: dict[str, JSON]) -> None:
-    """Write the amounts of a claim as Go does. The amounts of containers already have the type of quantities."""
+    """Write the amounts of a claim as Go does. The amounts of containers already have Go's form."""
     for field in ("limits", "requests"):
         for name, amount in (resources.get(field) or {}).items():
             with suppress(ValueError):  # the CRD admits only quantities

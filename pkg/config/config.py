@@ -38,7 +38,7 @@ RETIRED: Final[tuple[yaml.PathSteps, ...]] = (
     ("podGrouper", "groupersConfigMap"),
     ("statusServer", "host"),
 )
-"""Removed settings. For one release, a stored Configuration may still have them."""
+"""Removed settings. For one release, a stored Configuration may still contain these settings."""
 
 
 class ConfigurationError(Exception):

@@ -25,7 +25,7 @@ _CONCURRENCY: Final = {str(TrainJob.gvk.group_kind): 5}
 
 
 def manager_options(cfg: Configuration) -> manager.Options:
-    """Return the manager's options. ``cfg`` must be defaulted and valid, as :func:`pkg.config.load` returns it."""
+    """Return the manager's options. ``cfg`` must be valid and have all defaults, as after :func:`pkg.config.load`."""
     health, election = cfg.health, cfg.leader_election
     tls = tlsconfig.resolve(cfg.tls).server_options()
     return manager.Options(
@@ -60,7 +60,7 @@ def manager_options(cfg: Configuration) -> manager.Options:
 
 
 def rest_config(cfg: Configuration, connection: rest.Config) -> rest.Config:
-    """Return ``connection`` with the Configuration's throttling."""
+    """Return ``connection`` with the request limits of the Configuration."""
     client = cfg.client_connection
     return dataclasses.replace(connection, qps=client.qps or 0.0, burst=client.burst or 0)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for a Configuration beyond its types."""
+"""The rules for a Configuration that its types cannot express."""
 
 from __future__ import annotations
 

@@ -45,11 +45,11 @@ INFERENCE_PRIORITY_CLASS: Final = "inference"
 DEFAULT_QUEUE_NAME: Final = "default-queue"
 
 DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY: Final = "types"
-"""The key, in the data of the priorities ConfigMap, of the list with the defaults for each type of workload."""
+"""Key of the priorities ConfigMap. Its value is a list with the defaults for each type of workload."""
 
 # --- events ---
 
 POD_GROUPER_WARNING: Final = "PodGrouperWarning"
 OWNER_NOT_READABLE: Final = "OwnerNotReadable"
-"""Reason of the event on a pod that was grouped without an owner, because the pod grouper may not read that owner."""
+"""Reason of the event on a pod whose owner the pod grouper may not read. The pod is grouped without that owner."""
 EVENT_SOURCE: Final = "pod-grouper"

@@ -12,7 +12,7 @@ API_RELEASE: Final = "v2.3.0"
 """The release of Kubeflow Trainer whose API is served. The SDK reads it from the cluster."""
 
 DEFAULT_JOB_REPLICAS: Final = 1
-"""Number of replicas of a ReplicatedJob. More than one is not supported."""
+"""Number of replicas of a ReplicatedJob. A ReplicatedJob with several replicas is not supported."""
 
 JOB_SET_KIND: Final = "JobSet"
 
@@ -25,9 +25,9 @@ TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 """The value of a TrainJob's ``spec.managedBy`` for this manager. It is also the default of the field."""
 
 SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
-"""Annotation of a TrainJob that was suspended and changed: its generation at that time.
+"""Annotation by which the webhook records a suspension: the generation of the TrainJob at that time.
 
-The controller removes the annotation once no JobSet runs with an earlier spec.
+The controller removes the annotation as soon as no JobSet runs with an earlier spec.
 """
 
 # --- clients of two API generations ---
@@ -51,7 +51,7 @@ KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """Label of a TrainJob that Kueue manages: the name of its queue."""
 
 KUEUE_POD_SET_LABEL: Final = "kueue.x-k8s.io/podset"
-"""Label in the metadata of an override with which Kueue up to v0.16 places the pods of a job."""
+"""Kueue up to v0.16 places the pods of a job by an override, and sets this label in its metadata."""
 
 KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
 """The manager of the runtime patch with which Kueue v0.17 and newer places pods."""

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applies desired objects, and skips requests that would change nothing.
 
-An object is applied when the live object lacks a desired field, or has another field that an earlier apply may have
-set. For an object that needs no apply, two digests are remembered: that of the desired object and that of the live
-object. The digests only save requests; without them, the resulting objects are the same.
+An object is applied if a desired field is missing in the live object or has another value. It is also applied if the
+live object has a field that is no longer desired and that an earlier apply may have set. If no apply is needed, a
+digest of the desired object and a digest of the live object are remembered. The digests only save requests; without
+them, the resulting objects are the same.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _OF_NO_OBJECT: Final = "1"
 "0" cannot be used: the API server ignores it in an apply.
 """
 _CONFLICTS: Final = 4
-"""Maximum number of further attempts if a webhook changed the applied object and other writers keep changing it."""
+"""Maximum number of attempts to undo a webhook's change of an object that other writers keep changing."""
 OLD_JOB_SET: Final = (
     "the installed JobSet CRD has no spec.volumeClaimPolicies, which the runtime needs: "
     "install JobSet v0.11 or newer"
@@ -67,7 +68,7 @@ class Outcome(StrEnum):
     CREATED = "created"
     CHANGED = "changed"
     HEALED = "healed"
-    """Another writer had deleted the object, or changed or removed fields that were applied before."""
+    """The apply undid the change of another writer, who had deleted the object or changed its applied fields."""
     DELETING = "deleting"
     """The object is being deleted. It was not applied."""
 
@@ -81,7 +82,7 @@ class OldJobSetError(Exception):
 class Applier:
     """Applies objects by server-side apply, and remembers the results.
 
-    ``reader`` reads objects that are cached as metadata only.
+    ``reader`` reads the content of ConfigMaps and Secrets, because the cache has only their metadata.
     """
 
     def __init__(self, client: Client, memories: Memories, reader: Reader | None = None) -> None:
@@ -191,11 +192,12 @@ class Applier:
         return drift.covers(drift.content(stored.to_dict()), drift.content(wire))
 
     async def _send(self, desired: T, live: Object | None) -> LazyObject[T]:
-        """Apply ``desired`` and return the resulting live object. If that is a running JobSet, it is not fully decoded.
+        """Apply ``desired`` and return the resulting live object.
 
-        If a webhook changed the result, apply once more, unless the result is a running JobSet. If this second apply
-        conflicts with another writer, it is retried at once. The retry cannot be left to the next reconcile: if the job
-        runs, that reconcile does not build the PodGroup.
+        A running JobSet is returned without being fully decoded. If a webhook changed the result, apply once more,
+        except to a running JobSet. If the second apply conflicts with another writer, retry it immediately. Do not
+        leave the retry to the next reconcile: while the job runs, a reconcile does not build the PodGroup, and so would
+        not repair it.
         """
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
@@ -235,18 +237,19 @@ class Applier:
     async def _apply(self, desired: T, live: Object | None) -> LazyObject[T]:
         """Apply ``desired``, or raise ConflictError if ``live`` has been changed or deleted since it was read.
 
-        A changed object may have been orphaned on purpose: an apply would restore its owner reference, and the object
-        would then be deleted with its owner. If ``live`` is None, the write fails if the object exists: another writer
-        may have created the object since the cache was read.
+        A changed object is not applied, because a user may have removed its owner reference on purpose: an apply would
+        restore the reference, and the object would be deleted with its owner. If ``live`` is None but the object
+        exists, ConflictError is raised, too: another writer has created the object since the cache was read.
         """
         sent = at_no_version(desired) if live is None else at_version_of(desired, live)
         return await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
 
 
 def at_no_version(desired: T) -> T:
-    """Return a copy of ``desired`` whose apply creates the object, or conflicts if the object exists.
+    """Return a copy of ``desired`` that can only be applied if the object does not exist yet.
 
-    The server compares the resourceVersion of an apply only with that of an existing object.
+    The copy has a resourceVersion that no object has. If the object exists, the server therefore reports a conflict; if
+    not, the server ignores the resourceVersion.
     """
     result = desired.shallow_copy()
     result.metadata = desired.metadata.model_copy(update={"resource_version": _OF_NO_OBJECT})
@@ -254,9 +257,9 @@ def at_no_version(desired: T) -> T:
 
 
 def at_version_of(desired: T, live: Object) -> T:
-    """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version.
+    """Return a copy of ``desired`` that can only be applied while ``live`` is the newest version of the object.
 
-    The copy lacks the empty maps for which ``live`` has fields: see :func:`drift.without_emptied`.
+    An empty map in ``desired`` is left out if the same map in ``live`` has entries: see :func:`drift.without_emptied`.
     """
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
     wire = desired.to_dict()

@@ -3,11 +3,11 @@
 """Reconciles a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) as one unit.
 
 While TrainJob and JobSet run, the JobSet is not changed, and its siblings are only restored. When the TrainJob is
-suspended, its JobSet is suspended, too. A suspended JobSet is brought up to date with the TrainJob: in place where
-JobSet allows it, otherwise it is deleted and built again. The webhook notes a suspension on the TrainJob. If the note
-shows that the TrainJob was suspended and resumed while the JobSet ran, the JobSet is suspended only if it would be
-built differently now. Siblings are not changed before an existing JobSet has the new spec. A JobSet never starts with a
-spec that differs from the TrainJob's.
+suspended, its JobSet is suspended, too. A suspended JobSet is brought up to date with the TrainJob. It is changed in
+place if JobSet permits the change; otherwise it is deleted and built again. The webhook records a suspension in an
+annotation of the TrainJob (the note). If the note shows that the TrainJob was suspended and resumed while the JobSet
+ran, the JobSet is suspended only if it would be built differently now. An existing JobSet gets the new spec first, and
+then the siblings are changed. When a JobSet starts, its spec is always the spec that the current TrainJob requires.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Applied = list[tuple[Object, Outcome]]
 
 
 class JobSetState(StrEnum):
-    """The state of the JobSet of an unfinished TrainJob: the first of these values that applies."""
+    """The state of the JobSet of an unfinished TrainJob. If several values apply, the state is the first of them."""
 
     BEING_DELETED = "BeingDeleted"
     ORPHAN = "Orphan"
@@ -94,7 +94,7 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
 
 
 class Children:
-    """Applies the objects of a TrainJob, as the state of its JobSet requires."""
+    """Applies the objects of a TrainJob. The state of its JobSet determines the steps."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Children:
         """Apply the objects that differ, and return the outcomes. ``live`` is the result of :meth:`job_set`.
 
         Raises:
-            PendingError: the children, or some of them, cannot be written yet.
+            PendingError: some children cannot be written yet.
             ChildConflictError: the TrainJob does not control an object with a child's name.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
@@ -180,7 +180,8 @@ class Children:
     async def _stop(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Suspend the JobSet of a suspended TrainJob, and bring the objects of the TrainJob up to date.
 
-        If the objects cannot be built or are refused, suspend the JobSet without any other change and raise the error.
+        If the objects cannot be built or the server refuses them, suspend the JobSet without any other change, and
+        raise the error.
         """
         try:
             return await self._bring_up_to_date(runtime, train_job, live)
@@ -191,7 +192,7 @@ class Children:
             raise
 
     async def _suspend_if_outdated(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Suspend the JobSet if it would be built differently now, so that it can be changed; otherwise let it run.
+        """If the JobSet would be built differently now, suspend it, because a running JobSet cannot be changed.
 
         Raises:
             PendingError: the JobSet is being suspended, or the TrainJob was suspended again or deleted.
@@ -207,7 +208,7 @@ class Children:
         return await self._repair(runtime, train_job, live)
 
     async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Restore siblings, and report once if the JobSet would be built differently now.
+        """Restore siblings. If the JobSet would be built differently now, record one event.
 
         The JobSet may be outdated even if no suspension is noted: a TrainJob can also be changed while it runs.
         """
@@ -305,7 +306,7 @@ class Children:
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
         """Raise PendingError instead of an error about an object that is being deleted or has changed meanwhile.
 
-        The same holds for a namespace that is being terminated. Deletions that take long are reported.
+        PendingError is also raised if the namespace is being terminated. Deletions that take long are reported.
         """
         try:
             yield
@@ -363,14 +364,14 @@ class Children:
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
     async def _being_deleted(self, sibling: Object) -> PendingError:
-        """Return the error about a sibling that was being deleted when it was read, and may be gone by now."""
+        """Return the error for a sibling that is being deleted or has been deleted meanwhile."""
         try:
             return BeingDeletedError(await self._applier.live(sibling))
         except NotFoundError:
             return PendingError(f"{sibling.gvk.kind.lower()} {sibling.key}: it was deleted")
 
     async def _remove_note(self, train_job: TrainJob) -> None:
-        """Remove the note of a suspension from a TrainJob whose JobSet does not run or need not be suspended.
+        """Remove the note of a suspension, because the JobSet does not run or need not be suspended.
 
         Raises:
             PendingError: the TrainJob was suspended again, or deleted.
@@ -414,10 +415,11 @@ class Children:
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _prepare_in_place(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
-        """Return if ``desired`` can be applied in place. Otherwise suspend or delete the JobSet, and raise.
+        """Check that ``desired`` can be applied in place; if not, suspend or delete the JobSet and raise an error.
 
-        The JobSet is deleted only if the server's dry run of the apply refuses a change of an immutable field, or shows
-        a change that the existing Jobs would not follow.
+        If fixed fields seem to differ, the server is asked by a dry run of the apply. The JobSet is deleted only if the
+        server refuses to change an immutable field, or if the result changes a field that existing Jobs would not
+        follow.
 
         Raises:
             PendingError: the JobSet is being suspended, its Jobs are stopping, or it was deleted.
@@ -462,8 +464,8 @@ class Children:
     ) -> None:
         """Delete a suspended JobSet, so that it can be built again, and raise PendingError.
 
-        If the JobSet must not be deleted, raise the reason. The deletion is in the foreground: otherwise the next
-        JobSet, which has the same name, would take over the remaining Jobs.
+        If the JobSet must not be deleted, raise the error that says why. Foreground deletion is used because the next
+        JobSet has the same name: otherwise it would take over the remaining Jobs.
         """
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:
@@ -493,7 +495,7 @@ class Children:
         raise PendingError(message)
 
     async def _suspend(self, train_job: TrainJob) -> None:
-        """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built or are refused."""
+        """Suspend the JobSet, because its TrainJob is suspended but the TrainJob's objects could not be applied."""
         live = (await client.peek(self._client, JobSet, train_job.key)).object
         if live.spec.suspend:
             return  # only its siblings could not be applied
@@ -521,7 +523,7 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
 
 
 async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:
-    """Return all objects of a TrainJob, including those that are built only for suspended TrainJobs (PodGroups).
+    """Return all objects of a TrainJob, including PodGroups, which are built only for suspended TrainJobs.
 
     The JobSet has the same value of ``suspend`` as the TrainJob.
     """

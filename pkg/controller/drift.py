@@ -22,7 +22,7 @@ _ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
 """Possible keys of a list of maps. The key is the first of these fields that has a unique value in every item."""
 
 _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
-"""Maps and lists that are applied as a whole: additional items in the live object are a difference, too."""
+"""Maps and lists that an apply replaces as a whole: an additional item in ``live`` is a difference, too."""
 
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
 """Metadata fields that desired objects may set. The server manages the other fields."""
@@ -58,8 +58,8 @@ _JOB_SET_SPEC: Final = frozenset({"suspend", "coordinator", "ttlSecondsAfterFini
 def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) -> bool:
     """Return True if every field of ``desired`` is in ``live`` with an equal value. ``live`` may have more fields.
 
-    A keyed list in ``live`` may have more items; other lists are compared item by item. An empty map or list equals
-    an absent one, and a field that is unset in ``live`` equals its entry in ``defaults``.
+    A keyed list in ``live`` may have more items; other lists are compared item by item. An empty map or list equals an
+    absent one. If a field is unset in ``live``, its value in ``defaults`` is compared.
     """
     if isinstance(desired, dict):
         live = {} if live is None else live
@@ -76,7 +76,10 @@ def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) 
 
 
 def equal(live: object, desired: object) -> bool:
-    """Return True if ``live`` and ``desired`` cover each other. Fields of ``live`` with their default are ignored."""
+    """Return True if ``live`` and ``desired`` have equal fields.
+
+    A field that only ``live`` has is ignored if it has its default value.
+    """
     return covers(live, desired) and covers(desired, live, _DEFAULTS)
 
 
@@ -107,10 +110,10 @@ def _keyed_by(items: list[JSON], key: str) -> bool:
 
 
 def without_emptied(live: JSON, desired: JSON) -> JSON:
-    """Return ``desired`` without those empty maps for which ``live`` has fields.
+    """Return ``desired``, but leave out each empty map that has entries in ``live``.
 
-    If an apply of an empty map removes the last field of the live map, the result has null in place of the map, and the
-    schema of a custom resource refuses null. An apply that leaves out the map removes the fields as well.
+    Applying an empty map can remove the last entry of the live map. The server then stores null in place of the map,
+    and the schema of a custom resource refuses null. An apply that leaves out the map removes the entries, too.
     """
     if isinstance(desired, dict) and isinstance(live, dict):
         return {
@@ -126,7 +129,7 @@ def without_emptied(live: JSON, desired: JSON) -> JSON:
 
 
 def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
-    """Return the live item with the same key, or at the same place if the items have no key."""
+    """Return the live item for ``desired[place]``: it has the same key or, if there are no keys, the same place."""
     key = _item_key(live, desired)
     if key is None:
         return live[place] if place < len(live) else None
@@ -146,7 +149,7 @@ def without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:
 
 
 class JobSetRule:
-    """The permitted changes of a live JobSet.
+    """Decides which changes of a live JobSet are possible.
 
     JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``. While the JobSet is
     suspended, it also permits changes of the scheduling of its pods. All other fields are fixed: JobSet's webhook
@@ -166,11 +169,11 @@ class JobSetRule:
         self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
 
     def matches(self, desired: Wire) -> bool:
-        """Return True if the fixed fields are as desired, as far as this can be decided without a request."""
+        """Return True if the fixed fields are as desired. False means that only the server can decide."""
         return equal(_fixed(self._live), _fixed(desired))
 
     def leaves_fixed_fields(self, answer: Wire) -> bool:
-        """Return True if ``answer``, the result of a dry run of a change, has the same fixed fields."""
+        """Return True if a change keeps the fixed fields. ``answer`` is the result of the change's dry run."""
         return _fixed(answer) == _fixed(self._live)
 
     def suspended_as_it_is(self, desired: Wire) -> Wire:

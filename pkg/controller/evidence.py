@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Records in events on TrainJobs how the containers of failed pods ended, because a failed Job may delete its pods."""
+"""Records failed containers in events on the TrainJob, because a failed Job may delete its pods."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class FailureEvidence:
         self._reader = reader
         self._recorder = recorder
         self._recorded: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
-        """The failures that have an event, by the TrainJob's UID and the run of its JobSet."""
+        """The failures for which an event was recorded. The keys are the TrainJob's UID and the run of its JobSet."""
         self._problem = ""
 
     def remark(self) -> str | None:
@@ -133,7 +133,7 @@ class FailureEvidence:
                 self._recorder.event_once(owner, "Warning", REASON, str(each), key=key)
 
     async def _owner(self, pod: Pod) -> TrainJob | None:
-        """Return the TrainJob whose JobSet the pod's labels name, or None."""
+        """Return the TrainJob to which the pod belongs according to its labels, or None."""
         labels = pod.metadata.labels or {}
         key = NamespacedName(pod.metadata.namespace or "", labels.get(JOB_SET_NAME_KEY, ""))
         try:
@@ -150,8 +150,8 @@ class FailureEvidence:
 def terminations(pod: Pod) -> Iterator[Termination]:
     """Yield how each failed container of a pod ended.
 
-    A container that was stopped because the pod was deleted did not fail. But if it had crashed before, and was stopped
-    soon after its restart, its last crash counts.
+    A container that was stopped because the pod was deleted did not fail. If the container had crashed before and was
+    stopped soon after its restart, its last crash counts.
     """
     step = (pod.metadata.labels or {}).get(REPLICATED_JOB_NAME_KEY) or pod.name
     asked = _deletion_request(pod)
@@ -165,7 +165,7 @@ def terminations(pod: Pod) -> Iterator[Termination]:
 
 
 def _deletion_request(pod: Pod) -> datetime | None:
-    """Return when the deletion of a pod was requested, or None.
+    """Return the time at which the deletion of a pod was requested, or None.
 
     The deletion timestamp is later than the request: it is the end of the grace period.
     """

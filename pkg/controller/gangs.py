@@ -32,10 +32,10 @@ def is_about_gang(error: InvalidError) -> bool:
 async def delete_outdated(
     writer: client.Client, job_set: JobSet | None, siblings: Iterable[Object], *, refused: bool = False
 ) -> None:
-    """Delete a gang whose immutable fields differ from the desired ones, while none of its pods runs.
+    """Delete a gang if its immutable fields differ from the desired ones and none of its pods runs.
 
-    ``refused`` says that the server has refused a change. The gang is then deleted even if no difference is found here,
-    because only the server knows which fields an apply would remove.
+    ``refused`` is True if the server has refused a change. The gang is then deleted even if no difference is found
+    here, because only the server knows which fields an apply would remove.
 
     Raises:
         PendingError: the gang is being deleted, or the Jobs of the suspended JobSet are stopping.

@@ -18,11 +18,11 @@ from pkg.constants import trainer as constants
 from pkg.runtime.framework import UnavailableError
 
 _LONGEST: Final = 1000 * 365 * 24 * 3600
-"""The longest deadline, in seconds. A longer deadline is shortened, because its time could not be represented."""
+"""The longest deadline in seconds. Longer deadlines are shortened to it: ``datetime`` ends with the year 9999."""
 
 
 def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
-    """Remove Failed from ``status`` if the TrainJob is already Complete, or Complete if it is already Failed."""
+    """If the TrainJob is already Complete, remove Failed from ``status``; if it is Failed, remove Complete."""
     old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
     if status.conditions and any(conditions.is_true(old, end) for end in ends):
         for end in ends:
@@ -64,7 +64,7 @@ def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Calla
 
 
 def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    """Set the condition Suspended as ``spec.suspend`` says.
+    """Set the condition Suspended to the value of ``spec.suspend``.
 
     A TrainJob that was never suspended does not get the condition.
     """

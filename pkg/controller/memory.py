@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The records that this process keeps of unfinished TrainJobs.
 
-If they are lost, requests and events are repeated; the resulting objects are the same.
+If the records are lost, requests and events are repeated; the resulting objects are the same.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Memory:
     """The record of one TrainJob."""
 
     arrived: datetime | None = None
-    """When the watch delivered the TrainJob."""
+    """The time at which the watch delivered the TrainJob."""
     matched: dict[Name, tuple[bytes, bytes]] = field(default_factory=dict)
-    """For each child that needs no apply, the digests of its desired and of its live object."""
+    """For each child that needs no apply, the digest of the desired object and the digest of the live object."""
     compared: tuple[str | None, int] | None = None
     """The TrainJob's uid and generation when the TrainJob was last compared with its running JobSet."""
     rebuilt: bytes | None = None
@@ -30,7 +30,7 @@ class Memory:
     terminating: datetime | None = None
     """The time before which nothing is created, because the namespace is being terminated."""
     reported: dict[str, frozenset[str]] = field(default_factory=dict)
-    """For each event reason, the causes that were reported and have not ended."""
+    """For each event reason, the causes that have been reported and still exist."""
 
 
 class Memories(dict[NamespacedName, Memory]):

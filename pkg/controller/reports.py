@@ -26,7 +26,7 @@ from pkg.runtime import Runtime
 from .memory import Memories
 
 LONG: Final = timedelta(seconds=60)
-"""A deletion that takes longer is reported. By default, pods have 30 seconds to terminate."""
+"""A deletion that takes longer than this is reported. By default, pods have 30 seconds to terminate."""
 _MESSAGE_LIMIT: Final = 1000
 _OUTCOMES: Final = {
     trainer.TRAIN_JOB_COMPLETE: "TrainJob Complete",
@@ -54,8 +54,8 @@ class Reports:
     def deletion(self, train_job: TrainJob, live: Object) -> None:
         """Report a child whose deletion takes longer than ``LONG``, for example because of its finalizers.
 
-        A child without a deletion timestamp belongs to an earlier TrainJob of the same name. ``train_job`` has waited
-        for the deletion of that child since its own creation.
+        A child without a deletion timestamp belongs to an earlier TrainJob of the same name. In this case, the wait
+        began when ``train_job`` was created.
         """
         since = live.metadata.deletion_timestamp or train_job.metadata.creation_timestamp
         if since is None or self._now() - parse_time(since) < LONG:
@@ -70,7 +70,7 @@ class Reports:
     async def missing(self, train_job: TrainJob, live: JobSet, wanted: Iterable[Object]) -> None:
         """Report the ``wanted`` siblings of a running JobSet that do not exist.
 
-        They are not created, because they would be built from a newer spec than the JobSet.
+        A missing sibling is not created, because it would be built from a newer spec than the JobSet.
 
         Raises:
             StatusError: the API server refused.
@@ -88,7 +88,7 @@ class Reports:
         self._report(train_job, "ChildNotRecreated", missing)
 
     async def gang(self, runtime: Runtime, train_job: TrainJob) -> None:
-        """Report why the TrainJob's gang waits, if it does."""
+        """If the TrainJob's gang waits to be scheduled, report the reason."""
         waiting = None if train_job.spec.suspend else await runtime.why_waiting(train_job)
         causes: dict[str, str] = {}
         if waiting is not None:
@@ -97,7 +97,7 @@ class Reports:
         self._report(train_job, "GangWaiting", causes)
 
     def _report(self, train_job: TrainJob, reason: str, causes: Mapping[str, str]) -> None:
-        """Record an event for each cause that the previous call with this reason did not have."""
+        """Record an event for each cause, except causes that the previous call with this reason already had."""
         reported = self._memories[train_job.key].reported
         if not causes:
             reported.pop(reason, None)

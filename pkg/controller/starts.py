@@ -35,7 +35,7 @@ _log = log.logger_from("starts")
 
 
 class Recorder(Protocol):
-    """Records events. Only one event exists for each object, reason and key."""
+    """Records events. If an object already has an event with the same reason and key, no second event is recorded."""
 
     def event_once(
         self, obj: Object, event_type: str, reason: str, message: str, *, key: str = ""
@@ -81,7 +81,7 @@ class Starts:
     def observe(self, train_job: TrainJob, *, failing: bool = False) -> None:
         """Record the state of a TrainJob.
 
-        While ``failing``, the TrainJob is not reported, because the controller reports its errors.
+        If ``failing``, no event says that the TrainJob has not started: the controller already reports the error.
         """
         key, uid = train_job.key, train_job.metadata.uid or ""
         if not is_awaited(train_job):
@@ -180,7 +180,7 @@ def is_awaited(train_job: TrainJob) -> bool:
 
 
 def _groups_of(job_set: JobSet) -> list[type[Object]]:
-    """Return the kinds of the PodGroups that the pods of a JobSet name. The plugins cache these kinds."""
+    """Return the kinds of PodGroup to which the pods of a JobSet belong. The plugins cache these kinds."""
     found: list[type[Object]] = []
     for each in job_set.spec.replicated_jobs or ():
         metadata = each.template.spec.template.metadata

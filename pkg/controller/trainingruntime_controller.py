@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TrainingRuntime controller, and the base that it shares with the ClusterTrainingRuntime controller.
 
-A runtime that TrainJobs refer to is protected from deletion. It gets the finalizer
+A runtime that TrainJobs refer to is protected from deletion. The runtime gets the finalizer
 ``trainer.kubeflow.org/resource-in-use`` when the first TrainJob refers to it. The finalizer is removed when the runtime
 is being deleted and no TrainJob refers to it any more.
 """
@@ -40,9 +40,9 @@ _NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initia
 
 
 class RuntimeReconciler:
-    """Protects the runtimes of one kind, which the subclass names.
+    """Protects the runtimes of one kind. The subclass names the kind.
 
-    In the second generation, TrainJobs keep a snapshot of their runtime. Then no runtime needs protection, and the
+    In the second generation, TrainJobs keep a snapshot of their runtime. Runtimes therefore need no protection, and the
     finalizer is removed.
 
     The controller watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
@@ -51,9 +51,9 @@ class RuntimeReconciler:
     kind: type[Object]
     name: str
     index: str
-    """The TrainJob index whose values are names of runtimes of this kind."""
+    """The cache index that finds TrainJobs by the name of a runtime of this kind."""
     refers: Callable[[trainjob.Reference], bool]
-    """Returns True if a reference is to this kind."""
+    """Returns True if a reference names this kind."""
 
     def __init__(self, client: client.Client, cfg: Configuration | None = None) -> None:
         self._client = client
@@ -90,7 +90,7 @@ class RuntimeReconciler:
         await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller with watches of its runtimes and of the TrainJobs that refer to such a runtime."""
+        """Register the controller. It watches the runtimes of its kind and the TrainJobs that refer to them."""
         (
             ctrl.new_controller_managed_by(mgr)
             .named(self.name)
@@ -107,8 +107,8 @@ class RuntimeReconciler:
     def references(self) -> predicate.Predicate[TrainJob]:
         """Return a predicate for TrainJobs that refer, or referred, to a runtime of this kind.
 
-        For other TrainJobs, :meth:`runtime_of` would return nothing, and a task would be woken just to call that
-        method.
+        For other TrainJobs, :meth:`runtime_of` would return nothing. Without the predicate, each of their events would
+        wake a task just to call that method.
         """
 
         def refer(evt: event.Event[TrainJob]) -> bool:

@@ -65,7 +65,7 @@ _GONE: Final = predicate.Funcs[JobSet](create=lambda _evt: False, update=lambda 
 
 
 class State(StrEnum):
-    """The state of a TrainJob when it is reconciled: the first of these values that applies."""
+    """The state of a TrainJob when it is reconciled. If several values apply, the state is the first of them."""
 
     DELETED = "Deleted"
     """It no longer exists."""
@@ -93,10 +93,7 @@ class _Pass:
     runtime: Runtime | None
     job_set: JobSet | None = None
     obstacle: Exception | None = None
-    """The error because of which the JobSet with the TrainJob's name cannot be used.
-
-    Another owner controls the JobSet, or the JobSet cannot be read.
-    """
+    """The error that says why the JobSet cannot be used: another owner controls it, or it cannot be read."""
     left: timedelta | None = None
     """The time until the deadline of an unfinished TrainJob."""
     errors: list[Exception] = field(default_factory=list)
@@ -196,7 +193,7 @@ class TrainJobReconciler:
         return this
 
     def _conclude(self, request: ctrl.Request, this: _Pass) -> ctrl.Result:
-        """Return when the TrainJob is reconciled again, or raise the errors of the steps."""
+        """Raise the errors of the steps, or return the delay after which the TrainJob is reconciled again."""
         errors, left = this.errors, this.left
         this.errors, this.obstacle = [], None
         finished = trainjob.is_finished(this.train_job)
@@ -211,11 +208,11 @@ class TrainJobReconciler:
         return _result(errors, left)
 
     async def _report_taken_name(self, this: _Pass) -> None:
-        """Set the condition Suspended, and raise why the JobSet with the TrainJob's name cannot be used.
+        """Set the condition Suspended, and raise the error in ``obstacle``.
 
-        The status of that JobSet must not be copied to the TrainJob. If the JobSet belongs to an earlier TrainJob of
-        the same name, the garbage collector will delete it. Meanwhile the condition Suspended and the deadline are
-        handled as for any other TrainJob.
+        The status of the JobSet with the TrainJob's name must not be copied to the TrainJob. If the JobSet belongs to
+        an earlier TrainJob of the same name, the garbage collector will delete it. Meanwhile the condition Suspended
+        and the deadline are handled as for any other TrainJob.
         """
         jobconditions.set_suspended(this.train_job, self._now)
         if this.obstacle is not None and not isinstance(this.obstacle, PendingError):
@@ -231,7 +228,10 @@ class TrainJobReconciler:
             jobconditions.set_deadline_exceeded(this.train_job, self._now)
 
     async def _reconcile_children(self, this: _Pass) -> None:
-        """Apply the children. Report in conditions and events why they cannot be applied, and why their gang waits."""
+        """Apply the children.
+
+        If they cannot be applied or their gang waits, report the reason in conditions and events.
+        """
         train_job, runtime = this.train_job, this.runtime
         if runtime is None:
             return
@@ -296,7 +296,7 @@ class TrainJobReconciler:
             await self._children.delete(this.train_job)
 
     async def _get(self, request: ctrl.Request) -> TrainJob:
-        """Return the TrainJob. If it cannot be decoded, record an event and raise the error."""
+        """Return the TrainJob. If the TrainJob cannot be decoded, record an event and raise the error."""
         try:
             return await self._client.get(TrainJob, request)
         except UndecodableObjectError as error:
@@ -323,13 +323,16 @@ class TrainJobReconciler:
             self._starts.forget(request)
 
     def arrives(self, evt: event.CreateEvent[TrainJob]) -> bool:
-        """Return True, and record when the watch delivered a TrainJob: creation timestamps have only whole seconds."""
+        """Record the arrival of a TrainJob, because creation timestamps have only whole seconds. Return True."""
         if not evt.is_in_initial_list:
             self._memories[evt.key].arrived = self._now()
         return True
 
     def _since_arrival(self, train_job: TrainJob) -> float:
-        """Return the seconds since a TrainJob arrived, or, if it is older than this process, since its creation."""
+        """Return the seconds since the watch delivered a TrainJob.
+
+        If the TrainJob is older than this process, return the seconds since its creation.
+        """
         memory, created = self._memories[train_job.key], train_job.metadata.creation_timestamp
         since, memory.arrived = memory.arrived, None
         if since is None and created:
@@ -399,10 +402,10 @@ async def _attempt(this: _Pass, step: Awaitable[None]) -> None:
 
 
 def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
-    """Return when to reconcile next, at the latest after ``left``. Raise all errors except PendingErrors.
+    """Raise all errors except PendingErrors; if there are none, return the delay until the next reconcile.
 
-    A single error is raised after ``errors`` is cleared, because its traceback refers to frames that refer to
-    ``errors``.
+    The delay is at most ``left``. A single error is raised after ``errors`` is cleared: its traceback refers to frames
+    that refer to ``errors``, which would make a reference cycle.
     """
     failed = [error for error in errors if not isinstance(error, PendingError)]
     if len(failed) == 1:
@@ -418,7 +421,10 @@ def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
 
 
 class Timer(source.Source):
-    """Enqueues TrainJobs after a given time, even if their reconciles fail and the retries are minutes apart."""
+    """Enqueues TrainJobs after a given time.
+
+    A failing TrainJob does not have to wait for its next retry, which may be minutes away.
+    """
 
     def __init__(self) -> None:
         self._queue: handler.Queue | None = None
@@ -437,7 +443,7 @@ class Timer(source.Source):
 
 
 def _watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
-    """Add the watches of runtimes that appear or change, and of conflicting JobSets that are deleted."""
+    """Watch the objects that TrainJobs may wait for: runtimes that appear or change, and JobSets that are deleted."""
     for kind, index in (
         (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
         (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
@@ -472,7 +478,7 @@ async def _follows(reader: client.Reader, job: TrainJob) -> bool:
 
 
 def enqueue_name_waiter(reader: client.Reader) -> handler.Funcs[JobSet]:
-    """Return the handler that enqueues a TrainJob when a JobSet with its name, but of another owner, is deleted."""
+    """Return the handler that enqueues a TrainJob when the JobSet that occupied its name is deleted."""
 
     async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
         owner = trainjob.controller_of(evt.object)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's patches and deletions, and the errors for writes that have to wait.
+"""The controller's patches and deletions, and the errors that are raised when a write has to wait.
 
-A merge patch with a resourceVersion conflicts with every other write; a merge patch without one would replace a list
-that another writer has just extended. A JSON patch can test the values that it replaces and the object's uid, so it
-fails only if these have changed.
+The patches are JSON patches, which test the object's uid and the values that they replace: they fail only if these have
+changed. A merge patch with a resourceVersion would fail after every other write. A merge patch without a
+resourceVersion would overwrite a list that another writer has just extended.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class BeingDeletedError(PendingError):
 
 
 def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> client.Patch:
-    """Return the patch that replaces the status ``old`` of ``stored`` by ``new``. ``{}`` stands for an absent status.
+    """Return the patch that replaces ``old``, the status of ``stored``, by ``new``.
 
-    ``old`` must be the status exactly as it is stored: for the tests of a JSON patch, an empty list differs from an
-    absent one.
+    ``{}`` means an absent status. ``old`` must be the status exactly as it is stored: for the tests of a JSON patch, an
+    empty list differs from an absent one.
     """
     if not old:
         return _patch(stored, [_test("/status", None), {"op": "add", "path": "/status", "value": new}])
@@ -69,13 +69,13 @@ def replace_owners(live: Object, new: list[OwnerReference]) -> client.Patch:
 
 
 def remove_annotation(live: Object, name: str) -> client.Patch:
-    """Return the patch that removes an annotation if it still has the value that it has in ``live``."""
+    """Return the patch that removes an annotation. The patch fails if the value is no longer the one in ``live``."""
     path = pointer("metadata", "annotations", name)
     return _patch(live, [_test(path, (live.metadata.annotations or {}).get(name)), _set(path, None)])
 
 
 def raise_if_stale(error: InvalidError, reason: str) -> None:
-    """Raise PendingError if a patch of this module was refused because the values that it tests have changed.
+    """Raise PendingError if a patch was refused because the values that the patch tests have changed.
 
     Such a refusal names no object, because the patch was not applied. Other refusals name the patched object.
     """
@@ -86,8 +86,8 @@ def raise_if_stale(error: InvalidError, reason: str) -> None:
 def is_immutable_refusal(error: StatusError) -> bool:
     """Return True if a request was refused because it changes an immutable field.
 
-    The API has no machine-readable reason for this: only the messages of the causes say so, or the message of the error
-    if a webhook refused the request without causes.
+    The API has no machine-readable reason for this, so the messages of the causes are searched for the word
+    "immutable". A webhook may refuse a request without causes: then the message of the error is searched.
     """
     messages = [str(each.get("message")) for each in error.causes] or [error.message]
     return any("immutable" in each for each in messages)
@@ -96,7 +96,7 @@ def is_immutable_refusal(error: StatusError) -> bool:
 async def delete(
     writer: client.Writer, live: Object, propagation: client.Propagation, *, unchanged: bool = False
 ) -> None:
-    """Delete ``live``, but never a later object with its name. With ``unchanged``, delete only this version.
+    """Delete ``live``, but never another object that has its name now. With ``unchanged``, delete only this version.
 
     Raises:
         ConflictError: another object has the name now, or with ``unchanged``, the object has another version.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The feature gates of this project.
 
-As in Kubernetes, each stage has a gate, too. That gate applies to the features of the stage whose own gates are not
-set.
+As in Kubernetes, there is also a gate for each stage, such as ``AllAlpha``. It applies to a feature of the stage if the
+feature's own gate is not set.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class TrainJobPhases:
         self._counts = {phase: TRAIN_JOBS.labels(phase) for phase in Phase}
 
     def observe(self, train_job: TrainJob) -> None:
-        """Count ``train_job`` in its phase, and no longer in its former phase."""
+        """Count ``train_job`` in its phase, and stop counting it in its former phase."""
         phase, key = phase_of(train_job), train_job.key
         if phase is self._phases.get(key):
             return
@@ -112,7 +112,7 @@ def phase_of(train_job: TrainJob) -> Phase:
 
 
 class DegradedKinds(Collector):
-    """Collects a series with the value 1 for each kind that is missing or denied, and no series for other kinds."""
+    """Collects a series with the value 1 for each kind that is missing or that the manager may not read."""
 
     def __init__(self) -> None:
         self._caches: list[Callable[[], Mapping[GVK, str]]] = []

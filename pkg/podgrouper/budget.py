@@ -15,21 +15,21 @@ from controller_runtime.machinery.tokenbucket import TokenBucket
 T = TypeVar("T")
 
 SHARE: Final = 0.1
-"""Worker seconds that a namespace may use per second once its savings are spent."""
+"""Seconds of worker time that a namespace may use per second after it has spent its savings."""
 SAVED: Final = 1.0
-"""Maximum number of worker seconds that a namespace may save."""
+"""Maximum savings of a namespace, in seconds of worker time."""
 REQUEST: Final = 0.01
-"""Minimum cost of a request in seconds: ten requests per second after the first hundred."""
+"""Minimum cost of a request, in seconds. A namespace can send at most 100 requests at once, and then 10 per second."""
 LONGEST: Final = 60.0
 """Maximum delay of a pod, in seconds."""
 DEBT: Final = SHARE * LONGEST
-"""Maximum debt of a namespace in worker seconds. Without this limit, the waits of several workers for an unreachable
-server would add up.
+"""Maximum debt of a namespace, in seconds of worker time. Several workers may wait for an unreachable server at the
+same time; without the limit, the namespace would owe all of this time.
 """
 MAX_ACCOUNTS: Final = 1024
-"""Maximum number of accounts. Above this number, the half of the accounts that owes least is closed."""
+"""Maximum number of accounts. Before it is exceeded, we close the half of the accounts with the highest balances."""
 LARGE_TEXT: Final = 64 * 2**10
-"""Size in bytes above which decoding a text is charged to its namespace."""
+"""The time to decode a text of more than this many bytes is charged to the namespace of the text."""
 
 
 class OverBudgetError(Exception):
@@ -43,13 +43,17 @@ class OverBudgetError(Exception):
 @dataclass(slots=True)
 class _Account:
     balance: TokenBucket
-    """Seconds; a negative balance is a debt."""
+    """The balance in seconds of worker time. A negative balance is a debt."""
     turn: float = 0.0
     """Time at which the last delayed pod may be reconciled."""
 
 
 class Budget:
-    """Accounts by namespace. Only work that fails, is large or cannot be cached is charged, not ordinary pods."""
+    """One account for each namespace.
+
+    Ordinary pods cost nothing. We charge for reads that fail, for reads of kinds that may not be watched, and for
+    decoding large objects.
+    """
 
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
         self._clock = clock
@@ -60,7 +64,7 @@ class Budget:
         return len(self._accounts)
 
     def check(self, namespace: str) -> None:
-        """Do nothing if the namespace has time left.
+        """Check that the namespace has time left.
 
         Raises:
             OverBudgetError: no time is left.
@@ -70,9 +74,9 @@ class Budget:
             raise self.put_off(namespace)
 
     def put_off(self, namespace: str) -> OverBudgetError:
-        """Return the error that puts a pod of the namespace off.
+        """Return the error to raise for a pod that has to wait.
 
-        The pod is reconciled after those that were put off before.
+        Its ``delay`` puts the pod behind the pods of the namespace that already wait.
         """
         account = self._account(namespace)
         now = self._clock()
@@ -83,13 +87,15 @@ class Budget:
     def spend(self, namespace: str, seconds: float) -> None:
         """Charge the namespace. The balance may become negative, but only down to ``-DEBT``.
 
-        Pods of the namespace are therefore put off for at most ``LONGEST`` seconds.
+        Pods of the namespace therefore wait for at most ``LONGEST`` seconds.
         """
         balance = self._account(namespace).balance
         balance.take(max(0.0, min(seconds, balance.tokens() + DEBT)))
 
     def decoded(self, namespace: str, text: bytes | None, decode: Callable[[], T]) -> T:
-        """Return the result of ``decode``, which decodes ``text``. Its CPU time is charged if ``text`` is large.
+        """Call ``decode``, which decodes ``text``, and return its result.
+
+        If ``text`` is large, the CPU time is charged to the namespace.
 
         Raises:
             OverBudgetError: the text is large and no time is left.
@@ -112,6 +118,6 @@ class Budget:
         return account
 
     def _close(self) -> None:
-        """Close half of the accounts at once, because each call has to sort all accounts."""
+        """Close half of the accounts: each call sorts all accounts, so it should be called rarely."""
         by_debt = sorted(self._accounts, key=lambda namespace: self._accounts[namespace].balance.tokens())
         self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: MAX_ACCOUNTS // 2]}

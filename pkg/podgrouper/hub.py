@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The hub maps the kind of a top owner to the grouper of the pods, in one table for each set of rules."""
+"""The hub finds the grouper for the kind of a top owner. Each release's rules have their own table of groupers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
 ANY_VERSION: Final = "*"
-"""The version in a row that applies to all versions of a kind, except versions with a row of their own."""
+"""A row with this version applies to every version of its kind. A row for an exact version takes precedence."""
 
 _WRAPPERS: Final = (
     GVK("argoproj.io", "v1alpha1", "Workflow"),
@@ -60,7 +60,8 @@ _DYNAMO: Final = GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment")
 _ANY_DYNAMO: Final = _DYNAMO._replace(version=ANY_VERSION)
 """By the rules of v0.17, every version of the kind is a wrapper.
 
-Below another wrapper, no version of it counts as a wrapper: wrappers look up only rows of an exact version.
+This applies only to a top owner. Below another wrapper, only rows for an exact version are used, and this kind has
+none.
 """
 
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
@@ -79,17 +80,17 @@ WATCHED_WITHOUT_ROW: Final = (
     )
     | NATIVE
 )
-"""Kinds that have no row, but are part of the workload of a kind that has one.
+"""Kinds without a row that belong to the workload of a kind with a row.
 
-Such an object stands between the pods and the object with the row, owns the object with the row, or is read together
-with it.
+For example, a PodClique stands between the pods and their PodCliqueSet, a VirtualMachine owns the
+VirtualMachineInstance, and the grouper of PodCliqueSets reads PodGangs.
 """
 
 _BY_EXTENT: Final = (Reads.METADATA, Reads.SPEC, Reads.OBJECT)
 
 Table = dict[GVK, Grouper]
 RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
-"""Type of an entry point: a function that takes the default grouper and a reader, and returns rows of the table."""
+"""An entry point: a function that takes the default grouper and a reader, and returns rows to add to every table."""
 
 
 class GrouperLoadError(ManagerError):
@@ -119,7 +120,7 @@ class PluginsHub:
         self._tables = tables
 
     def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
-        """Return the grouper of ``kind``: the row of the kind, the row for any version, or the default grouper."""
+        """Return the grouper in the row for ``kind``, else in the row for any version, else the default grouper."""
         return _row(self._tables[rules], kind) or self.default
 
     def kinds(self) -> list[GVK]:
@@ -127,9 +128,10 @@ class PluginsHub:
         return list(dict.fromkeys(kind for table in self._tables.values() for kind in table))
 
     def reads(self, kind: GVK) -> Reads:
-        """Return how much of an owner of ``kind`` is read: the most that a row of the kind declares.
+        """Return which parts of an owner of ``kind`` are read.
 
-        If the kind has no row, the whole object is read.
+        If the rows in the tables differ, the row that reads most applies. If the kind has no row, the whole object is
+        read.
         """
         if kind.group_kind in NATIVE:
             return Reads.SPEC
@@ -137,9 +139,10 @@ class PluginsHub:
         return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
 
     def watches(self, kind: GVK) -> bool:
-        """Return True if owners of ``kind`` may be watched: kinds with a row, and those in ``WATCHED_WITHOUT_ROW``.
+        """Return True if owners of ``kind`` may be watched: the kind has a row or is in ``WATCHED_WITHOUT_ROW``.
 
-        A reference to another kind, such as Secret, does not start a watch of that kind. Pods have their own watch.
+        A reference to another kind, such as Secret, does not start a watch of that kind. The answer for Pod is False,
+        because the pod controller already watches pods.
         """
         if kind == Pod.gvk:
             return False
@@ -158,7 +161,7 @@ def new_plugins_hub(
     *,
     found: Iterable[EntryPoint] | None = None,
 ) -> PluginsHub:
-    """Return the hub of our groupers and of those that the entry points in ``found`` provide.
+    """Return a hub with our groupers and the groupers that the entry points in ``found`` provide.
 
     If ``found`` is None, all installed entry points are used.
 

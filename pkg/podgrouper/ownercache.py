@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cache of owners: a metadata watch of each kind, and the results of single reads.
+"""The cache of owners. It watches the metadata of each kind and remembers the results of single reads.
 
 The watch of a kind starts when the first owner of the kind is read successfully, if the hub permits watching the kind.
-Metadata that no watch reports is remembered for :data:`READ_TTL` seconds. Content that a grouper needs is read once per
-generation (or resource version, as the grouper's ``reads`` declares) and remembered as JSON text.
+Metadata that no watch reports is remembered for :data:`READ_TTL` seconds. The content of an owner is remembered as JSON
+text. It is read again when the owner's generation changes or, if the grouper also needs the status, when the resource
+version changes.
 
-Tenants choose the owner references of their pods. The memory therefore has a limit, and a read that fails, or that
-reads a kind which may not be watched, is charged to the budget of the pod's namespace.
+Tenants choose the owner references of their pods. The memory therefore has a limit. Reads that fail, and reads of kinds
+that may not be watched, are charged to the budget of the pod's namespace.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ from .podgroup import KeyedLocks, Memory
 T = TypeVar("T", bound=Object)
 
 READ_TTL: Final = 10.0
-"""Seconds for which metadata that no watch reports, or a refusal to read, is remembered."""
+"""How long we remember metadata that no watch reports, in seconds. A refused read is remembered for the same time."""
 READ_TIMEOUT: Final = 5.0
-"""Longest wait of a worker for an owner, in seconds."""
+"""How long a worker waits until an owner has been read, in seconds."""
 CAPACITY: Final = 64 * 2**20
 """Approximate maximum size of all remembered contents in bytes. Remembered metadata may take another quarter of this
 size.
@@ -83,11 +84,11 @@ class _Content(NamedTuple):
 
 
 class OwnerCache:
-    """Returns owners: from metadata watches, or by reading single objects. It is also the Reader of groupers.
+    """Returns owners from metadata watches, or by reading single objects. Groupers use it as their Reader.
 
-    Results of ``metadata`` and ``instance`` are shared and must not be changed. ``served`` fails for a kind that the
-    server does not serve, so nothing is created or kept for invented kinds. The hub needs this cache and this cache
-    needs the hub, so ``kinds`` is set after both were made, before the first read.
+    Results of ``metadata`` and ``instance`` are shared and must not be changed. ``served`` raises an error for a kind
+    that the server does not serve, so an invented kind starts no watch and takes no memory. The hub is made with this
+    cache as its reader; the caller sets ``kinds`` to the hub afterwards, before the first read.
     """
 
     kinds: PluginsHub
@@ -113,9 +114,11 @@ class OwnerCache:
         self._refusals: Memory[Key, ForbiddenError] = Memory(REFUSALS, READ_TTL, clock)
         self._locks: KeyedLocks[Key] = KeyedLocks()
         self._reading: dict[Key, bool] = {}
-        """The owners whose metadata is being read. False if the watch has reported the deletion during the read."""
+        """The owners whose metadata is being read. The value becomes False if the watch reports a deletion during the
+        read.
+        """
         self._reading_unwatched: set[str] = set()
-        """Namespaces that are reading an owner of a kind that may not be watched, only one such owner at a time."""
+        """Namespaces for which we are reading an owner of a kind that may not be watched: one such owner at a time."""
 
     # Owners.
 
@@ -138,9 +141,9 @@ class OwnerCache:
         return found
 
     async def instance(self, owner: Object, reads: Reads) -> Unstructured:
-        """Return the object whose metadata is ``owner``, with at least the parts that ``reads`` names.
+        """Return the object to which the metadata ``owner`` belongs, with at least the parts listed in ``reads``.
 
-        If another object has taken the name meanwhile, that object may be returned: compare the UIDs.
+        Another object may have taken the name meanwhile, and may be returned. The caller must compare the UIDs.
 
         Raises:
             OverBudgetError: the namespace has used its share.
@@ -165,7 +168,7 @@ class OwnerCache:
     async def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
         """Return False if the owner may have changed since :meth:`metadata` returned ``owner``.
 
-        A pod that owns a pod always counts as current: it is read from the cache each time.
+        If the owner is a pod, return True: pods are read from the cache each time.
         """
         kind, version = type(owner).gvk, owner.metadata.resource_version or ""
         if kind == Pod.gvk:
@@ -182,9 +185,10 @@ class OwnerCache:
     # Reader.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return an object by name: an unstructured object is read as an owner, any other from the cache.
+        """Return an object by name. Unstructured objects are read as owners, all other objects from the cache.
 
-        Parts of an unstructured object that no grouper of its kind reads may be stale or missing.
+        Of an unstructured object, only the parts that groupers of its kind read are reliable. Other parts may be
+        missing or stale.
         """
         if not issubclass(kind, Unstructured):
             return await self._cached.get(kind, key)
@@ -195,13 +199,13 @@ class OwnerCache:
         return found  # type: ignore[return-value]  # of exactly that kind
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
-        """Return the object that :meth:`get` returns. It is not decoded yet if it comes from the cache."""
+        """Return the same object as :meth:`get`. An object from the cache is not decoded yet."""
         if not issubclass(kind, Unstructured):
             return await client.peek(self._cached, kind, key)
         return LazyObject.of(await self.get(kind, key))
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
-        """Return the list from the cache, or from the server for unstructured kinds."""
+        """Return a list. It comes from the cache or, for unstructured kinds, from the server."""
         return await self._cached.list(kind, **options)
 
     # Reading.
@@ -222,7 +226,7 @@ class OwnerCache:
             return await self._read_metadata(key)
 
     async def _known(self, key: Key) -> PartialObjectMetadata | None:
-        """Return the newest metadata that the watch has reported or a recent read has returned, or None.
+        """Return the newest metadata that we know, from the watch or from a recent read, or None.
 
         Raises:
             ForbiddenError: the server has recently refused a read of the kind in the namespace.
@@ -239,9 +243,9 @@ class OwnerCache:
         return self.budget.decoded(namespace, read.text, lambda: metadata_only(kind).from_json(read.text))
 
     async def _observed(self, key: Key) -> LazyObject[PartialObjectMetadata] | None:
-        """Return the metadata that the watch of the kind has reported, or None.
+        """Return the metadata that the watch of the kind has reported.
 
-        None means that no watch works, or that the watch has not reported this object.
+        Return None if the kind has no working watch, or if the watch has not reported this object.
         """
         kind, namespace, name = key
         informer = self._watched.get(kind)
@@ -260,7 +264,7 @@ class OwnerCache:
         return unstructured(Pod.gvk).from_dict(pod.to_dict())
 
     async def _read_metadata(self, key: Key) -> PartialObjectMetadata:
-        """Read the metadata and remember it; the caller holds the owner's lock."""
+        """Read the metadata and remember it. The caller must hold the owner's lock."""
         self._reading[key] = True
         try:
             found = await self._get(metadata_only, key)
@@ -278,7 +282,7 @@ class OwnerCache:
         return found if seen is None or not older(version, seen.resource_version) else seen.object
 
     async def _read_content(self, key: Key, meta: ObjectMeta, reads: Reads) -> Unstructured:
-        """Read the object whose metadata is ``meta`` and remember its content; the caller holds the owner's lock."""
+        """Read the object named in ``meta`` and remember its content. The caller must hold the owner's lock."""
         found = await self._get(unstructured, key)
         read, content = found.metadata, found.unknown_fields
         versions = {_content_version(read, reads), _content_version(read, Reads.SPEC)}
@@ -292,7 +296,7 @@ class OwnerCache:
         return found
 
     async def _get(self, form: Callable[[GVK], type[T]], key: Key) -> T:
-        """Read an owner from the server, as an object of the class that ``form`` returns for the owner's kind.
+        """Read an owner from the server. ``form`` is called with the owner's kind and returns the class of the result.
 
         The read is charged to the namespace if the read fails, or if the kind may not be watched.
 
@@ -330,7 +334,7 @@ class OwnerCache:
         return found
 
     def _check_turn(self, key: Key) -> None:
-        """Do nothing if a read may begin.
+        """Check that a read may begin.
 
         Raises:
             OverBudgetError: the kind may not be watched, and the namespace is reading another owner of such a kind.
@@ -341,7 +345,7 @@ class OwnerCache:
     # Watches.
 
     async def _watch(self, kind: GVK) -> None:
-        """Watch the kind. Call it after a successful read, so a reference cannot start a watch of an invented kind."""
+        """Watch the kind. Call it only after a successful read, so that an invented kind is never watched."""
         if kind in self._watched:
             return
         informer = self._watched[kind] = await self._informers.get_informer(metadata_only(kind))
@@ -361,7 +365,7 @@ class OwnerCache:
 
 
 def _content_version(meta: ObjectMeta, reads: Reads) -> ContentVersion:
-    """Return the UID and a version that changes with the parts that ``reads`` names: generation or resource version."""
+    """Return the UID, and the generation or resource version, which changes when a part listed in ``reads`` changes."""
     by_generation = reads is Reads.SPEC and meta.generation
     return meta.uid, meta.generation if by_generation else meta.resource_version
 

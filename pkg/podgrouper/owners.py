@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of owners, for the walk from a pod to its top owner. ``DirectOwners`` always asks; ``ownercache`` caches."""
+"""Reads owners for the walk from a pod to its top owner. ``DirectOwners`` has no cache; ``ownercache`` has one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Owners(Protocol):
         ...
 
     async def instance(self, owner: Object, reads: Reads) -> Unstructured:
-        """Return the object whose metadata is ``owner``, with at least the parts that ``reads`` names.
+        """Return the object to which the metadata ``owner`` belongs, with at least the parts listed in ``reads``.
 
         Raises:
             StatusError, RestError, CacheError: the owner cannot be read.
@@ -69,7 +69,7 @@ class DirectOwners:
         return await self._reader.get(unstructured(type(owner).gvk), owner.key)
 
     async def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
-        """Return True: nothing reports changes."""
+        """Return True, because we do not learn of changes."""
         del owner, namespace
         return True
 
@@ -96,10 +96,13 @@ def kind_of(owner: OwnerReference) -> GVK:
 
 
 def short(text: str, limit: int = _SHOWN) -> str:
-    """Return ``text``, truncated to ``limit`` characters, because users choose text that logs and events contain."""
+    """Return ``text``, truncated to ``limit`` characters.
+
+    Call this for text that users have chosen, before you log it or put it into an event.
+    """
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def pod_as_owner(meta: ObjectMeta) -> PartialObjectMetadata:
-    """Return the metadata of a pod that is an owner, or is treated as one."""
+    """Return the metadata of a pod in the form in which we return the metadata of owners."""
     return metadata_only(Pod).of_metadata(meta)

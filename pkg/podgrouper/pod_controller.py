@@ -35,20 +35,23 @@ from .servedrules import FixedRules, RulesSource
 _MESSAGE_LIMIT: Final = 1024
 """Maximum length of an event message that the API server accepts."""
 _LONG: Final = 0.005
-"""Seconds above which decoding a pod is charged to its namespace: ten times the time of an ordinary pod."""
+"""If decoding a pod takes more seconds than this, they are charged to its namespace. An ordinary pod takes a tenth of
+it.
+"""
 
 _AGAIN: Final = timedelta(seconds=READ_TTL)
-"""Delay before a pod is reconciled again because its owners may have changed while it was grouped.
+"""If the owners of a pod may have changed while we grouped it, we reconcile it again after this delay.
 
 By then, the remembered metadata of the owners has expired and is read again.
 """
 _WHILE_DENIED: Final = timedelta(seconds=60)
-"""Delay before a pod is reconciled again if it keeps its group because an owner may not be read.
+"""If a pod keeps its group because we may not read an owner, we reconcile it again after this delay.
 
-No event reports that permissions have changed.
+No event would report that our permissions have changed.
 """
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
-"""Delay before a pod is reconciled again because other clients changed its group during each attempt to write it."""
+"""If other clients change a group during each of our attempts to write it, we reconcile the pod again after this delay.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ class _OwnWrite(NamedTuple):
 
     version: str
     is_only_change: bool
-    """True if only our write changed the fields of the pod that we read, and the pod does not own the group."""
+    """True if nothing else that we read from the pod changed at the same time, and the pod does not own the group."""
     found: Grouping
 
 
@@ -74,7 +77,7 @@ class PodReconciler:
 
     Pods of other schedulers are ignored, and so are pods in namespaces that are not selected. Pods without an owner
     that already have a group are ignored, as in upstream: a user may have created that group. By the rules of v0.17, an
-    annotation of a pod, or of one of its owners, also excludes pods.
+    annotation on a pod or on one of its owners also excludes the pod.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class PodReconciler:
         cpu: Callable[[], float] = time.thread_time,
         rules: RulesSource | None = None,
     ) -> None:
-        """``notices`` records events about grouped pods; upstream records none."""
+        """``notices`` records events about pods that were grouped. Upstream records no such events."""
         self._rules = rules or FixedRules()
         self._client = client
         self._notices = notices
@@ -108,7 +111,7 @@ class PodReconciler:
 
         Raises:
             TerminalError: an owner reference is invalid, or the pod is undecodable. Retries fail until the pod changes.
-            Exception: the pod was not grouped. If the pod could be read, an event on it has the same text.
+            Exception: the pod was not grouped. If the pod could be read, an event on the pod contains the error's text.
         """
         try:
             return await self._reconcile(request)
@@ -160,8 +163,8 @@ class PodReconciler:
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
         """Return True if a reconcile of the pod would change nothing now.
 
-        That is so while the cached pod is older than our own write, and after that as long as nothing except this write
-        has changed the pod or its owners.
+        There are two cases. First, the cached pod is still older than our own write. Second, the cache shows our write
+        for the first time, and nothing else has changed the pod or its owners.
         """
         if (ours := self._own_writes.get(key)) is None:
             return False
@@ -235,7 +238,10 @@ class PodReconciler:
             metadata.labels = {key: pool, **(metadata.labels or {})}
 
     def _report_owner(self, pod: Pod, found: Grouping, metadata: Metadata) -> None:
-        """Report the chosen top owner and the reason: in a metric, the log, and an event if an owner is denied."""
+        """Report the chosen top owner and the reason in a metric and the log.
+
+        If we were not allowed to read an owner, also record an event.
+        """
         kind, grouper = type(found.top_owner).gvk, found.grouper.name
         if references := found.top_owner.metadata.owner_references:
             reason = "denied"
@@ -278,9 +284,9 @@ class PodReconciler:
 
 
 def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
-    """Return the merge patch of the pod's metadata that names its group and subgroup.
+    """Return the merge patch that sets the pod's annotation for its group and the label for its subgroup.
 
-    As in upstream, a pod keeps the label of an earlier subgroup if no subgroup refers to it now.
+    As in upstream, the label of an earlier subgroup is not removed if the pod has left all subgroups.
     """
     sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod grouper: the walk from a pod to its top owner, and that owner's grouper."""
+"""The pod grouper. It walks from a pod to its top owner and finds the grouper for this owner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .podgroup import OLDEST, Metadata, Rules
 _MAX_DEPTH: Final = 64
 """Maximum length of a chain of owners; the chains of real workloads are less than a tenth as long."""
 _SHOWN: Final = 4
-"""Maximum number of an owner's references in an error."""
+"""Maximum number of owner references that an error message shows."""
 _SHOWN_LENGTH: Final = 1024
 
 _log: Final = log.logger_from("podgrouper")
@@ -39,7 +39,7 @@ class Grouping(NamedTuple):
     """The metadata of the pod's owners, nearest first, including the top owner; empty for a pod without owners."""
 
     async def metadata(self, pod: Pod) -> Metadata:
-        """Return the group of ``pod``. Raises what the grouper raises."""
+        """Return the group of ``pod``. Errors of the grouper are raised unchanged."""
         return await self.grouper.get_pod_group_metadata(self.top_owner, pod, *self.owners)
 
 
@@ -51,11 +51,11 @@ class PodGrouper:
         self._hub = hub
 
     async def get_pod_owners(self, pod: Pod, rules: Rules = OLDEST) -> Grouping:
-        """Return the top owner, the metadata of all owners on the way, and the top owner's grouper by ``rules``.
+        """Return the top owner, the metadata of all owners up to it, and the grouper that ``rules`` select for it.
 
-        If the pod names a gang of Kubernetes' own API, the grouper is the gang's. A pod without owners is its own top
-        owner. The walk ends at an owner that we are not permitted to read: the owner before it, or the pod, becomes the
-        top owner.
+        If the pod names a gang of Kubernetes' own API, the grouper is that of the gang. A pod without owners is its own
+        top owner. If we are not permitted to read an owner, the walk ends, and the last owner that we have read (or the
+        pod) becomes the top owner.
 
         Raises:
             InvalidOwnerError: no object can match the pod's reference.

@@ -18,16 +18,19 @@ from .podgroup import OLDEST, Rules
 PERIOD: Final = 60.0
 """Seconds between two reads of the schema of the served PodGroup."""
 MISSING_TTL: Final = 5.0
-"""Seconds after which we try again to read a schema that we may not read, or that the server did not publish."""
+"""If we may not read the schema, or the server has not published it, we try again after this many seconds."""
 PUBLISHING: Final = 10.0
-"""Seconds that a server has to publish the schema of PodGroup after it begins to serve the kind."""
+"""How long we wait for the schema of PodGroup when the server already serves the kind, in seconds."""
 _STEP: Final = 0.25
 """Seconds between two reads while we wait for a schema."""
 
 _log: Final = log.logger_from("podgrouper")
 
 Fetch = Callable[[PublishedSchema | None], Awaitable[PublishedSchema | None]]
-"""Returns the published schema of PodGroup: the argument if the schema is unchanged, None if none is published."""
+"""Returns the published schema of PodGroup, or None if the server publishes none.
+
+The argument is the schema of an earlier call. If the schema has not changed since then, the argument is returned.
+"""
 IsServed = Callable[[], Awaitable[bool]]
 """Returns True if the API server serves PodGroups."""
 
@@ -41,7 +44,7 @@ class RulesSource(Protocol):
 
 
 class FixedRules:
-    """The rules that a setting names."""
+    """Always names the rules that a setting has selected."""
 
     def __init__(self, rules: Rules = OLDEST) -> None:
         self._rules = rules
@@ -55,8 +58,8 @@ class ServedRules:
     """The rules of the served PodGroup: those of v0.17 if it has ``spec.minSubGroup``, else those of v0.13.
 
     The schema is read before the first pod is grouped, and again with every :meth:`refresh`. A server publishes the
-    schema of a new CRD a moment after it begins to serve the CRD. Until then, pods wait for at most :data:`PUBLISHING`
-    seconds. Otherwise they would get groups by the rules of another release, and keep them.
+    schema of a new CRD a moment after it begins to serve the CRD. Pods wait until then, for at most :data:`PUBLISHING`
+    seconds. Without this wait, they would get groups by the rules of another release, and keep them.
     """
 
     def __init__(self, fetch: Fetch, is_served: IsServed) -> None:
@@ -99,7 +102,7 @@ class ServedRules:
         return self._expires is not None and anyio.current_time() >= self._expires
 
     async def _read(self) -> Rules:
-        """Read the schema. If the kind is served but its schema is not published, wait for it, once."""
+        """Read the schema. If the kind is served but its schema is not published, only the first call waits for it."""
         deadline = anyio.current_time() + PUBLISHING
         while True:
             try:

@@ -33,7 +33,7 @@ from .servedrules import PERIOD, FixedRules, RulesSource, ServedRules
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
 AUTO: Final = "auto"
-"""The value of the setting ``rules`` that selects the rules of the served PodGroup."""
+"""With this value of the setting ``rules``, the served PodGroup determines the rules."""
 
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
@@ -67,7 +67,7 @@ class Settings:
     max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
     pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rules: Rules | None = None
-    """The rules of grouping. If None, the rules of the PodGroup that the API server serves apply."""
+    """The rules of grouping. If None, the PodGroup that the API server serves determines the rules."""
 
 
 def settings(cfg: Configuration) -> Settings:
@@ -154,7 +154,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
 
 
 def _reconciler(mgr: ctrl.Manager, options: Settings, rules: RulesSource) -> PodReconciler:
-    """Return the reconciler of pods, with its owners, groupers and pod groups.
+    """Return the reconciler of pods, with its cache of owners, its groupers and its writer of pod groups.
 
     Raises:
         GrouperLoadError: a third-party grouper cannot be loaded.
@@ -225,8 +225,8 @@ def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
 def ungrouped_first(informers: source.Informers, reader: client.Reader) -> source.Expedited:
     """Return the source that moves pods without the annotation of a group to the front of the queue.
 
-    Such pods were created while no pod grouper ran, and are not scheduled before they have a group. Most pods that have
-    a group need no work. Only the metadata of a pod is decoded.
+    Such pods were created while no pod grouper ran, and they cannot be scheduled until they have a group. Most pods
+    that have a group need no work. Only the metadata of a pod is decoded.
     """
 
     async def lacks_group(key: NamespacedName) -> bool:

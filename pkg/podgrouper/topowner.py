@@ -62,7 +62,7 @@ def _scalar(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return multi-line text as a block scalar; a leading line break is merged with the one that ends the header."""
+    """Return multi-line text as a block scalar. If the text begins with a line break, this also ends the header."""
     indent = "4" if text[0] in " \n" else ""
     keep = "+" if text == "\n" or text.endswith("\n\n") else ""
     chomp = keep if text[-1] == "\n" else "-"
@@ -72,7 +72,10 @@ def _literal(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return the escape sequence of a character. Go's library escapes all of them after a leading byte order mark."""
+    """Return the escape sequence of a character.
+
+    If a text begins with a byte order mark, Go's library escapes all its characters.
+    """
     if (short := Emitter.ESCAPE_REPLACEMENTS.get(character)) is not None:
         return f"\\{short}"
     code = ord(character)
@@ -118,7 +121,7 @@ class _Text(str):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Resolves every plain scalar as a string: the style was chosen before."""
+    """Resolves every plain scalar as a string, because the style of each text is already right."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012
 

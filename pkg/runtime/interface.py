@@ -37,9 +37,9 @@ class GeneratedSecret(Secret):
     """A Secret with random content. It is created once, and an existing Secret is never replaced.
 
     A plugin returns a GeneratedSecret as long as it finds no Secret of that name. Such a Secret may nevertheless exist:
-    the cache may lag, or the response to an earlier request may have been lost. If the GeneratedSecret is immutable, it
-    is applied, because the server refuses to change the content of an existing immutable Secret. Otherwise, it is sent
-    with a create request.
+    the cache may lag, or the response to an earlier request may have been lost. A mutable GeneratedSecret is therefore
+    sent with a create request, which fails if the Secret exists. An immutable one can be applied, because the server
+    refuses to change the content of an immutable Secret.
     """
 
 
@@ -71,7 +71,7 @@ class Runtime(ABC):
         """
 
     async def require(self, train_job: TrainJob) -> None:
-        """Raise the error that :meth:`new_objects` raises if the runtime cannot be read.
+        """Check that the runtime can be read. If it cannot, raise the same error as :meth:`new_objects`.
 
         Implementations need not build the objects.
         """
@@ -85,7 +85,7 @@ class Runtime(ABC):
         ml_policy: MLPolicy | None,
         pod_group_policy: PodGroupPolicy | None,
     ) -> Info:
-        """Return the Info after all stages that precede the building of objects. No argument is changed.
+        """Run all stages that precede the building of objects, and return the resulting Info. No argument is changed.
 
         Raises:
             TypeError: the runtime does not support this kind of template.
@@ -113,7 +113,7 @@ class Runtime(ABC):
     async def validate_objects(
         self, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Return the warnings and errors of admitting ``new``; ``old`` is None on creation."""
+        """Validate ``new``, and return the warnings and errors. On creation, ``old`` is None."""
 
 
 def runtime_for(runtimes: Mapping[str, Runtime], ref: RuntimeRef) -> Runtime:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Info: the runtime of one TrainJob as it passes through the plugins, with lookups for plugins.
+"""Info: the training runtime of one TrainJob, which the plugins change one after the other.
 
 Each reconcile or validation creates its own Info. Plugins change this Info in place: counts, environment, volumes,
 labels. The Info has its own lists, but the items of these lists (an EnvVar, a Volume) may be shared with the runtime. A
@@ -96,7 +96,7 @@ class Scheduler(msgspec.Struct):
 
 @dataclass(slots=True)
 class TemplateSpec:  # not a msgspec struct: subclasses of such a struct cannot leave fields unset
-    """The runtime's template as it will be applied, and its pod sets in the same order."""
+    """The template that will be applied, and a pod set for each of its jobs, in the same order."""
 
     obj_apply: object = None
     pod_sets: list[PodSet] = field(default_factory=list)
@@ -130,11 +130,11 @@ class Info(msgspec.Struct):
     scheduler: Scheduler = msgspec.field(default_factory=Scheduler)
     template_spec: TemplateSpec = msgspec.field(default_factory=TemplateSpec)
     trainer_command: list[str] | None = None
-    """The command of the trainer's containers, if it differs from the TrainJob's."""
+    """The command of the trainer's containers, if it differs from the TrainJob's command."""
     trainer_args: list[str] | None = None
-    """The arguments of the trainer's containers, if they differ from the TrainJob's."""
+    """The arguments of the trainer's containers, if they differ from the TrainJob's arguments."""
     wrapped_command: list[str] = []
-    """The trainer's original command line, if a plugin replaces the command by a script that runs the original."""
+    """The trainer's original command line, if a plugin replaced it by a script, which runs the original."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
@@ -218,7 +218,7 @@ def runtime_ref_to_runtime_registry_key(ref: RuntimeRef) -> str:
 def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements | None:
     """Return the resources of a container ``node`` in the trainer's job or in a job named ``node``, or None.
 
-    If several such containers set resources, those of the first one are returned.
+    If several such containers set resources, the resources of the first container are returned.
 
     The TrainJob's own resources are already applied to the trainer's job.
     """
@@ -240,10 +240,10 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> ResourceRequirements | None:
     """Return the resources from which the number of processes on a node is derived.
 
-    With ``merged``, the TrainJob's resources are merged into those of the runtime. Otherwise they replace those of the
-    runtime, even if they are empty (Trainer v2.1). The result may differ from the resources that the container gets.
-    Empty resources are not applied to the container. No resources are applied to a job ``node`` that lacks the
-    trainer's label, unless the launcher trains too (MPI).
+    If ``merged`` is True, the TrainJob's resources are merged into the runtime's resources. Otherwise they replace the
+    runtime's resources, even if they are empty (Trainer v2.1). The container may have other resources than the result:
+    the TrainJob's resources are not applied to the container if they are empty, or if the container belongs to a job
+    ``node`` that lacks the trainer's label. If the MPI launcher trains too, the label is not needed.
     """
     trainer = train_job.spec.trainer
     wanted = trainer.resources_per_node if trainer is not None else None
@@ -254,7 +254,7 @@ def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> Reso
 
 
 def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:
-    """Return the number of GPUs of any vendor in the requests, or in the limits if the requests have none."""
+    """Return the number of requested GPUs of any vendor. If no GPU is requested, return the limit."""
     if requirements is None:
         return 0
     return _num_gpu(requirements.requests) or max(_num_gpu(requirements.limits), 0)

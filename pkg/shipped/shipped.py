@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The project's own manifests: a checkout's ``config`` folder, or the copy that the wheel carries."""
+"""The project's own manifests: a checkout's ``config`` folder, or the copy in the wheel."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ class TokenAuthorizer(Protocol):
     """Authorizes clients by the Authorization header of a request."""
 
     async def authorize(self, header: str, namespace: str, train_job: str) -> None:
-        """Return if the client may update the status of the TrainJob.
+        """Check that the client may update the status of the TrainJob.
 
         Raises:
             DeniedError: the client may not update the status.
-            Exception: it could not be determined whether the client may update the status.
+            Exception: it is not known whether the client may update the status.
         """
         ...
 
@@ -39,7 +39,7 @@ class TokenIssuer(Protocol):
 
 
 class Owners(Protocol):
-    """The owners of pods, such as :class:`pkg.statusserver.PodOwners`."""
+    """Knows the TrainJobs to which pods belong, such as :class:`pkg.statusserver.PodOwners`."""
 
     async def require(self, namespace: str, train_job: str, pod: BoundObject) -> None:
         """Raise DeniedError unless ``pod`` belongs to the TrainJob."""
@@ -58,7 +58,7 @@ class ProjectedServiceAccountTokenAuthorizer:
         self._now = now
 
     async def authorize(self, header: str, namespace: str, train_job: str) -> None:
-        """Return if the client may update the status of the TrainJob.
+        """Check that the client may update the status of the TrainJob.
 
         Raises:
             DeniedError: the client may not update the status.

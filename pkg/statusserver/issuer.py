@@ -27,11 +27,11 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 _KEYS: Final = "/openid/v1/jwks"
 
 _MAX_AGE: Final = 300.0
-"""Seconds after which the keys are read again. A withdrawn key is not accepted for longer, unless the read fails."""
+"""Seconds between two reads of the keys. A withdrawn key is accepted for at most this time, or longer if reads fail."""
 _MIN_AGE: Final = 10.0
 """Minimum number of seconds between two reads that are caused by tokens with unknown keys."""
 _AFTER_FAILURE: Final = 2.0
-"""Minimum number of seconds between two reads while they fail."""
+"""Minimum number of seconds between a failed read and the next read."""
 
 _TIMEOUT: Final = 5.0
 
@@ -78,9 +78,9 @@ class Issuer:
         self._reading = anyio.Lock()
 
     async def known(self, token: Token) -> Known:
-        """Return the issuer and its keys. They are read again if they are too old or lack the key of ``token``.
+        """Return the issuer and its keys. They are read again if they are old or do not include the key of ``token``.
 
-        If reading fails, the earlier result is returned. Errors are raised only while no read has succeeded.
+        If reading fails, the earlier result is returned. Errors are raised only until the first read has succeeded.
 
         Raises:
             IssuerError: the API server publishes no usable issuer.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The body of an update: read as Go reads JSON into a struct, and turned into the applied status and the answer.
+"""Decodes the body of an update as Go decodes JSON into a struct. The result is the status to apply, and the answer.
 
 Unknown fields and text after the first value are ignored. Names of fields may be in upper or lower case. If a field is
 repeated, the last one counts. A number must be a whole number of 32 bits.
@@ -33,7 +33,7 @@ class Update:
     trainer_status: dict[str, JSON] | None
     """The status to apply, or None if the update contains no status."""
     answer: dict[str, JSON]
-    """The update as it was understood."""
+    """The decoded update, which is sent back to the client."""
 
 
 _Pairs = list[tuple[str, Any]]

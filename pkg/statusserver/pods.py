@@ -30,7 +30,7 @@ from .tokens import BoundObject, DeniedError
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get
 
 _OWNER_TTL: Final = 60.0
-"""Seconds for which an owner is remembered. The token of a deleted pod is accepted for at most that long."""
+"""Seconds for which an owner is remembered. The token of a deleted pod is accepted for at most this time."""
 _NO_OWNER_TTL: Final = 5.0
 """Seconds for which it is remembered that a pod belongs to no TrainJob."""
 _REMEMBERED: Final = 4096

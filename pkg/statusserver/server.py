@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The handler of status updates: authorize, decode, apply. Every answer is JSON, and every refusal a metav1.Status."""
+"""The handler of status updates: authorize, decode, apply. Every answer is JSON. A refusal is a metav1.Status."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIELD_OWNER: Final = "trainer-status"
 MAX_BODY: Final = 1 << 16
 """Maximum size of an update in bytes."""
 DEADLINE: Final = 10.0
-"""Seconds that an update may take, including the wait for the limited rate of requests to the API server."""
+"""Seconds that an update may take. This includes waiting for the rate limit of our requests to the API server."""
 AT_ONCE: Final = 2
 """Maximum number of updates of one TrainJob at the same time. A TrainJob that reports too often delays only itself."""
 
@@ -62,7 +62,7 @@ class StatusWriter(Protocol):
 
 
 class _RefusalError(Exception):
-    """Refuses a request with the status, reason and message of the answer."""
+    """A request is refused. The error has the status, reason and message of the answer."""
 
     def __init__(self, status: HTTPStatus, reason: str, message: str, *, retry_after: int = 0) -> None:
         super().__init__(message)
@@ -80,7 +80,7 @@ class StatusHandler:
         self._in_progress: Counter[tuple[str, str]] = Counter()
         self._log_limiter = log.LineLimiter()
         self.denied = ""
-        """The API server's refusal when the manager last authorized a client; empty if it did not refuse."""
+        """Why the API server refused the last request to authorize a client; empty if the request was not refused."""
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Return the answer to a request."""

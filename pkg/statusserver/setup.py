@@ -35,7 +35,7 @@ class Certificates(Protocol):
         ...
 
     async def served(self) -> None:
-        """Return once there is a certificate."""
+        """Wait until there is a certificate."""
         ...
 
 
@@ -127,7 +127,7 @@ def setup_server(
     certificates: Certificates | CertWatcher,
     tls_options: serving.TLSOptions,
 ) -> StatusServer:
-    """Add the status server to a manager, and a check to its readiness."""
+    """Add the status server and its readiness check to a manager."""
     server = StatusServer(mgr, cfg, certificates, tls_options)
     mgr.add(server)
     mgr.add_readyz_check("status-server", server.check)

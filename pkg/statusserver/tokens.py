@@ -26,7 +26,7 @@ _log = log.logger_from("status-server")
 
 
 class DeniedError(Exception):
-    """A client may not update the status of a TrainJob. The text is the reason for the client, possibly empty."""
+    """A client may not update the status of a TrainJob. The text is sent to the client; it may be empty."""
 
 
 class BoundObject(msgspec.Struct, frozen=True):

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs written by clients of both API generations, read as one.
+"""Reads TrainJobs in the same way, no matter which API generation the client that wrote them uses.
 
-Clients of Trainer v2.1 write ``podTemplateOverrides``, ``labels``, ``annotations`` and words in ``numProcPerNode``;
-those of v2.2 and later write ``runtimePatches``, and decode only numbers in ``numProcPerNode``. A word is therefore
-stored in an annotation, and the other fields may be mirrored in a runtime patch of this manager.
+Clients of Trainer v2.1 write ``podTemplateOverrides``, ``labels`` and ``annotations``, and may write a word in
+``numProcPerNode``. Clients of v2.2 and later write ``runtimePatches``, and can decode only numbers in
+``numProcPerNode``. A word is therefore stored in an annotation, and the other fields may be mirrored in a runtime patch
+of this manager.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ def runtime_patches(spec: TrainJobSpec) -> list[RuntimePatch]:
 
 
 def pod_patches(patch: RuntimePatch) -> Iterator[tuple[str, PodSpecPatch]]:
-    """Yield the name of each job whose pod spec a runtime patch changes, with that change."""
+    """For each job whose pod spec a runtime patch changes, yield the job's name and the change."""
     for job in patched_jobs(patch):
         if (pod := patched_pod(job)) is not None:
             yield job.name, pod
 
 
 def patched_jobs(patch: RuntimePatch) -> Sequence[ReplicatedJobPatch]:
-    """Return the changes of jobs in a runtime patch."""
+    """Return the part of a runtime patch that changes jobs."""
     runtime = patch.training_runtime_spec
     template = runtime.template if runtime is not None else None
     spec = template.spec if template is not None else None
@@ -73,7 +74,7 @@ def patched_jobs(patch: RuntimePatch) -> Sequence[ReplicatedJobPatch]:
 
 
 def patched_pod(patch: ReplicatedJobPatch) -> PodSpecPatch | None:
-    """Return the change of a job's pods, or None."""
+    """Return the change of the job's pod spec, or None."""
     job = patch.template.spec if patch.template is not None else None
     pod = job.template if job is not None else None
     return pod.spec if pod is not None else None
@@ -99,7 +100,8 @@ def number_or_word(value: IntOrString) -> IntOrString:
 def with_word(train_job: TrainJob) -> TrainJob:
     """Return the TrainJob with the annotation's word in ``numProcPerNode``. The result must not be written.
 
-    A value in the field takes precedence over the annotation. Without a word, the argument itself is returned.
+    A value in the field takes precedence over the annotation. If the annotation is missing, ``train_job`` itself is
+    returned.
     """
     trainer = train_job.spec.trainer
     annotations = train_job.metadata.annotations
@@ -119,7 +121,11 @@ def same_spec(old: TrainJob, new: TrainJob) -> bool:
 
 
 def effective(train_job: TrainJob) -> TrainJobSpec:
-    """Return the spec with a number or word in ``numProcPerNode``, and without a mirror of fields that are present."""
+    """Return the spec in a form that does not depend on the generation of the client that wrote it.
+
+    The word is moved from the annotation to ``numProcPerNode``, a string with a number becomes a number, and the mirror
+    of fields that are present is removed.
+    """
     spec = with_word(train_job).spec.shallow_copy()
     trainer = spec.trainer
     if trainer is not None and isinstance(trainer.num_proc_per_node, str):

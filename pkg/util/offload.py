@@ -20,7 +20,8 @@ R = TypeVar("R")
 async def run(train_job: TrainJob, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Return the result of ``work``, which runs in a thread if the TrainJob or its runtime is large.
 
-    ``work`` must not use data that other tasks change. Cancellation of the caller takes effect when ``work`` has ended.
+    ``work`` must not use data that other tasks change. If the caller is cancelled, it still waits until ``work`` has
+    ended.
     """
     if not is_large(train_job.decoded_size):
         return work(*args, **kwargs)

@@ -20,10 +20,9 @@ def pod_requests(spec: PodSpec) -> Requests:
     """Return a pod's requests.
 
     For each resource, a pod requests the larger of two amounts: the sum of its containers and the amount of its largest
-    init container. The pod's overhead is added.
-
-    An init container with the restart policy ``Always`` counts as a container, and is also added to each later init
-    container. Pod-level requests replace the computed requests.
+    init container. An init container with the restart policy ``Always`` counts as a container, and is also added to
+    each later init container. Pod-level requests replace the computed requests. At the end, the pod's overhead is
+    added.
     """
     total: Requests = {}
     for container in spec.containers or ():
@@ -50,7 +49,7 @@ def pod_requests(spec: PodSpec) -> Requests:
 
 
 def merged(base: ResourceRequirements | None, wanted: ResourceRequirements) -> ResourceRequirements:
-    """Return the limits and requests of both; those of ``wanted`` take precedence. Claims are dropped."""
+    """Return the limits and requests of both. Amounts in ``wanted`` take precedence. Claims are dropped."""
     limits, requests = (base.limits, base.requests) if base is not None else (None, None)
     return ResourceRequirements(
         limits={**(limits or {}), **(wanted.limits or {})} or None,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of the manager's servers: from the Configuration to the options of a server.
+"""Converts the TLS settings of the Configuration to options of the manager's servers.
 
 Versions and cipher suites have Go's names. A name that is not known or not available is left out with a remark, as
 the Go manager does: one wrong name in a list must not stop the manager.
@@ -28,7 +28,7 @@ _VERSIONS: Final = {
 _ALWAYS: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
-"""The suites of TLS 1.3. They cannot be chosen, neither in Go nor here."""
+"""The suites of TLS 1.3. As in Go, these suites cannot be configured."""
 _SECURE: Final = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
@@ -122,7 +122,7 @@ def _suites(names: Sequence[str], remarks: list[str]) -> tuple[str, ...]:
 
 
 def _available(names: Sequence[str]) -> list[str]:
-    """Return OpenSSL's names of those suites up to TLS 1.2 that the installed OpenSSL has."""
+    """Return OpenSSL's names of the suites, except suites of TLS 1.3 and suites that OpenSSL does not have."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     found = []
     for name in names:

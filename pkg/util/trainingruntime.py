@@ -15,7 +15,7 @@ NO_SCHEDULER: Final = (
     "{}: no scheduler is named, so the pods are not scheduled as a gang; if one was named, the API server dropped it, "
     "because the installed CRD of the runtime does not have that field"
 )
-"""The warning about a podGroupPolicy without a scheduler. The placeholder stands for the path of the policy."""
+"""The warning about a podGroupPolicy without a scheduler. The placeholder is replaced by the path of the policy."""
 
 
 def is_support_deprecated(labels: Mapping[str, str] | None) -> bool:
@@ -24,14 +24,14 @@ def is_support_deprecated(labels: Mapping[str, str] | None) -> bool:
 
 
 def deprecation_policy_url(cfg: Configuration) -> str:
-    """Return the address of the deprecation policy that the release of ``cfg`` names."""
+    """Return the address of the deprecation policy for the release that ``cfg`` selects."""
     if cfg.second_generation:
         return constants.RUNTIME_DEPRECATION_POLICY_URL_2_3
     return constants.RUNTIME_DEPRECATION_POLICY_URL
 
 
 def names_no_scheduler(policy: PodGroupPolicy | None) -> bool:
-    """Return True if there is a podGroupPolicy and it names no known scheduler."""
+    """Return True if there is a podGroupPolicy without a known scheduler."""
     if policy is None:
         return False
     return policy.coscheduling is None and policy.volcano is None and policy.workload is None

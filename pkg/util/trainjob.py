@@ -70,12 +70,12 @@ def suspension_note(train_job: TrainJob) -> str | None:
 def suspension_note_of_update(old: TrainJob, new: TrainJob) -> str | None:
     """Return the note that the webhook has to write on an updated TrainJob, or None.
 
-    The note is the generation that the update creates. A suspension is noted, unless it is the first change of the spec
-    and changes nothing else: the JobSet then still has the TrainJob's spec. In that case, the next change of the spec
-    is noted instead, if the TrainJob is still suspended at that time.
+    The note is the generation that the update creates. A suspension is noted if the update also changes other fields,
+    or if the spec was changed before. Otherwise the JobSet still has the TrainJob's spec. In that case, the next change
+    of the spec is noted instead, if the TrainJob is still suspended at that time.
 
-    A client that does not know the note may drop it when it replaces the TrainJob. The note is then written again,
-    unless the update leaves the spec as it is.
+    A client that does not know the note may drop it when it replaces the TrainJob. The note is then written again if
+    the update changes the spec.
     """
     if not (old.spec.suspend or new.spec.suspend or suspension_note(old)):
         return None
@@ -89,7 +89,7 @@ def suspension_note_of_update(old: TrainJob, new: TrainJob) -> str | None:
 
 
 class Reference(Protocol):
-    """The kind that a reference to a runtime names."""
+    """A reference to a kind of runtime."""
 
     api_group: str | None
     kind: str | None

@@ -31,7 +31,7 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         self._cfg = defaulted() if cfg is None else cfg
 
     async def validate_create(self, obj: ClusterTrainingRuntime) -> list[str]:
-        """Return the warning for a deprecated runtime. Raises like the webhook of TrainingRuntimes."""
+        """Return the warning for a deprecated runtime. Raises the same errors as the webhook of TrainingRuntimes."""
         warnings: list[str] = []
         if trainingruntime.is_support_deprecated(obj.labels):
             warnings.append(

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Supports the placement of TrainJobs by Kueue v0.17 and newer, including TrainJobs that older releases have placed.
 
-The older releases, up to v0.16, place a TrainJob by overrides with a label. The newer releases place a TrainJob by an
-entry of ``runtimePatches``, which their webhook adds only to new TrainJobs; the newer releases neither read nor remove
-the overrides. Without this module, a TrainJob with such overrides could therefore be neither evicted nor placed again
-after an upgrade of Kueue.
+The older releases, up to v0.16, place a TrainJob by overrides with a label. The newer releases use an entry of
+``runtimePatches`` instead. Their webhook adds this entry only to new TrainJobs, and they neither read nor remove the
+overrides. Without this module, Kueue could therefore not evict a TrainJob with such overrides after an upgrade, nor
+place it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OVERRIDES: Final = Dropped("podTemplateOverrides")
 
 
 def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[Dropped]) -> None:
-    """Hand a TrainJob that an older release has placed over to a newer release.
+    """If an older release has placed the TrainJob, hand the TrainJob over to a newer release.
 
     If ``put_back`` contains the overrides, they were dropped by a client that does not know them, such as a newer
     release. In this case, add the entry of the newer release. If the TrainJob has the entry, is suspended and has no

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The first generation's fields of a TrainJob, mirrored in one runtime patch for clients of v2.2 and later.
+"""Mirrors the first generation's fields of a TrainJob in a runtime patch, for clients of v2.2 and later.
 
 Kueue computes pod sets from ``runtimePatches`` only, and MultiKueue does not copy the first generation's fields to
-another cluster. The mirror is the first patch of the list. It is renewed when these fields change, and removed when
-they are removed.
+another cluster. The mirror is the first patch of the list. The mirror is updated when these fields change, and removed
+when these fields are removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIGEST: Final = constants.FIRST_GENERATION_DIGEST_ANNOTATION
 
 
 class NotMirrorableError(ValueError):
-    """No runtime patch has the same effect as the fields; the text says why."""
+    """The fields cannot be mirrored, because no runtime patch has the same effect. The text says why."""
 
 
 def digest(spec: trainer.TrainJobSpec) -> str:
@@ -123,7 +123,7 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
 
 
 def _pod_patch(override: trainer.PodTemplateOverride) -> Document:
-    """Return an override as a patch of a pod template, without empty maps and the resources of containers."""
+    """Return an override as a patch of a pod template. Empty maps and containers' ``resources`` are left out."""
     patch = pod_patch(override)
     metadata = {name: value for name, value in patch.pop("metadata", {}).items() if value}
     patch = {**({"metadata": metadata} if metadata else {}), **patch}
@@ -146,7 +146,7 @@ def _refuse_directives(value: JSON) -> None:
 
 
 def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) -> str:
-    """Return the mirror's manager: that of the present mirror, or the other manager if an immutable field changes."""
+    """Return the manager for the new mirror: another manager than at present if an immutable field changes."""
     first, second = constants.FIRST_GENERATION_MANAGERS
     if not present:
         return first
@@ -202,5 +202,5 @@ def _check_list(wire: str, items: list[JSON], keys: tuple[str, ...]) -> None:
 
 
 def _marker(model: type[Struct], name: str) -> CRD:
-    """Return the first marker of a field, or an empty one."""
+    """Return the first marker of a field. If the field has none, return an empty marker."""
     return next((each for each in model.model_fields[name].metadata if isinstance(each, CRD)), CRD())

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protects fields of a TrainJob from clients that do not know these fields and replace the whole TrainJob.
 
-A typed client of one API generation decodes a TrainJob without the fields of the other generation, and drops all of
-these fields when it sends the whole object (PUT). Such fields are put back, with a warning. They are not put back if
-the client knows them. kubectl knows them, and so does a client that removes only some of them.
+A typed client of one API generation does not know the fields of the other generation. When it sends the whole object
+(PUT), it therefore drops all of these fields. Dropped fields are put back, with a warning. Two kinds of clients know
+the fields and may remove them: kubectl, and a client that removes only some of them.
 
 A client may also remove fields that it owns and, in ``runtimePatches``, the entries that it owns. However, if the
 request suspends a TrainJob with active jobs, even these fields are put back: the fields cannot change before the jobs
@@ -38,17 +38,16 @@ _GRACE: Final = "terminationGracePeriodSeconds"
 _UNTYPED: Final = "kubectl"
 """The beginning of kubectl's manager names.
 
-kubectl sends the fields of the user's file, so a missing field was removed on purpose. For ``kubectl apply``, the
-owners of the fields would lead to the same decision. Other commands, such as ``kubectl edit``, have their own manager
-names and may remove fields that ``kubectl apply`` owns.
+kubectl sends the fields of the user's file, so a missing field was removed on purpose. The owners of the fields cannot
+decide this: for example, ``kubectl edit`` may remove a field that ``kubectl apply`` owns under another manager name.
 """
 
 
 class Dropped(NamedTuple):
     """A field that a client dropped: its JSON name, and the manager and job of the runtime patch that contains it.
 
-    If ``manager`` is empty, the field is one of the spec. If only ``job`` is empty, the manager's whole entry in
-    ``runtimePatches`` was dropped.
+    If ``manager`` is empty, the field belongs to the spec itself. If only ``job`` is empty, the manager's whole entry
+    in ``runtimePatches`` was dropped.
     """
 
     field: str
@@ -64,7 +63,7 @@ class Dropped(NamedTuple):
 
     @property
     def owned(self) -> tuple[str, ...]:
-        """The path of the field, or of its patch, below the spec in managed fields."""
+        """The path below the spec in managed fields. For a field of a runtime patch, it is the path of the patch."""
         if not self.manager:
             return (f"f:{self.field}",)
         key = json.dumps({"manager": self.manager}, separators=(",", ":"), ensure_ascii=False)
@@ -95,9 +94,9 @@ def has_active_jobs(train_job: TrainJob) -> bool:
 
 
 def _not_owned(old: TrainJob, field: Dropped, writers: set[str]) -> Iterator[Dropped]:
-    """Yield the field if no writer owns it.
+    """Yield ``field`` if none of the writers owns it.
 
-    If a writer owns a part of ``runtimePatches``, yield the entries that only other managers own.
+    If a writer owns a part of ``runtimePatches``, yield the entries that other managers own and no writer owns.
     """
     if not _owned_by(old, field, writers):
         yield field
@@ -137,7 +136,7 @@ def _is_patch(request: AdmissionRequest) -> bool:
 
 
 def _fields(old: TrainJob, new: TrainJob, generation: Mapping[str, str]) -> list[Dropped]:
-    """Return the fields of a generation that were set, if the client dropped all of them. Otherwise return none."""
+    """If the client dropped all fields of a generation that were set, return these fields; otherwise an empty list."""
     held = [wire for wire, name in generation.items() if getattr(old.spec, name)]
     known = any(getattr(new.spec, generation[wire]) is not None for wire in held)
     return [] if known else [Dropped(wire) for wire in held]
@@ -163,8 +162,9 @@ def _pods(train_job: TrainJob) -> dict[tuple[str, str], PodSpecPatch]:
 def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str]:
     """Return the possible names of the client: its field manager, or the managers of the entries that the client wrote.
 
-    The time of an entry in the managed fields has whole seconds, so an entry that was written twice in one second may
-    differ only in its fields. Entries that the client did not write can only lose fields.
+    The client wrote an entry of the managed fields if the entry's time has changed or if the entry has gained fields.
+    The time alone is not enough, because it has only whole seconds. Entries that the client did not write can only lose
+    fields.
     """
     options = request.options
     if isinstance(options, dict) and (name := options.get("fieldManager")):
@@ -218,7 +218,7 @@ def _restore_owners(old: TrainJob, new: TrainJob, path: tuple[str, ...]) -> None
 
 
 def _with(fields: JSON, path: tuple[str, ...], held: JSON) -> JSON:
-    """Return a set of fields with ``held`` at a path."""
+    """Return ``fields`` with ``held`` inserted at ``path``."""
     if not path:
         return held
     below = fields if isinstance(fields, dict) else {}

@@ -88,7 +88,7 @@ def check_changes(old: AnyRuntime | None, new: AnyRuntime, *, second_generation:
 
 
 def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
-    """Return the errors of the jobs that carry out a step of a TrainJob: an initializer or the trainer.
+    """Check the jobs that carry out a step of a TrainJob: the initializers and the trainer.
 
     Each of these jobs must have one replica and the container for its step.
     """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mutating webhook of TrainJobs: makes them readable for clients of both API generations, and notes suspensions."""
+"""The mutating webhook of TrainJobs: makes them readable for clients of both generations, and records suspensions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
 
     1. Warn of each value that Trainer v2.3 refuses, unless the validating webhook refuses that value.
     2. Put back fields that a client dropped without knowing them.
-    3. Hand a placement by an older release of Kueue over to a newer release, and move the newer release's entry to the
-       end of the patches.
-    4. Note in an annotation that a TrainJob is suspended and changed: the TrainJob may be resumed before a manager sees
-       the suspension, or while no replica is the leader.
+    3. If an older release of Kueue has placed the TrainJob, hand it over to a newer release. Move the newer release's
+       entry to the end of the patches.
+    4. Record in an annotation that the TrainJob was suspended. The controller may not see the suspension itself: the
+       TrainJob may be resumed before a manager reads it, or while no replica is the leader.
     5. Move words in ``numProcPerNode`` to an annotation.
     6. Mirror the first generation's fields in ``runtimePatches`` if a newer client reads the TrainJob.
     7. Set the time of changed patches.

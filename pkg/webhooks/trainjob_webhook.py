@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of TrainJobs. A TrainJob is validated by the runtime that it refers to."""
+"""Admission of TrainJobs. A TrainJob is validated against the runtime to which it refers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return await self._validate(None, obj)
 
     async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
-        """Validate like :meth:`validate_create`, with the old object.
+        """Validate a changed spec as :meth:`validate_create` does.
 
         An update that does not change the spec passes, and so does an update of an object that is being deleted:
         finalizers must be removable even after the runtime is deleted. A number that was stored as a string counts as

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of Trainer v2.3 for TrainJobs and runtimes, as far as v2.1 admits values that v2.3 refuses.
+"""The rules by which Trainer v2.3 refuses values of TrainJobs and runtimes that v2.1 admits.
 
-The installed CRD has the rules of v2.1. Only values that a request changes are checked: the API server does the same
+The installed CRD has the rules of v2.1. Only values that a request changes are checked. The API server does the same
 with rules that are added to a CRD later. A refusal has the text that the API server would give with v2.3's CRD.
 """
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The causes, the most specific first. Of findings with the same severity, the one whose cause is first here wins."""
+"""The causes, the most specific first. Findings with the same severity are sorted in this order."""
 
 from __future__ import annotations
 

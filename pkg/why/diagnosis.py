@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on a TrainJob: its state, one sentence, and the findings in order."""
+"""The verdict on a TrainJob: its state, a summary in one sentence, and the sorted findings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
 )
 """The order determines which of several findings with the same cause comes first.
 
-Volumes precede scheduling, because the events of a claim name a reason that schedulers do not know.
+Volumes come before scheduling, because the events of a claim contain a reason that schedulers do not know.
 """
 _OF_SUSPENDED: Final = (
     suspension.find,
@@ -72,11 +72,11 @@ _EXPLAINED_BY: Final = {
     "manager-silent": ("deletion-blocked",),
     "job-too-large": ("gang-too-large",),
 }
-"""Causes that are dropped if one of the listed causes was found.
+"""A finding whose cause is a key here is dropped if there is a finding with one of the listed causes.
 
-Some gang schedulers report only on the PodGroup, and kube-scheduler considers neither a pod whose gang is incomplete
-nor one whose ResourceClaim does not exist. The manager waits for the deletion of an object that has the name of a
-child. A gang may start with fewer pods than the TrainJob has.
+``scheduler-missing``: some gang schedulers report only on the PodGroup, and kube-scheduler does not consider a pod
+whose gang is incomplete or whose ResourceClaim does not exist. ``manager-silent``: the manager waits until an object
+that has the name of a child is deleted. ``job-too-large``: a gang may start with fewer pods than the TrainJob has.
 """
 _OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
 
@@ -99,7 +99,7 @@ class Verdict:
     name: str
     state: State
     progress: str
-    """The state and the number of running pods, as a predicate of the TrainJob: ``runs: 2 of 4 pods``."""
+    """The state and the number of running pods in words that follow the TrainJob's name: ``runs: 2 of 4 pods``."""
     findings: tuple[Finding, ...]
     unread: tuple[str, ...] = ()
     """The kinds that could not be read, and why."""
@@ -197,7 +197,7 @@ def _is_still(snapshot: Snapshot) -> bool:
 
 
 def _ready_jobs(snapshot: Snapshot) -> int:
-    """If the pods cannot be read, return the number of ready Jobs, from their owner's status; else return 0."""
+    """If pods, Jobs or JobSets cannot be read, return the number of ready Jobs from a status. Otherwise return 0."""
     if not _unread_children(snapshot):
         return 0
     owner, field = snapshot.train_job, "jobsStatus"
@@ -207,7 +207,7 @@ def _ready_jobs(snapshot: Snapshot) -> int:
 
 
 def _unread_children(snapshot: Snapshot) -> list[str]:
-    """Return which of JobSets, Jobs and pods cannot be read, with the reasons."""
+    """Return a line for each of the kinds JobSet, Job and pod that cannot be read. It contains the reason."""
     chain = (kinds.JOB_SET, kinds.JOB, kinds.POD)
     return [f"{kind} cannot be read: {snapshot.unread[kind]}" for kind in chain if kind in snapshot.unread]
 

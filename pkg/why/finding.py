@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A finding: one cause why a TrainJob does not run, with evidence and advice."""
+"""A finding: one reason why a TrainJob does not run, with evidence and advice."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pkg.why.catalog import CAUSES
 
 _MOST_EVIDENCE: Final = 12
 _LONGEST: Final = 2048
-"""Maximum number of characters in a line of a finding. A line may repeat the message of a container or controller."""
+"""Maximum length of a line in a finding. Lines may quote long messages of containers or controllers."""
 _MOST_SUBJECTS: Final = 3
 _ORDER: Final = {cause: number for number, cause in enumerate(CAUSES)}
 
 
 class Severity(StrEnum):
-    """The weight of a finding, the gravest first."""
+    """How severe a finding is. The most severe value comes first."""
 
     ERROR = "error"
     """Nothing changes until a fault is corrected."""
@@ -33,19 +33,19 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause. ``summary`` is a clause that can follow a colon, without a full stop."""
+    """One cause. ``summary`` must read well after a colon, and has no full stop at the end."""
 
     cause: str
     summary: str
     subjects: tuple[str, ...]
-    """The objects concerned, as ``Pod llama-node-0-0-x``."""
+    """The objects that the finding is about, such as ``Pod llama-node-0-0-x``."""
     evidence: tuple[str, ...]
     advice: str
     severity: Severity = Severity.ERROR
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The sort key of findings: the gravest first, then the most specific."""
+        """The sort key: the most severe finding comes first, then the finding with the most specific cause."""
         return list(Severity).index(self.severity), _ORDER[self.cause]
 
     @property
@@ -67,7 +67,7 @@ class Finding:
 
 
 def merged(findings: list[Finding]) -> list[Finding]:
-    """Return the findings in order. Findings with the same cause and summary become one."""
+    """Sort the findings, and merge findings that have the same cause and summary."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for each in findings:
         groups.setdefault((each.cause, each.summary), []).append(each)

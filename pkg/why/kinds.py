@@ -29,7 +29,7 @@ VOLCANO_GROUP: Final = "PodGroup.scheduling.volcano.sh"
 KAI_GROUP: Final = "PodGroup.scheduling.run.ai"
 NATIVE_GROUP: Final = "PodGroup.scheduling.k8s.io"
 NATIVE_WORKLOAD: Final = "Workload.scheduling.k8s.io"
-"""The gang of Kubernetes 1.35; later releases have PodGroups."""
+"""Describes a gang in Kubernetes 1.35. Later releases use PodGroups."""
 POD_GROUPS: Final = (COSCHEDULING_GROUP, VOLCANO_GROUP, KAI_GROUP, NATIVE_GROUP, NATIVE_WORKLOAD)
 
 VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
@@ -73,4 +73,4 @@ VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
         (GVK("scheduling.run.ai", "v2", "Queue"),),
     )
 }
-"""The versions under which each kind is served, the preferred one first."""
+"""The API versions of each kind that we try to read, the preferred version first."""

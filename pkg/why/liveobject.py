@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Live objects as JSON, with readers that return an empty value if a value is missing or malformed."""
+"""Live objects as JSON. The functions that read a field return an empty value if it is missing or malformed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller_runtime.machinery.meta import parse_time
 
 NO_CONDITION: Final[Mapping[str, JSON]] = {}
 MOST_MATCHED: Final = 2048
-"""Number of characters of a message in which we look for causes: tenants can write messages of megabytes."""
+"""We look for causes only in this many characters of a message, because tenants can write messages of megabytes."""
 
 
 def at(data: JSON, *path: str) -> JSON:
@@ -59,7 +59,7 @@ def moment(data: JSON, *path: str) -> datetime | None:
 
 
 def ago(since: datetime | None, now: datetime) -> str:
-    """Return an age in the largest unit that gives at least two: ``90s``, ``5m``, ``3h``, ``2d``."""
+    """Return an age such as ``90s``, ``5m``, ``3h`` or ``2d``, in the largest unit in which it is at least 2."""
     if since is None:
         return "unknown age"
     seconds = max(0, int((now - since).total_seconds()))
@@ -112,7 +112,7 @@ class LiveObject:
 
     @property
     def deleted(self) -> datetime | None:
-        """The deletion timestamp, which for a pod is the end of its grace period."""
+        """The deletion timestamp. For a pod, it is the time at which the grace period ends."""
         return moment(self.data, "metadata", "deletionTimestamp")
 
     @property
@@ -171,11 +171,11 @@ class LiveObject:
 
 
 def finalizers_of(obj: LiveObject) -> str:
-    """Return the finalizers of an object that is being deleted, as evidence."""
+    """Return a line of evidence that lists the finalizers of an object."""
     return f"its finalizers are {', '.join(texts(obj.data, 'metadata', 'finalizers')) or 'none'}"
 
 
 def deadline(obj: LiveObject) -> str:
-    """Return the deadline of a TrainJob, Job or pod in words, with the number of seconds if the object sets one."""
+    """Return the deadline of a TrainJob, Job or pod in words. The words include the seconds if the object sets them."""
     seconds = obj.number("spec", "activeDeadlineSeconds")
     return f"deadline of {seconds} s" if seconds else "deadline"

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def phase(train_job: LiveObject) -> Phase:
-    """Return the phase; a TrainJob runs once all pods of one of its Jobs are ready or have succeeded."""
+    """Return the phase. A TrainJob counts as running if all pods of at least one Job are ready or have succeeded."""
     if train_job.deleted is not None:
         return Phase.DELETING
     for each in (Phase.COMPLETE, Phase.FAILED):
@@ -63,13 +63,13 @@ def tree(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def cells(row: Row, now: datetime) -> tuple[str, ...]:
-    """Return a row of the tree as it is printed: name, state, age and detail."""
+    """Return the printed cells of a row: name, state, age and detail."""
     name = f"{'  ' * row.depth}{row.obj.kind}/{row.obj.name}"
     return name, row.status, ago(row.obj.created, now), row.reason
 
 
 def _pods(job: LiveObject) -> str:
-    """Return how many pods of a Job are ready or, once the Job has ended, have succeeded."""
+    """Return the number of ready pods of a Job in words. If the Job has ended, return the number of succeeded pods."""
     field, word = ("succeeded", "succeeded") if finished(job) else ("ready", "ready")
     return f"{number(job.data, 'status', field)} of {number(job.data, 'spec', 'parallelism')} pods {word}"
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a snapshot of a TrainJob from a cluster; nothing is written.
+"""Takes a snapshot of a TrainJob from a cluster. Nothing is written to the cluster.
 
-A kind that is not installed or may not be read is left out, and the reason is kept. Of Secrets, ConfigMaps and other
-objects that are looked up by name, only the metadata is read.
+If a kind is not installed or may not be read, the snapshot contains the reason instead of the objects. Secrets,
+ConfigMaps and some other objects are looked up by name. We read only the metadata of these objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
 
 _PAGE: Final = 500
 _PAGES: Final = 40
-"""Maximum number of pages that are read of a kind: a namespace may have any number of events."""
+"""We read at most this many pages of a kind, because a namespace may have any number of events."""
 LOG_TYPE: Final = "text/plain"
 """The media type of a log."""
 _LOGS: Final = 3
@@ -44,7 +44,7 @@ class _Selection(TypedDict, total=False):
 
 
 class Reading:
-    """Reads the objects of one TrainJob, concurrently where they do not depend on each other."""
+    """Reads the objects of one TrainJob. Reads that do not depend on each other run concurrently."""
 
     def __init__(self, client: Reader, namespace: str, name: str) -> None:
         self._client = client
@@ -105,7 +105,7 @@ class Reading:
             return
 
     async def _pages(self, version: GVK, selection: _Selection) -> tuple[list[LiveObject], str]:
-        """Return the objects, and the reason if some are missing, else an empty string."""
+        """Return the objects. The text is empty if they are complete, else it says why objects are missing."""
         found: list[LiveObject] = []
         token = ""
         for _ in range(_PAGES):
@@ -135,7 +135,7 @@ class Reading:
             return
 
     async def _read_controllers(self) -> None:
-        """Read the managers' Deployments and leases, and the pods of each such Deployment that has no available pod."""
+        """Read the Deployments and leases of controllers. If a Deployment has no available pod, read its pods too."""
         names = (controllers.MANAGER, controllers.JOB_SET_MANAGER)
         await self._list(
             [

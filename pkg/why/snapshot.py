@@ -16,14 +16,14 @@ from pkg.why.liveobject import LiveObject, ago, at, moment, number, text
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 PATIENCE: Final = timedelta(seconds=15)
-"""The time within which a working controller reacts to a change of an object."""
+"""A controller that works reacts to a change of an object within this time."""
 _SUFFIX: Final = 5
-"""Characters that the API server appends to the name of a Job's pod."""
+"""The API server appends this many characters to the name of a Job's pod."""
 NOT_INSTALLED: Final = "the kind is not installed"
-"""The reason in ``Snapshot.unread`` of a kind that the cluster does not serve."""
+"""The reason that ``Snapshot.unread`` contains for a kind that the cluster does not serve."""
 
 CONTAINER_STEPS: Final = ("Pulling", "Pulled", "Created", "Started")
-"""The reasons of the events that follow once the sandbox, network and volumes of a pod are set up."""
+"""The reasons of the events that are recorded after the sandbox, network and volumes of a pod have been set up."""
 
 
 class Reference(NamedTuple):
@@ -40,12 +40,14 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A TrainJob and everything that is known about it. It contains only objects that exist now."""
+    """A TrainJob and everything that we know about it. Deleted objects are not included."""
 
     train_job: LiveObject
     now: datetime
     objects: Mapping[str, Sequence[LiveObject]] = field(default_factory=dict)
-    """Live objects by ``Kind.group``: of the TrainJob's namespace, nodes, and those that show if controllers run."""
+    """Live objects by ``Kind.group``: the objects in the TrainJob's namespace, the nodes, and the objects of
+    controllers.
+    """
     unread: Mapping[str, str] = field(default_factory=dict)
     """The kinds that could not be read, and why."""
     absent: frozenset[Reference] = frozenset()
@@ -53,7 +55,7 @@ class Snapshot:
     logs: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """The last lines of a container's log, by pod and container."""
     truncated: Mapping[str, str] = field(default_factory=dict)
-    """The kinds of which some objects were not read, and why."""
+    """Kinds for which we have read only a part of the objects, with the reason."""
 
     def all(self, kind: str) -> Sequence[LiveObject]:
         """Return the objects of a kind."""
@@ -71,12 +73,12 @@ class Snapshot:
 
     @cached_property
     def jobs(self) -> list[LiveObject]:
-        """The Jobs of the JobSet, except those that were just deleted: when JobSet restarts, it creates them again."""
+        """The Jobs of the JobSet. Jobs that were just deleted are left out: JobSet may be creating them again."""
         return [each for each in self.all_jobs if each.deleted is None or self.now - each.deleted >= PATIENCE]
 
     @cached_property
     def all_jobs(self) -> list[LiveObject]:
-        """The Jobs of the JobSet, including those that were just deleted."""
+        """All Jobs of the JobSet. Jobs that were just deleted are included."""
         return self.children(kinds.JOB, [self.job_set]) if self.job_set is not None else []
 
     @property
@@ -86,7 +88,7 @@ class Snapshot:
 
     @cached_property
     def all_pods(self) -> list[LiveObject]:
-        """The pods of all Jobs, including those that a later pod has replaced."""
+        """The pods of all Jobs. Pods that have been replaced by later pods are included."""
         return self.children(kinds.POD, self.all_jobs)
 
     @cached_property
@@ -112,12 +114,12 @@ class Snapshot:
 
     @cached_property
     def expected(self) -> int:
-        """The number of pods that the unfinished Jobs want."""
+        """The number of pods that the unfinished Jobs should have."""
         return sum(_parallelism(job) for job in self.jobs if not finished(job))
 
     @property
     def manager_must_act(self) -> bool:
-        """True if the manager has not created the JobSet, or has not copied ``spec.suspend`` to the JobSet."""
+        """True if the manager still has to create the JobSet or to copy ``spec.suspend`` to the JobSet."""
         if kinds.JOB_SET in self.unread:
             return not self.train_job.maps("status", "jobsStatus")  # the manager copies this from the JobSet
         if self.job_set is None:
@@ -129,14 +131,14 @@ class Snapshot:
         return self.unread.get(kind, NOT_INSTALLED) != NOT_INSTALLED
 
     def missing_pods(self, job: LiveObject) -> int:
-        """Return the number of pods that a Job wants and does not have."""
+        """Return the number of pods that a Job still has to create."""
         if finished(job) or job.at("spec", "suspend") is True:
             return 0
         have = sum(pod.owned_by(job.uid) for pod in self.pods)
         return max(0, _parallelism(job) - number(job.data, "status", "succeeded") - have)
 
     def spec_is_settled(self, obj: LiveObject) -> bool:
-        """Return True if controllers have had time to react to the last write of the spec of an object."""
+        """Return True if controllers have had enough time to react to the last change of an object's spec."""
         writes = [
             moment(each, "time")
             for each in obj.maps("metadata", "managedFields")
@@ -146,7 +148,7 @@ class Snapshot:
         return last is not None and self.now - last > PATIENCE
 
     def events(self, obj: LiveObject, *reasons: str) -> list[LiveObject]:
-        """Return the events of an object, newest first. Events of an earlier object of that name are left out."""
+        """Return the events of an object, newest first. Events of an earlier object with the same name are left out."""
         found = self._events.get(obj.uid, ())
         return [each for each in found if not reasons or each.text("reason") in reasons]
 
@@ -161,7 +163,7 @@ class Snapshot:
         return found
 
     def events_of_removed(self) -> list[LiveObject]:
-        """Return the events of removed objects that, by their names, were JobSets, Jobs or pods of the TrainJob."""
+        """Return the events of removed JobSets, Jobs and pods. Their names show that they belonged to the TrainJob."""
         job = self.train_job
         steps = self.job_set.maps("spec", "replicatedJobs") if self.job_set is not None else []
         prefixes = tuple(
@@ -187,7 +189,7 @@ class Snapshot:
     def unresolved(
         self, obj: LiveObject, failures: Sequence[str], successes: Sequence[str]
     ) -> list[LiveObject]:
-        """Return the events of failures that no event of a success has followed, newest first."""
+        """Return the events of failures after the last success, newest first."""
         overcome = max(filter(None, map(event_time, self.events(obj, *successes))), default=None)
         found = self.events(obj, *failures)
         return [each for each in found if overcome is None or (event_time(each) or self.now) >= overcome]
@@ -204,7 +206,7 @@ class Snapshot:
 
 
 def event_time(event: LiveObject) -> datetime | None:
-    """Return the time at which an event was last seen."""
+    """Return the time at which an event was last observed."""
     return (
         moment(event.data, "series", "lastObservedTime")
         or moment(event.data, "lastTimestamp")
@@ -224,7 +226,7 @@ def step_of(pod: LiveObject) -> str:
 
 
 def _is_child(kind: str, rest: str) -> bool:
-    """Return True if ``rest`` may follow the name of the step in the name of a Job or a pod."""
+    """Return True if the name of a Job or pod may end with ``rest`` after the name of its step."""
     *numbers, last = rest.split("-")
     if kind == "Pod":
         return len(numbers) in (1, 2) and all(map(str.isdecimal, numbers)) and len(last) == _SUFFIX

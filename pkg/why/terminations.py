@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The termination of a failed container as the text of an event: the manager records it, and a diagnosis reads it."""
+"""The text of an event that describes how a container failed. The manager records it, and a diagnosis reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pkg.why.liveobject import MOST_MATCHED
 REASON: Final = "ContainerFailed"
 """The reason of the event."""
 _LONGEST: Final = 256
-"""How many characters of a message are kept. These are the last ones, because a traceback ends with the error."""
+"""We keep this many characters from the end of a message, because a traceback ends with the error."""
 _REASON: Final = re.compile(r"\w{1,64}", re.ASCII)
 _TEXT: Final = re.compile(
     r"\b(?P<init>Init c|C)ontainer (?P<container>\S{1,63}) of Pod (?P<pod>\S{1,253}) \(step (?P<step>\S{1,253})\) "

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program ``trainerctl``.
 
-Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure, and
-2 for a bad command line or input. If a command also returns 3, or 1 for another reason, its help says so. After SIGINT,
-SIGTERM or SIGHUP, the exit code is 128 plus the signal's number, and the process ends when everything that the command
-started has ended. ``run`` returns the manager's exit code.
+Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure, and 2
+for a bad command line or input. Some commands also return 3, or 1 for other reasons; their help describes this. After
+SIGINT, SIGTERM or SIGHUP, the process first waits until everything that the command started has ended. The exit code is
+then 128 plus the signal's number. ``run`` returns the manager's exit code.
 
-Importing this package must import only the standard library: the shim of a container imports the package, and
-runs without site-packages.
+This module may import only the standard library, because the shim of a container imports it without site-packages.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
-    Without ``argv``, run the command line of the process, handle its signals and prepare its standard streams.
+    Without ``argv``, take the arguments of the process, handle its signals and prepare its standard streams.
     """
     if argv is not None:
         return _run(argv)
@@ -42,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str], signals: Signals | None = None) -> int:
-    """Run the command that ``arguments`` name and return its exit code; ``signals`` may cancel the command."""
+    """Run a command line and return the exit code. ``signals`` may cancel the command."""
     import signal
 
     from trainerctl.cli import flags, parser, streams

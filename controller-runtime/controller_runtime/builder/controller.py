@@ -4,7 +4,7 @@
 
     new_controller_managed_by(mgr).for_(TrainJob).owns(JobSet).complete(reconciler)
 
-The docstring of each method names the lower-level call for which the method is short.
+A method may be short for a lower-level call. Then its docstring names that call.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Builder:
         return self
 
     def for_(self, kind: type[T], *, predicates: Predicates[T] = (), only_metadata: bool = False) -> Self:
-        """Reconcile objects of ``kind`` when they change; call it once.
+        """Reconcile objects of ``kind`` when they change. Call this method only once.
 
-        Short for ``watches(kind, handler.EnqueueRequestForObject())``. The kind is also the default of the controller's
-        name.
+        Short for ``watches(kind, handler.EnqueueRequestForObject())``. Without :meth:`named`, the controller gets the
+        name of the kind.
         """
         if self._kind is not None:
             self._problem = "for_() was called twice: a controller reconciles one kind"
@@ -97,11 +97,11 @@ class Builder:
         match_every_owner: bool = False,
         only_metadata: bool = False,
     ) -> Self:
-        """When an object of ``kind`` changes, reconcile the owner that controls it, if the owner has the kind given to
-        :meth:`for_`.
+        """When an object of ``kind`` changes, reconcile the owner that controls it.
 
-        With ``match_every_owner``, reconcile all owners of the changed object that have this kind. Short for
-        ``watches(kind, handler.enqueue_request_for_owner(Owner, only_controller=True))``, where ``Owner`` is this kind.
+        Only owners of the reconciled kind count: see :meth:`for_`. With ``match_every_owner``, owners that do not
+        control the object are reconciled, too. Short for ``watches(kind, handler.enqueue_request_for_owner(Owner,
+        only_controller=True))``, where ``Owner`` is the reconciled kind.
         """
 
         def of_the_owner() -> handler.EventHandler[Object]:  # for_() may come later in the sentence
@@ -120,11 +120,11 @@ class Builder:
         only_metadata: bool = False,
         when: source.When | None = None,
     ) -> Self:
-        """Let ``handle`` map changes of objects of ``kind`` to requests.
+        """When an object of ``kind`` changes, call ``handle``, which adds requests.
 
         Short for ``watches_raw_source(source.Kind(mgr.cache, kind, handle, *predicates))``. With ``only_metadata``, the
-        cache keeps only the metadata of objects, and handlers get only the metadata. With ``when``, the kind is watched
-        only after ``when`` has returned (``source.Deferred``); reconciles do not wait for this.
+        cache keeps only the metadata of objects, and handlers get only the metadata. With ``when``, the watch starts
+        after ``when`` has returned (``source.Deferred``); reconciles do not wait for the watch.
         """
         return self._watch(kind, lambda: handle, predicates, only_metadata, when)
 
@@ -134,7 +134,7 @@ class Builder:
         return self
 
     def with_event_filter(self, *predicates: predicate.Predicate[Any]) -> Self:
-        """For every watched kind, drop the events that one of these predicates does not pass."""
+        """Drop the events that do not pass all these predicates. This applies to every watched kind."""
         self._filters.extend(predicates)
         return self
 
@@ -157,7 +157,7 @@ class Builder:
         self.build(reconciler)
 
     def build(self, reconciler: reconcile.Reconciler) -> controller.Controller:
-        """Make the controller and add it to the manager as :meth:`complete` does; return it."""
+        """Work like :meth:`complete`, and return the controller."""
         name = self._check()
         options = self._options
         if self._log_constructor is not None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Declaring the webhooks of a kind in one sentence."""
+"""The webhooks of a kind, declared in one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def webhook_path(verb: str, gvk: GVK) -> str:
 
 
 class WebhookBuilder(Generic[T]):
-    """Declares the webhooks of one kind; :func:`new_webhook_managed_by` creates it."""
+    """Declares the webhooks of one kind. Create it with :func:`new_webhook_managed_by`."""
 
     def __init__(self, mgr: manager.Manager, kind: type[T]) -> None:
         self._mgr = mgr
@@ -49,20 +49,20 @@ class WebhookBuilder(Generic[T]):
         return self
 
     def with_validator_custom_path(self, path: str) -> Self:
-        """Serve the validator at ``path`` instead."""
+        """Serve the validator at ``path`` instead of the default path."""
         self._paths[VALIDATE] = path
         return self
 
     def with_defaulter_custom_path(self, path: str) -> Self:
-        """Serve the defaulter or mutator at ``path`` instead."""
+        """Serve the defaulter or mutator at ``path`` instead of the default path."""
         self._paths[MUTATE] = path
         return self
 
     def with_conversion(self, *versions: webhook.Spoke[Any, T] | type[webhook.Convertible[T]]) -> Self:
-        """Convert objects between the version of this builder's kind, which is the hub, and ``versions``, at
-        ``/convert``.
+        """Convert objects between the builder's kind, which is the hub, and other versions of the kind.
 
-        A version is a :class:`webhook.Spoke`, or a kind that converts itself. All kinds share the path of the webhook.
+        A version is a :class:`webhook.Spoke`, or a kind that converts itself. The webhooks of all kinds share the path
+        ``/convert``.
 
         Raises:
             ValueError: a kind cannot be converted.

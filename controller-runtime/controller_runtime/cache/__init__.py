@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of watched kinds in memory: read them, index them, or receive their changes.
+"""A cache of objects in memory, which are read, indexed and reported to handlers when they change.
 
 The package lists, watches and stores objects. It does not depend on queues and controllers.
 """

@@ -35,17 +35,17 @@ from .options import Options
 
 T = TypeVar("T", bound=Object)
 DECODE_STEP: Final = 16
-"""How many objects a list decodes before other tasks get a turn; this takes about half a millisecond."""
+"""How many objects a list decodes before other tasks get a turn. Decoding them takes about half a millisecond."""
 
 MATCH_STEP: Final = 1024
 """How many objects a list compares with a label selector before other tasks get a turn."""
 
 
 class Cache:
-    """A Reader and FieldIndexer over informers, and the runnable that runs them.
+    """A Reader and FieldIndexer that uses informers, and the runnable that runs these informers.
 
-    Reads return new objects that belong to the caller. The objects include the writes of this process that were passed
-    to ``remember_write``. If the server does not serve a kind or denies access to it, only reads of that kind fail.
+    Reads return new objects that belong to the caller. Reads see a write of this process as soon as it was passed to
+    ``remember_write``. If the server does not serve a kind or denies access to it, only reads of that kind fail.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Cache:
     # Lifecycle.
 
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run the informers until cancelled; reads work once ``task_status.started()`` was called.
+        """Run the informers until cancelled. Reads work as soon as ``task_status.started()`` has been called.
 
-        A stopped cache still answers reads of kinds that were synced, from the last state that it received.
+        A stopped cache still answers reads of the kinds that were synced, with the last state that it received.
         """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -91,7 +91,7 @@ class Cache:
         await self.wait_for_sync()
 
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Wait as :meth:`ready` does, for at most ``timeout`` seconds if it is given.
+        """Wait like :meth:`ready`, but for at most ``timeout`` seconds.
 
         Raises:
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
@@ -105,7 +105,10 @@ class Cache:
                 continue
 
     def degraded(self) -> dict[GVK, str]:
-        """Return the kinds that are missing, denied, or keep failing while others succeed, each with the reason."""
+        """Return each kind that is missing, denied or failing, with the reason.
+
+        If the whole server is unavailable, its kinds do not count as failing.
+        """
         return {
             informer.gvk: informer.problem
             for informer in self._informers.values()
@@ -113,16 +116,16 @@ class Cache:
         }
 
     def interrupted_since(self, kind: type[Object]) -> float | None:
-        """Return the time, on the loop's clock, since which the list or watch of ``kind`` has failed.
+        """Return the time at which the list or watch of ``kind`` began to fail, on the event loop's clock.
 
-        Return None while lists and watches succeed, and for a kind that is not cached. A failure is reported here at
-        once, but in :meth:`degraded` only if the kind is refused or the failure lasts.
+        Return None while lists and watches succeed, and for a kind that is not cached. The first failure counts here
+        at once; :meth:`degraded` returns a kind only if the server refuses it or keeps failing for it.
         """
         informer = self._informers.get(_identity(kind))
         return None if informer is None else informer.interrupted_since
 
     def remarks(self) -> list[str]:
-        """Return the reasons why reads may be stale or fail, as texts for a readiness check; empty if there is none."""
+        """Return the reasons why reads may be stale or fail. A readiness check shows them."""
         outage = self._outage.problem
         degraded = sorted(self.degraded().items())
         return ([outage] if outage else []) + [
@@ -132,11 +135,11 @@ class Cache:
     # Informers.
 
     async def get_informer(self, kind: type[T]) -> Informer[T]:
-        """Return the informer of ``kind``. The informer starts at once if the cache runs, otherwise with the cache."""
+        """Return the informer of ``kind``. If the cache runs, the informer starts now, otherwise with the cache."""
         return Informer(kind, self._informer(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
-        """Return the resource of ``kind``, as its class declares it or as discovery finds it.
+        """Return the resource of ``kind``: the one that its class declares or, otherwise, that discovery finds.
 
         Raises:
             NoKindMatchError: the server does not serve the kind.
@@ -147,7 +150,7 @@ class Cache:
     def remove_informer(self, kind: type[Object]) -> None:
         """Stop watching ``kind``, drop its cached objects, and report no more events to its handlers.
 
-        The next use of the kind starts a new watch. So does a read that waits for the first list.
+        The next use of the kind starts a new watch. A read that waits for the first list starts it at once.
         """
         informer = self._informers.pop(_identity(kind), None)
         if informer is not None:
@@ -161,9 +164,9 @@ class Cache:
         *,
         reads: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Index ``kind`` by the values that ``extract`` returns, so that a list by ``fields`` is a look-up.
+        """Index ``kind`` by the values that ``extract`` returns, so that lists can select objects by ``fields``.
 
-        With ``reads``, ``extract`` may get a struct of that class instead of the object: see
+        If ``reads`` is given, ``extract`` may get a struct of that class instead of the object: see
         :meth:`controller_runtime.client.FieldIndexer.index_field`.
 
         Raises:
@@ -184,7 +187,7 @@ class Cache:
     # Reading.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name): the newest state that the watch reported or this process wrote.
+        """Return an object by (namespace, name), in the newest state that the watch reported or this process wrote.
 
         Raises:
             NotFoundError: the object does not exist.
@@ -195,7 +198,7 @@ class Cache:
         return _decode(informer, kind, self._entry(informer, kind, key))
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
-        """Return the object undecoded, and shared with other readers: see :func:`controller_runtime.client.peek`."""
+        """Return the object without decoding it. Other readers share it: see :func:`controller_runtime.client.peek`."""
         key = NamespacedName.of(key)
         informer = await self._readable(kind, key.namespace)
         return self._shared.get(kind, self._entry(informer, kind, key), informer.count_skipped)
@@ -209,8 +212,8 @@ class Cache:
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
         """Return the objects that meet every condition.
 
-        Without ``fields``, the objects of each namespace are together, in the order in which they were first reported.
-        An object that this process wrote comes last until the watch has reported the write.
+        Without ``fields``, the list is grouped by namespace. In a namespace, the objects are in the order in which they
+        were first reported. An object that this process wrote comes last until the watch has reported the write.
 
         The keys of ``fields`` are names of registered indices, ``metadata.name`` or ``metadata.namespace``. With
         ``limit`` the list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is
@@ -267,7 +270,7 @@ class Cache:
     def _kept(self, kind: type[Object]) -> SharedInformer:
         """Return the informer of a kind that was synced before the cache stopped.
 
-        Webhook requests that are still in progress may read from it.
+        Webhook requests that are still in progress after the stop may read from it.
         """
         informer = self._informers.get(_identity(kind))
         if informer is None or not informer.has_synced:
@@ -282,7 +285,7 @@ class Cache:
         return writing([informer.processor for informer in found if informer is not None], obj.key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
-        """Make reads see ``obj``, which the server returned for a write, before the watch reports it."""
+        """Make reads return ``obj``, the response to a write, even before the watch reports it."""
         stored = LazyObject.of(obj)
         kind, text = stored.kind, stored.text
         partial = issubclass(kind, PartialObjectMetadata)
@@ -294,11 +297,11 @@ class Cache:
             informer.remember_write(text, stored.known, asyncio.get_running_loop().time())
 
     def uid_of(self, obj: Object) -> str:
-        """Return the uid of the object that reads find by the name of ``obj``, or an empty string."""
+        """Return the uid of the cached object with the same key as ``obj``, or an empty string."""
         return self.uid_at(type(obj).gvk, obj.key)
 
     def uid_at(self, kind: GVK, key: NamespacedName) -> str:
-        """Return the uid of the object that reads find at ``key``, or an empty string; no watch is started."""
+        """Return the uid of the cached object at ``key``, or an empty string. Does not start a watch."""
         now = asyncio.get_running_loop().time()
         for metadata in (False, True):
             informer = self._informers.get((kind, metadata))

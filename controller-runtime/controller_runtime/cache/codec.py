@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split lists and watches into objects without decoding them.
 
-An object is kept as compact JSON without ``apiVersion``, ``kind`` and ``managedFields``: its class knows the
-first two, and the third is never read. The few metadata fields that indices, selectors and queues need are kept
+An object is kept as compact JSON, without ``apiVersion`` and ``kind``, which its class knows, and without
+``managedFields``, which nothing reads. The few metadata fields that indices, selectors and queues need are kept
 beside the JSON.
 """
 
@@ -36,11 +36,11 @@ LARGE: Final = 4 << 20
 _ITEMS: Final = b'"items":['
 _BEGIN: Final = re.compile(rb'\{(?:"apiVersion":"[^"\\]{1,512}","kind":"[^"\\]{1,256}",)?"metadata":\{')
 _HEAD: Final = 4096
-"""The items of a list begin within this many bytes: only its kind and metadata come before them."""
+"""The first item of a list begins within this many bytes: only the list's kind and metadata come before it."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A stored object: its text, and the metadata that is needed without decoding it."""
+    """A stored object: its text, and the metadata that is needed without decoding the text."""
 
     namespace: str
     name: str
@@ -53,7 +53,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """True if the object has finalizers or a grace period, which keep it after its deletionTimestamp is set."""
     data: bytes
     too_large_reason: str = ""
-    """The reason why only metadata is kept: decoding the whole object would block the process."""
+    """Why the object is too large, or an empty string. Only the metadata of a large object is kept, because decoding
+    the whole object would block the process."""
 
     @property
     def key(self) -> NamespacedName:
@@ -82,7 +83,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
 
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
-        """Return only the metadata; raise as :meth:`decode` does if the metadata cannot be decoded."""
+        """Return only the metadata. If it cannot be decoded, raise the same error as :meth:`decode`."""
         try:
             return ObjectMeta.from_json(metadata_text(self.data))
         except pydantic_core.ValidationError:
@@ -119,7 +120,7 @@ class Page(msgspec.Struct):
     """One page of a list, whose items are not decoded yet."""
 
     items: list[msgspec.Raw] | None
-    """Required: JSON without items was not sent by an API server, and must not empty the cache."""
+    """Required: JSON without items does not come from an API server, and must not be taken for an empty list."""
     metadata: PageMeta = msgspec.field(default_factory=PageMeta)
 
 
@@ -162,7 +163,7 @@ _shared: Final[dict[str, str]] = {}
 
 
 def split_line(line: bytes) -> Line:
-    """Split a watch line into its two parts. Raises BadObjectError if the line is malformed."""
+    """Split a watch line into its type and its object. Raises BadObjectError if the line is malformed."""
     try:
         try:
             return _decode_line(line)
@@ -205,7 +206,7 @@ def error_of(raw: msgspec.Raw) -> api.StatusError:
 def entry_of(
     raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: rawjson.Limits = rawjson.DEFAULT
 ) -> Entry:
-    """Return the entry to store for an object's text, with only its metadata if the object exceeds ``limits``.
+    """Return the entry to store for the text of an object. If the object exceeds ``limits``, keep only its metadata.
 
     Raises:
         BadObjectError: the object has no name, its metadata has the wrong types, or ``transform`` fails on it.
@@ -235,7 +236,7 @@ def entry_of(
 
 
 def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
-    """Return an entry of only the metadata, or of only its identifying fields if the metadata is large."""
+    """Return an entry with only the metadata or, if the metadata is large, only its identifying fields."""
     if len(metadata) > rawjson.SMALL:
         metadata = msgspec.Raw(_encode({name: parts[name] for name in IDENTIFYING if name in parts}))
     return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), too_large_reason=reason)
@@ -253,9 +254,10 @@ def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> byt
 
 
 class _Compact:
-    """Writes compact JSON in one buffer, and copies it from there.
+    """Writes compact JSON to a buffer that is used again and again, and returns a copy.
 
-    A fresh buffer is over-allocated, and shrinking it fragments memory by an eighth of a large cache.
+    With a new buffer for each object, a large cache would need an eighth more memory: a new buffer is larger than its
+    text, and shrinking it fragments the memory.
     """
 
     _LARGE: Final = 1 << 18
@@ -284,7 +286,7 @@ def outline(text: bytes) -> bytes:
 
 
 def older(version: str, than: str) -> bool:
-    """Return True if one resourceVersion precedes another; versions that are not numbers never do."""
+    """Return True if ``version`` is older than ``than``. Return False if one of them is not a number."""
     if version.isdecimal() and than.isdecimal():
         return (len(version), version) < (len(than), than)
     return False
@@ -308,7 +310,7 @@ def _entry(meta: _Meta, data: bytes, *, too_large_reason: str = "") -> Entry:
 def _share(text: str) -> str:
     """Return ``text``, or an equal string that other entries already use.
 
-    ``sys.intern`` would keep each string for the life of the process, from Python 3.12 on.
+    From Python 3.12 on, ``sys.intern`` would keep each string for the life of the process.
     """
     shared = _shared.get(text)
     if shared is not None or len(text) > _LONG:
@@ -328,7 +330,7 @@ def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:
 
 
 class _Object(msgspec.Struct):
-    """An object whose fields are skipped."""
+    """An object without the fields: decoding it only checks that the text is a valid object."""
 
 
 _check: Final = msgspec.json.Decoder(_Object).decode
@@ -337,16 +339,16 @@ _check: Final = msgspec.json.Decoder(_Object).decode
 async def split_large_page(body: bytes) -> Page:
     """Split a list into its parts, as :func:`split_page` does, without blocking the event loop.
 
-    The decoder goes through a page in one call, which takes 170 ms for 20 objects of 1.3 MB with 430,000 empty objects
-    each. Therefore the text of a large page is cut where an item begins like the first one, and each item is then
-    checked in its own call.
+    Decoding a page in one call can take 170 ms: 20 items of 1.3 MB, each of which contains 430,000 empty objects.
+    Therefore the text of a large page is cut into items, and each item is checked in its own call. A cut is made
+    wherever the text looks like the beginning of the first item.
     """
     page = await _cut(body) if len(body) > LARGE else None
     return page or split_page(body)
 
 
 async def _cut(body: bytes) -> Page | None:
-    """Return the parts of a list that looks like those of API servers, or None for any other text."""
+    """Return the parts of a list, or None if the text is not formatted like the lists of API servers."""
     begin = body.find(_ITEMS, 0, _HEAD) + len(_ITEMS)
     first = _BEGIN.match(body, begin)
     end = body.rfind(b"}]") + 1

@@ -5,13 +5,13 @@
 CacheError
 ├── CacheNotStartedError    the cache is not started yet, or has stopped
 ├── CacheSyncTimeoutError   the first list did not arrive in time
-├── CacheDegradedError      the kind cannot be listed or watched; others are served
+├── CacheDegradedError      the kind cannot be listed or watched; other kinds are served
 ├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
 ├── UndecodableObjectError  a stored object cannot be decoded as the requested class
 └── BadObjectError          the server sent something that cannot be stored as an object
 
-For an object that does not exist, reads raise the API server's own ``NotFoundError``.
+If an object does not exist, a read raises ``NotFoundError``, like a request to the API server.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class UndecodableObjectError(CacheError):
         self.gvk = gvk
         self.key = key
         self.uid = uid
-        """An event that refers to the object needs its uid besides its kind and key."""
+        """The uid of the object. With kind, key and uid, an Event can refer to the object."""
 
 
 class BadObjectError(CacheError):
-    """A part of a list or watch cannot be stored. If at least the object's name could be read, ``key`` is set."""
+    """A part of a list or watch cannot be stored. ``key`` is set if the object's name could be read."""
 
     needs_no_stack = True
 
@@ -84,7 +84,7 @@ class BadObjectError(CacheError):
 
 
 def not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
-    """Return the error with which the API server answers for an object that does not exist."""
+    """Return the error that the API server would send for an object that does not exist."""
     resource = kind.resource
     group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
     details = {

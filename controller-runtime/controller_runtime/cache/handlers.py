@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The handlers of a kind: each receives the existing objects in the background, and changes in order."""
+"""The handlers of a kind. Each handler receives the existing objects in the background, and changes in order."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from .store import Store
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("cache")
 HOLD: Final = 0.25
-"""Maximum seconds that an event waits for the response to a write of its object; the usual delay is far shorter."""
+"""An event waits at most this many seconds for the response to a write of its object. Usually it waits far less."""
 
 
 class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
     """Functions that receive changes. They must return quickly, and must not change the objects, which are shared."""
 
     on_add: Callable[[T, bool], None] | None = None
-    """Receives an object, and True if the object was in the initial list or has not changed since the registration."""
+    """Receives an object, and whether it is an old object: it was in the first list, or it was cached when the handler
+    was registered and has not changed since."""
     on_update: Callable[[T, T], None] | None = None
-    """Receives an object before and after a change; equal resourceVersions mean a resync."""
+    """Receives the states before and after a change. In a resync, both have the same resourceVersion."""
     on_delete: Callable[[T, bool], None] | None = None
     """Receives the last known state of an object, and True if the watch missed the final state."""
 
 
 class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Functions like those of :class:`EventHandlerFuncs`, but with lazy objects: only what is read is decoded."""
+    """Like :class:`EventHandlerFuncs`, but the functions get lazy objects, which decode a part when it is read."""
 
     on_add: Callable[[LazyObject[T], bool], None]
     on_update: Callable[[LazyObject[T], LazyObject[T]], None]
@@ -59,7 +60,7 @@ class Registration:
         self.kind = kind
         self.handler = handler
         self.backlog: dict[NamespacedName, bool] = {}
-        """Keys of objects still to be reported: with True as additions, with False as resyncs."""
+        """The keys of objects still to be reported. The value is True for an addition, and False for a resync."""
         self._lazy = isinstance(handler, LazyHandlerFuncs)
         self._remove = remove
         self._informer_synced: Callable[[], bool] = lambda: False
@@ -93,9 +94,9 @@ class Registration:
                 self.add(new, initial=initial)
 
     def on_delete(self, last: CachedObject[Object], unknown: bool) -> None:
-        """Report a deletion, unless the object was never reported.
+        """Report a deletion if the object was reported before.
 
-        If the object cannot be decoded, only its metadata is reported.
+        If the object cannot be decoded, report only its metadata.
         """
         if self.backlog and self.backlog.pop(last.key, False):
             return
@@ -124,7 +125,7 @@ class Put(msgspec.Struct):
 
 
 class Deletion(msgspec.Struct):
-    """A change: an object was deleted; ``unknown`` if the final state was missed."""
+    """A change: an object was deleted. ``unknown`` is True if the watch missed the final state."""
 
     last: CachedObject[Object]
     unknown: bool
@@ -138,9 +139,9 @@ class _Writing:
     def __init__(self) -> None:
         self.count = 0
         self.made: set[tuple[str, str]] = set()
-        """Uids and versions that the server returned."""
+        """The uid and the resourceVersion of each state that the server returned."""
         self.held: list[tuple[Put | Deletion, CachedObject[Object] | None]] = []
-        """Delayed changes, each with the object if our write may have caused the change, otherwise with None."""
+        """Delayed changes, each with an object or None. The object is there if our write may have caused the change."""
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -153,9 +154,9 @@ class HeldEvents:
 
     @contextmanager
     def writing(self, key: NamespacedName) -> Iterator[None]:
-        """Hold changes of ``key`` back until the body is done, but at most :data:`HOLD` seconds each.
+        """Delay changes of ``key`` until the ``with`` block ends, each by at most :data:`HOLD` seconds.
 
-        A change that is delivered before the response to our write has arrived counts as a change by another writer.
+        If a change is delivered before the response to our write arrives, it counts as a change by another writer.
         """
         writing = self._writing.setdefault(key, _Writing())
         writing.count += 1
@@ -175,9 +176,9 @@ class HeldEvents:
     def deliver(
         self, key: NamespacedName, change: Put | Deletion, echo: CachedObject[Object] | None = None
     ) -> None:
-        """Report a change now or, while ``key`` is being written, once the author of the change is known.
+        """Report a change. While ``key`` is being written, wait until we know who made the change.
 
-        ``echo`` is the object if our write may have produced this change, otherwise None.
+        ``echo`` is the object if our write may have caused this change, otherwise None.
         """
         if not self._writing or (writing := self._writing.get(key)) is None:
             self._notify(change)
@@ -221,11 +222,11 @@ class Processor:
     # Our own writes.
 
     def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
-        """Delay changes of ``key`` until the body is done, because our own writes are known by then."""
+        """Delay changes of ``key`` until the ``with`` block ends: then we know which changes are our own."""
         return self._held.writing(key)
 
     def answered(self, entry: Entry) -> None:
-        """Record ``entry``, which the server returned for a write, to recognize the change that contains this state."""
+        """Record ``entry``, the response to our write, so that we recognize the change to this state as our own."""
         self._held.answered(entry.key, entry.uid, entry.resource_version)
 
     # Changes.
@@ -245,11 +246,11 @@ class Processor:
             self._held.deliver(key, Put(new, old, initial), None if listed else new)
 
     def deleted(self, key: NamespacedName, last: Entry, *, unknown: bool) -> None:
-        """Report a deletion; ``unknown`` if the final state was missed."""
+        """Report a deletion. ``unknown`` is True if the watch missed the final state."""
         self._held.deliver(key, Deletion(CachedObject(self._kind, last), unknown))
 
     def created_and_deleted(self, entry: Entry) -> None:
-        """Report the creation and the deletion of an object that we wrote and that the watch never delivered."""
+        """Report a creation and a deletion: we wrote the object, but the watch never delivered it."""
         made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
         made.own_write = True
         self._held.deliver(entry.key, Put(made, None, initial=False))
@@ -288,7 +289,7 @@ class Processor:
         registration.backlog.clear()
 
     async def deliver_backlog(self) -> None:
-        """Report existing objects to handlers that were registered later, until cancelled."""
+        """Until cancelled, report the backlog of each handler: existing objects to a new handler, and resyncs."""
         while True:
             await self._backlog.wait()
             self._backlog = anyio.Event()
@@ -312,7 +313,10 @@ class Processor:
                     await anyio.lowlevel.checkpoint()
 
     async def resync(self, period: float, random: RandomFunc) -> None:
-        """Until cancelled, report every object to every handler once per ``period``, which varies by up to a tenth."""
+        """Until cancelled, report all objects to all handlers again, about every ``period`` seconds.
+
+        Each period varies by up to a tenth.
+        """
         while True:
             await anyio.sleep(period * (0.9 + 0.2 * random()))
             for registration in self._registrations:
@@ -322,7 +326,7 @@ class Processor:
 
 
 def writing(processors: Sequence[Processor], key: NamespacedName) -> AbstractContextManager[None]:
-    """Delay changes of ``key`` until the body is done, for the handlers of all ``processors``."""
+    """Delay changes of ``key`` in all ``processors`` until the ``with`` block ends."""
     return processors[0].writing(key) if len(processors) == 1 else _writing(processors, key)
 
 

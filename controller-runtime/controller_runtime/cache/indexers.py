@@ -33,7 +33,7 @@ class Indexers:
         extract: Callable[[T], Iterable[str]],
         view: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Add an index of the values that ``extract`` returns for an object of class ``kind``, or for its ``view``.
+        """Index objects by the values that ``extract`` returns. With ``view``, ``extract`` may get such a struct.
 
         Raises:
             ValueError: there is an index of that name.
@@ -45,7 +45,7 @@ class Indexers:
             self._views[field] = view
 
     def values_of(self, obj: CachedObject[Object]) -> Mapping[str, tuple[str, ...]]:
-        """Return the values of an object for each index; none for an index whose function fails."""
+        """Return the values of an object for each index. If the function of an index fails, the index is left out."""
         values: dict[str, tuple[str, ...]] = {}
         if obj.entry.too_large_reason:
             return values

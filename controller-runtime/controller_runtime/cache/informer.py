@@ -36,15 +36,15 @@ T = TypeVar("T", bound=Object)
 MISSING_GRACE: Final = 60.0
 """Seconds for which a kind stays readable after the server stopped serving it."""
 FAILING_GRACE: Final = 30.0
-"""A kind is reported after its lists or watches have failed for this many seconds while those of others succeeded."""
+"""A kind is degraded if its lists or watches have failed for this many seconds while the server was available."""
 OUTAGE_GRACE: Final = 3.0
-"""If no list or watch succeeds within this many seconds after a failed one, the server may count as unavailable."""
+"""Seconds between a failure and a check whether the server is unavailable. A success before that cancels the check."""
 
 _log = log.logger_from("cache")
 
 
 class Informer(Generic[T]):
-    """One kind in a cache, with objects of one class."""
+    """Gives access to one kind in a cache, with objects of one class."""
 
     def __init__(self, kind: type[T], shared: SharedInformer) -> None:
         self.kind = kind
@@ -65,7 +65,7 @@ class Informer(Generic[T]):
 
     @property
     def skipped(self) -> int:
-        """How often reading an object failed; several failures for the same object count several times."""
+        """How often an object could not be read. The same object may be counted several times."""
         return self.shared.unreadable.skipped
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
@@ -85,7 +85,7 @@ class Informer(Generic[T]):
 
         Raises:
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
-            CacheNotStartedError: the informer was removed before that.
+            CacheNotStartedError: the informer was removed meanwhile.
         """
         await self.shared.wait_for_sync(timeout, or_problem=or_problem)
 
@@ -162,7 +162,7 @@ class SharedInformer:
     ) -> Resource:
         """Return where to list the objects of ``informer``.
 
-        A cluster-scoped kind needs only one informer: for the other informers, this call never returns.
+        If the kind is cluster-scoped, it needs only one informer. For all other informers, this call never returns.
         """
         found = await resource()
         if not found.namespaced and "" not in self._informers:
@@ -177,7 +177,7 @@ class SharedInformer:
 
     @property
     def has_synced(self) -> bool:
-        """True if every existing object was reported once."""
+        """True if every existing object has been listed and stored."""
         return all(informer.synced for informer in self._informers.values())
 
     @property
@@ -189,7 +189,7 @@ class SharedInformer:
 
     @property
     def interrupted_since(self) -> float | None:
-        """The time, on the loop's clock, since which objects may be stale; None while every watch is connected."""
+        """The time from which objects may be stale, on the event loop's clock; None while no list or watch fails."""
         found = [
             informer.interrupted_since
             for informer in self._informers.values()
@@ -224,11 +224,11 @@ class SharedInformer:
         return True
 
     async def readable(self, namespace: str, timeout: float) -> None:
-        """Return when the stored objects of a namespace, or of all, may be read.
+        """Return when the stored objects of ``namespace`` may be read; an empty namespace means all namespaces.
 
         Raises:
-            CacheDegradedError: the server does not serve the kind or, before the first complete list, denied access or
-                kept failing.
+            CacheDegradedError: the server does not serve the kind; or the first list is not complete, because the
+                server denies access or keeps failing.
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
             CacheNotStartedError: the informer was removed.
             NamespaceNotCachedError: the namespace is not cached.
@@ -243,11 +243,11 @@ class SharedInformer:
     async def wait_for_sync(
         self, timeout: float | None = None, *, or_problem: bool = False, namespace: str = ""
     ) -> None:
-        """Return when every existing object was reported once; with ``or_problem``, also when there is a problem.
+        """Return when every existing object has been listed; with ``or_problem``, also when there is a problem.
 
         Raises:
             CacheSyncTimeoutError: ``timeout`` seconds have passed.
-            CacheNotStartedError: the informer was removed before that.
+            CacheNotStartedError: the informer was removed meanwhile.
         """
         with anyio.move_on_after(timeout):
             while not all(
@@ -296,16 +296,20 @@ class SharedInformer:
         self.processor.put(key, new, before, initial=initial, listed=listed)
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
-        """Drop an object deleted at ``version``; report the deletion with its ``final`` or last known state."""
+        """Drop an object that was deleted at ``version``, and report the deletion with the ``final`` state.
+
+        If ``final`` is None, report the last known state instead.
+        """
         before = self.store.remove(key, version)
         if before is None:
             return
         self.processor.deleted(key, final or before, unknown=final is None)
 
     def settle(self, version: str, namespace: str) -> None:
-        """Forget our writes up to ``version``, which the watch has reached.
+        """Forget our writes up to ``version``, because the watch has reached this version.
 
-        If the watch never delivered an object that we wrote, the object was deleted meanwhile: report that.
+        If the watch never delivered an object that we wrote, the object was deleted meanwhile: report its creation and
+        its deletion.
         """
         for entry in self.store.settle(version, namespace):
             if self.store.observed(entry.key) is None:
@@ -320,7 +324,7 @@ class SharedInformer:
         extract: Callable[[T], Iterable[str]],
         view: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Add an index of the values that ``extract`` returns for an object of class ``kind``, or for its ``view``.
+        """Index objects by the values that ``extract`` returns. With ``view``, ``extract`` may get such a struct.
 
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
@@ -335,9 +339,9 @@ class SharedInformer:
     # Our own writes.
 
     def remember_write(self, text: bytes, obj: Object | None, now: float) -> None:
-        """Make reads return the object in ``text`` until the watch reports it or a newer state.
+        """Make reads return the object in ``text``, the response to our write.
 
-        ``text`` is from the response to our write. ``obj`` is the same object decoded, if the caller has it.
+        This ends when the watch reports the same or a newer state. ``obj`` is the decoded object, if the caller has it.
         """
         transform = self.selection.transform
         try:
@@ -375,7 +379,7 @@ class NamespaceInformer:
         self.problem: str | None = None
         self.last_error: Exception | None = None
         self.interrupted_since: float | None = None
-        """The loop's time of the first failed list or watch since the last success; None if the last one succeeded."""
+        """The time of the first failure after the last success, on the event loop's clock; None if there is none."""
         self._shared = shared
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
@@ -386,10 +390,10 @@ class NamespaceInformer:
 
     @property
     def readable(self) -> bool:
-        """True if stored objects may be read: all were delivered once, and the kind still exists.
+        """True if the stored objects may be read: the first list was complete, and the kind still exists.
 
-        While the server is unreachable or denies the kind, and for :data:`MISSING_GRACE` seconds after the kind
-        disappeared, the objects stay readable, though they may be stale.
+        While the server is unreachable or denies access to the kind, the objects stay readable, though they may be
+        stale. After the kind disappeared, they stay readable for :data:`MISSING_GRACE` seconds.
         """
         if not self.synced or self._missing_since is None:
             return self.synced
@@ -403,19 +407,19 @@ class NamespaceInformer:
             self._recover()
 
     def widen(self) -> None:
-        """Follow the whole kind: it has no namespaces."""
+        """Follow all objects, because the kind turned out to be cluster-scoped."""
         self._namespace = ""
 
     def covers(self, version: str) -> bool:
         """Return True if the watch has delivered every change up to ``version``.
 
-        Changes of a kind arrive in the order of their versions. An object of a delivered version that is not stored
-        was deleted. Versions that cannot be compared count as delivered.
+        Changes of a kind arrive in the order of their versions. If a version was delivered, and its object is not
+        stored, the object has been deleted. Versions that cannot be compared count as delivered.
         """
         return bool(self._reached) and not codec.older(self._reached, version)
 
     def begin(self) -> None:
-        """Start a full listing: objects not reported before :meth:`finish` are deleted."""
+        """Start a full listing. Stored objects that are not reported until :meth:`finish` will be dropped."""
         self._found = set()
 
     def apply(self, entry: codec.Entry) -> None:
@@ -474,7 +478,7 @@ class NamespaceInformer:
         self._shared.skip(error)
 
     def failed(self, error: Exception, *, denied: bool) -> None:
-        """Report a failure; a denial degrades the kind until the server accepts requests for the kind again."""
+        """Report a failure. If the kind is denied, it is degraded until the server accepts requests for it again."""
         self.last_error = error
         if self.interrupted_since is None:
             self.interrupted_since = anyio.current_time()
@@ -492,7 +496,7 @@ class NamespaceInformer:
         self._degrade("Kind is missing or denied", error)
 
     def _fail(self, error: Exception) -> None:
-        """Report a lasting error as a problem of this kind, unless all kinds fail: an outage is reported only once."""
+        """If errors last, report a problem of this kind. During an outage of the server, report only the outage."""
         now = anyio.current_time()
         self._shared.outage.failed(self, error)
         if self._failing_since is None or self._shared.outage.problem is not None:
@@ -511,8 +515,8 @@ class NamespaceInformer:
 class Outage:
     """Decides from all attempts to list or watch whether the API server is unavailable.
 
-    The server is unavailable if it cannot be reached at all, or if every watch gets an error. Errors of only some
-    watches are problems of their kinds.
+    The server is unavailable if it cannot be reached at all, or if every watch gets an error. If only some watches get
+    errors, only their kinds have a problem.
     """
 
     def __init__(self) -> None:
@@ -523,7 +527,7 @@ class Outage:
 
     @property
     def problem(self) -> str | None:
-        """While the server is unavailable, the duration of the outage and the error; otherwise None."""
+        """The duration of the outage and the error as a text, or None if the server is available."""
         if self._error is None:
             return None
         return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"

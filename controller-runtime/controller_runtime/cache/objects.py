@@ -24,14 +24,14 @@ V = TypeVar("V", bound=msgspec.Struct)
 SHARED: Final = 32
 """Maximum number of objects kept for lazy reads: enough for the running reconciles and for commonly used objects."""
 SHARED_BYTES: Final = 32 << 10
-"""An object with more bytes of JSON is not kept: decoded, it may need several hundred times as much memory."""
+"""Objects with more bytes of JSON are not kept: a decoded object may need several hundred times as much memory."""
 _log = log.logger_from("cache")
 MAX_REPORTED: Final = 1024
-"""Maximum number of undecodable objects per kind whose last log message is remembered, so that it is not repeated."""
+"""For this many undecodable objects of a kind, we remember the last log message, so that it is not repeated."""
 
 
 class CachedObject(LazyObject[T]):
-    """An entry of a store as an object of one class; a failure to decode it raises UndecodableObjectError."""
+    """An entry of a store, read as an object of one class. If decoding fails, UndecodableObjectError is raised."""
 
     __slots__ = ("_failed", "_siblings", "entry")
 
@@ -65,7 +65,7 @@ class CachedObject(LazyObject[T]):
         return self.entry.resource_version
 
     def as_kind(self, kind: type[K]) -> CachedObject[K]:
-        """Return the same entry as an object of another class; the entry is decoded once per class."""
+        """Return this entry as an object of class ``kind``. The entry is decoded at most once for each class."""
         if kind is self.kind:
             return self  # type: ignore[return-value]  # its class is ``kind``
         if self._siblings is None:
@@ -92,7 +92,7 @@ class CachedObject(LazyObject[T]):
             return False
 
     def outline(self) -> CachedObject[T]:
-        """Return the object with only its metadata, for an object whose other fields cannot be decoded."""
+        """Return the object with only its metadata. Use it if the other fields cannot be decoded."""
         data = outline(self.entry.data)
         return CachedObject(self.kind, msgspec.structs.replace(self.entry, data=data, too_large_reason=""))
 
@@ -120,7 +120,7 @@ class CachedObject(LazyObject[T]):
 
 
 class SharedObjects:
-    """The most recently read entries, each as an object that is decoded once for all its readers."""
+    """The most recently read entries. Each is decoded once, and all its readers share the object."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[type[Object], NamespacedName], CachedObject[Any]] = {}
@@ -150,7 +150,7 @@ class UnreadableLog:
     def skip(self, error: CacheError) -> None:
         """Count and log an object that cannot be read.
 
-        An UndecodableObjectError is not logged if its reason is the one that was last logged for the object.
+        An UndecodableObjectError is logged only if its reason differs from the last reason for the object.
         """
         self.count()
         if isinstance(error, UndecodableObjectError) and not self._is_news(error.key, str(error)):
@@ -158,7 +158,7 @@ class UnreadableLog:
         _log.warning("Object skipped", kind=str(self._gvk.group_kind), reason=str(error))
 
     def _is_news(self, key: NamespacedName, reason: str) -> bool:
-        """Return True if ``reason`` is not the last reason for this object: repeated reads fail in the same way."""
+        """Return True if ``reason`` differs from the last reason for this object: each read fails in the same way."""
         news = self._reported.pop(key, None) != reason
         self._reported[key] = reason
         if len(self._reported) > MAX_REPORTED:
@@ -166,6 +166,6 @@ class UnreadableLog:
         return news
 
     def count(self) -> None:
-        """Count an object that cannot be read; the reader reports the error."""
+        """Count an object that cannot be read, without logging it: the reader gets the error."""
         self.skipped += 1
         metrics.CACHE_SKIPPED_OBJECTS.labels(*self._gvk).inc()

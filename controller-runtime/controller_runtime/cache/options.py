@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects a cache keeps of each kind, and its settings."""
+"""The settings of a cache: which objects of each kind it keeps, and how it lists and watches them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL_NAMESPACES: Final[Collection[str]] = ("",)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InNamespace:
-    """The selectors of one kind in one namespace; unset fields are inherited from the kind."""
+    """The selectors for one kind in one namespace. An unset selector is taken from the kind's :class:`ByObject`."""
 
     labels: client.LabelSelectorLike | None = None
     fields: Mapping[str, str] | str | None = None
@@ -28,13 +28,13 @@ class InNamespace:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByObject:
-    """The objects cached of one kind; unset fields are inherited from :class:`Options`."""
+    """Which objects of one kind are cached. Unset fields are taken from :class:`Options`."""
 
     labels: client.LabelSelectorLike | None = None
     fields: Mapping[str, str] | str | None = None
-    """A field selector, as the server understands it: field values that must be equal, or the selector's text."""
+    """A field selector for the server: the value that each field must have, or the text of the selector."""
     namespaces: Collection[str] | Mapping[str, InNamespace | None] | None = None
-    """The namespaces to cache, with a list and watch for each; ``("",)`` stands for all, with a single list and watch.
+    """The namespaces to cache, each with its own list and watch. ``("",)`` caches all of them with one list and watch.
     A map sets selectors for a namespace: ``{"team-a": InNamespace(labels="app=web"), "team-b": None}``."""
     transform: Transform | None = None
     limits: rawjson.Limits | None = None
@@ -54,27 +54,28 @@ class Options:
     """Settings of a cache."""
 
     by_object: Mapping[type[Object], ByObject] = dataclasses.field(default_factory=dict)
-    """Settings by class. The full and the metadata-only class of a kind share an entry unless each has its own."""
+    """Settings by class. A class without its own entry uses the entry of another class of the same kind."""
     default_namespaces: Collection[str] = ALL_NAMESPACES
     default_labels: client.LabelSelectorLike | None = None
     default_fields: Mapping[str, str] | str | None = None
     default_transform: Transform | None = None
     read_timeout: float = 30.0
-    """Seconds a read waits for the first list of its kind."""
+    """Maximum seconds for which a read waits until its kind has been listed."""
     resync_period: float = 10 * 3600.0
     """Seconds after which handlers receive every object again; 0 disables resyncs."""
     stream_lists: bool = True
-    """Request streaming lists; a server without them is listed in pages."""
+    """Whether to request streaming lists. If the server does not support them, lists are requested in pages."""
     page_size: int = 500
     limits: rawjson.Limits = rawjson.DEFAULT
-    """Only the metadata of an object beyond these limits is kept: get raises UndecodableObjectError, lists omit it."""
+    """If an object exceeds these limits, only its metadata is kept. ``get`` then raises UndecodableObjectError, and
+    ``list`` omits the object."""
     random: RandomFunc = random.random
 
     def for_kind(self, kind: type[Object]) -> ByObject:
         """Return the settings for ``kind``, with defaults filled in.
 
         Raises:
-            ValueError: a map of namespaces contains ``""`` (all namespaces) besides others.
+            ValueError: a map of namespaces contains ``""`` (all namespaces) and also other namespaces.
         """
         own = self.by_object.get(kind)
         if own is None:

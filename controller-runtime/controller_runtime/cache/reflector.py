@@ -13,9 +13,9 @@
                              Waiting ── then Watching from the last version, or Streaming/Listing again
 ```
 
-Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
-failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives every existing
-object; objects that are not reported by then have been deleted. At other times the sink receives changes.
+Each state is a value, and each step returns the next state. :func:`after_failure` alone decides which state follows a
+failure. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives every existing object;
+all other objects have been deleted. At other times the sink receives changes.
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ MAX_RESUMES: Final = 5
 STEP: Final = 16
 """How many objects are processed before other tasks get a turn."""
 _STEP_BYTES: Final = 256 << 10
-"""How many bytes of objects are processed before other tasks get a turn, even if they are fewer objects."""
+"""Other tasks also get a turn after this many bytes of objects, even if fewer than :data:`STEP` were processed."""
 _SPREAD: Final = 0.1
-"""A wait that the server requested is lengthened by up to this fraction, so that clients do not retry together."""
+"""A delay that the server requested is lengthened by up to this fraction, so that clients do not retry together."""
 MAX_BROKEN_STREAMS: Final = 2
-"""After this many streams of all objects broke in a row, the objects are listed instead."""
+"""If this many streams of all objects break off in a row, the objects are listed instead."""
 SHORT_WATCH: Final = 1.0
-"""A watch that ends within this many seconds is not reopened at once."""
+"""If a watch ends within this many seconds, we wait before we open the next one."""
 
 
 class Backoff:
-    """Delays that grow by ``factor`` from ``first`` to ``longest``, each lengthened by up to ``jitter`` of itself.
+    """Delays that grow by ``factor`` from ``first`` to ``longest``.
 
-    After ``reset_after`` seconds without a failure, the delays start over.
+    To each delay, a random time of up to ``jitter`` times the delay is added. After ``reset_after`` seconds without a
+    failure, the delays start over.
     """
 
     def __init__(
@@ -108,13 +109,13 @@ class Lines:
 
 
 class Streaming(msgspec.Struct, frozen=True):
-    """Request every existing object as events, then changes (WatchList)."""
+    """Request the existing objects as watch events, followed by changes (WatchList)."""
 
     resource_version: str = ""
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """List the objects: one page, or all of them if not ``paged``."""
+    """List the objects: one page of them, or all objects if ``paged`` is False."""
 
     resource_version: str = ""
     continue_token: str = ""
@@ -144,10 +145,10 @@ class StreamStopped(Exception):  # noqa: N818 -- an observation rather than an e
 
 
 def after_failure(state: Streaming | Listing | Watching, error: Exception, known: str) -> State | None:
-    """Return the state to enter after the pause that follows a failure; None if the server cannot stream lists.
+    """Return the state to enter after a failure and a pause, or None if the server cannot stream lists.
 
-    ``known`` is the last resourceVersion seen. ``Streaming(…)`` means that everything is listed again, without
-    streaming if the server does not support it.
+    ``known`` is the last resourceVersion seen. ``Streaming(…)`` means: list everything again, without streaming if the
+    server does not support it.
     """
     if isinstance(state, Streaming) and isinstance(error, _CANNOT_STREAM):
         return None
@@ -176,7 +177,7 @@ def is_denied(error: Exception) -> bool:
 
 
 def is_too_large_resource_version_error(error: api.StatusError) -> bool:
-    """Return True if the server has not reached the requested resourceVersion."""
+    """Return True if the server has not yet reached the requested resourceVersion."""
     if error.has_cause("ResourceVersionTooLarge"):
         return True
     return isinstance(error, api.ServerTimeoutError) and "Too large resource version" in error.message
@@ -200,7 +201,7 @@ class Sink(Protocol):
         """The server has accepted a list or a watch."""
 
     def begin(self) -> None:
-        """Every existing object will follow, until :meth:`finish`."""
+        """All existing objects follow, and then :meth:`finish`."""
 
     def apply(self, entry: codec.Entry) -> None:
         """An object exists in this state."""
@@ -209,7 +210,7 @@ class Sink(Protocol):
         """An object exists, but its content cannot be decoded."""
 
     async def finish(self, resource_version: str) -> None:
-        """Every existing object has been reported, as of that version."""
+        """All objects that exist at that version have been reported."""
 
     def delete(self, entry: codec.Entry) -> None:
         """An object is deleted; this was its last state."""
@@ -224,11 +225,11 @@ class Sink(Protocol):
         """Something could not be read."""
 
     def failed(self, error: Exception, *, denied: bool) -> None:
-        """The last step failed; ``denied`` if the server refuses the kind itself, see :func:`is_denied`."""
+        """The last step failed. ``denied`` is True if the server refuses the kind itself: see :func:`is_denied`."""
 
 
 class EventDecoder:
-    """Reports each object and each line to ``sink``; an object that cannot be read does not end the watch."""
+    """Decodes objects and watch lines, and reports them to ``sink``. An unreadable object does not end the watch."""
 
     def __init__(self, sink: Sink, transform: codec.Transform | None, limits: rawjson.Limits) -> None:
         self.known = ""
@@ -278,7 +279,10 @@ class EventDecoder:
         return initial
 
     def _take_deletion(self, raw: msgspec.Raw) -> str:
-        """Report a deletion, even if only the object's name can be read; return the resourceVersion, if known."""
+        """Report a deletion and return its resourceVersion. If the object cannot be decoded, return an empty string.
+
+        An undecodable object is reported as deleted if its name can be read.
+        """
         try:
             gone = codec.entry_of(raw, self._transform, self._limits)
         except errors.BadObjectError as error:
@@ -313,12 +317,12 @@ class Target(msgspec.Struct, frozen=True):
     limits: rawjson.Limits = rawjson.DEFAULT
     page_size: int = 500
     watch_timeout: float = 300.0
-    """Minimum seconds after which the server ends a watch. The actual time is random, up to twice as long, so that not
-    all watches end together."""
+    """The server ends a watch after this many seconds, or up to twice as many: the time is random, so that not all
+    watches end together."""
     silence_timeout: float = 70.0
-    """Seconds without a line after which a watch is reopened: servers send a bookmark once a minute."""
+    """If a watch has no line for this many seconds, it is reopened: servers send a bookmark every minute."""
     streaming_timeout: float = 30.0
-    """Seconds without a line after which a stream of the existing objects is given up, and they are listed instead."""
+    """If a stream of the existing objects has no line for this many seconds, the objects are listed instead."""
 
 
 class Reflector:
@@ -506,7 +510,7 @@ class Reflector:
         return Lines(response)
 
     def _silence(self) -> float:
-        """Return the seconds without a line after which a watch is reopened.
+        """Return the maximum seconds without a line. After that, the watch is reopened.
 
         Silence is a sign of a dead connection only if the server sends bookmarks. Until the server has sent a bookmark,
         each silent watch doubles the time.
@@ -517,7 +521,7 @@ class Reflector:
         return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
 
     async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
-        """Report lines to the sink until they end, and return False.
+        """Report each line to the sink. Return False when the response ends.
 
         With ``initial``, return True as soon as every existing object has been reported.
 

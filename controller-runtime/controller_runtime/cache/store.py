@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objects of one kind as bytes, found by namespace, name, labels and indices.
 
-Two layers: the states that the watch has reported, and above them our own writes that the watch has not confirmed
-yet, so that a writer never reads an older state. Nothing here waits or decodes.
+A store has two layers. The lower layer has the states that the watch has reported. The upper layer has our own writes
+that the watch has not confirmed yet, so that a writer never reads an older state. Nothing here waits or decodes.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from .codec import Entry, older
 MAX_WRITES: Final = 4096
 """Maximum number of unconfirmed writes kept for one kind; beyond that, the oldest write is forgotten."""
 WRITE_TTL: Final = 120.0
-"""Seconds after which a write that no watch confirms is forgotten."""
+"""Seconds after which an unconfirmed write is forgotten."""
 
 IndexValues = Mapping[str, tuple[str, ...]]
-"""For each index, the values under which an object is found."""
+"""The values of one object in each index."""
 _NOTHING: Final[IndexValues] = {}
 
 
 class _Write(msgspec.Struct, frozen=True):
-    """An unconfirmed write; a deletion has no entry."""
+    """An unconfirmed write. For a deletion, ``entry`` is None."""
 
     entry: Entry | None
     uid: str
     version: str
     """The resourceVersion that the write produced, if it is known."""
     since: str
-    """The version of the write, if known, otherwise the last known version before the write. Older states do not
-    include the write."""
+    """The version of the write or, if it is unknown, the last known version before the write. A state with an older
+    version does not include the write."""
     values: IndexValues
     expires: float
 
 
 class _Index:
-    """Keys by value, and the values of each key."""
+    """For each value, the keys of the objects that have it. For each key, the values of the object."""
 
     def __init__(self) -> None:
         self.keys: dict[str, dict[NamespacedName, None]] = {}
@@ -116,10 +116,10 @@ class Store:
         return before
 
     def settle(self, version: str, namespace: str = "") -> list[Entry]:
-        """Forget writes up to ``version``, which the watch has reached; return the objects that they wrote.
+        """Forget the writes up to ``version``, because the watch has reached it. Return the objects that were written.
 
         The watch has not delivered these states and never will. If the watch has not reported such an object at all, it
-        will not report the object's deletion either. Our own deletions are not forgotten.
+        will not report the object's deletion either. Our own deletions are kept.
         """
         if not self._writes:
             return []
@@ -160,7 +160,7 @@ class Store:
         self._remember(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
 
     def remember_delete(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
-        """Hide the object with ``uid`` at ``key``, which we deleted, until the watch reports the deletion."""
+        """If the object at ``key`` has this ``uid``, hide it until the watch reports that we deleted it."""
         seen = self.get(key, now)
         if seen is not None and seen.uid == uid:
             since = version or seen.resource_version
@@ -172,7 +172,7 @@ class Store:
         return write.entry if write is not None else None
 
     def remembered_values(self, entry: Entry) -> IndexValues | None:
-        """Return the index values of our unconfirmed write if it produced ``entry``, otherwise None."""
+        """If our unconfirmed write produced ``entry``, return the index values of the write, otherwise None."""
         write = self._writes.get(entry.key) if self._writes else None
         if write is None or write.entry is None:
             return None
@@ -224,7 +224,7 @@ class Store:
         return list(itertools.islice(chosen, limit))
 
     def _candidates(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Entry]:
-        """Return the states that the watch reported, by namespace and indices."""
+        """Return the states that the watch reported, selected by namespace and indices."""
         if not fields and namespace:
             return self._objects.get(namespace, {}).values()
         if not fields:
@@ -239,12 +239,12 @@ class Store:
         )
 
     def _up_to_date(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield the entries for whose keys we have no unconfirmed write."""
+        """Yield ``entries``, without those that our unconfirmed writes replace."""
         outdated = {id(self.observed(key)) for key in self._writes}
         return (entry for entry in entries if id(entry) not in outdated)
 
     def _remembered_in(self, namespace: str, fields: Mapping[str, str]) -> Iterator[Entry]:
-        """Yield our writes that the watch has not confirmed."""
+        """Yield the matching results of our unconfirmed writes."""
         for write in self._writes.values():
             if (
                 write.entry is not None

@@ -33,9 +33,10 @@ _log = log.logger_from("client")
 class ResponseObject(LazyObject[T]):
     """The object in the response to a request.
 
-    ``object`` raises AnswerError if the response is not an object of ``kind``, is not called ``name`` (if given), or
-    exceeds the limits of ``machinery.rawjson``. ``object`` raises StatusError if the response is a Status that reports
-    a failure. ``metadata`` raises AnswerError if the metadata cannot be decoded or has another name.
+    Reading ``object`` raises StatusError if the response is a Status that reports a failure. It raises AnswerError if
+    the object is of another kind or exceeds the limits of ``machinery.rawjson``. If ``name`` is given, an object of
+    another name is an AnswerError, too. Reading ``metadata`` raises AnswerError if the metadata cannot be decoded or
+    has another name.
     """
 
     __slots__ = ("_name",)
@@ -67,7 +68,7 @@ class ResponseObject(LazyObject[T]):
 
 
 def within_limits(text: bytes) -> bytes:
-    """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.rawjson``.
+    """Return an object's JSON. If it exceeds the limits of ``machinery.rawjson``, remove its managedFields.
 
     Raises:
         AnswerError: the object exceeds the limits even without managedFields; decoding it would block the process.
@@ -96,7 +97,7 @@ def _metadata(text: bytes) -> ObjectMeta:
 
 
 def _check_kind(text: bytes, kind: str) -> None:
-    """Raise StatusError for a Status that reports a failure, AnswerError for an object that is not of ``kind``."""
+    """Raise StatusError for a Status that reports a failure, and AnswerError for an object that is not of ``kind``."""
     found = rest.decoded(_decode_names, text)
     if found.kind == "Status" != kind and found.status != "Success":
         raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)
@@ -124,7 +125,7 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 
 class _List(msgspec.Struct):
-    """A list whose items are undecoded. JSON without items is not the response of an API server."""
+    """A list whose items are undecoded. Every list from an API server has the field ``items``."""
 
     items: list[msgspec.Raw] | None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
@@ -218,7 +219,7 @@ def delete_options(**options: Unpack[DeleteOptions]) -> bytes:
 
 
 def still_exists(answer: dict[str, JSON]) -> bool:
-    """Return True if the object still exists after a DELETE, whose response is a Status or the object."""
+    """Return True if the server's response to a DELETE shows that the object still exists."""
     if answer.get("kind") == "Status":
         return False
     metadata = answer.get("metadata")
@@ -229,5 +230,5 @@ def still_exists(answer: dict[str, JSON]) -> bool:
 
 
 def is_success(answer: dict[str, JSON]) -> bool:
-    """Return True if a response is a Status of success."""
+    """Return True if a response is a Status that reports success."""
     return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")

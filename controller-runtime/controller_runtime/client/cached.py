@@ -25,14 +25,14 @@ _RATE: Final = 10.0
 _BURST: Final = 50
 _LOOKUP_TIMEOUT: Final = 2.0
 _LONGEST_NAME: Final = 253
-"""Maximum number of characters of an object's name; references to objects may contain any text."""
+"""Maximum number of characters of an object's name. Longer names, as in an invalid reference, are not looked up."""
 
 
 class CacheReader(interfaces.Reader, Protocol):
-    """A Reader over watched kinds that records writes, so that reads never return an older state."""
+    """A Reader over watched kinds. It records writes, so that later reads do not return a state from before a write."""
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
-        """Return a context in which ``obj`` is written and the write is recorded."""
+        """Return a context manager: inside it, the caller writes ``obj`` and records the write."""
         ...
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
@@ -44,12 +44,15 @@ class CacheReader(interfaces.Reader, Protocol):
         ...
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
-        """Hide ``obj``, which the server has deleted, from reads; ``uid`` takes precedence over the uid in ``obj``."""
+        """Hide ``obj``, which the server has deleted, from reads.
+
+        If ``uid`` is given, it replaces the uid in ``obj``.
+        """
         ...
 
 
 class Backend(interfaces.Client, Protocol):
-    """A Client that returns the object that remains after a deletion."""
+    """A Client that can delete an object and return it if it still exists afterwards."""
 
     async def remove(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> Object | None:
         """Delete as ``delete`` does; return the object if it still exists, e.g. because of a finalizer, or None."""
@@ -112,7 +115,10 @@ class _CachedWriter:
         error: NotFoundError,
         options: opts.WriteOptions | opts.DeleteOptions,
     ) -> None:
-        """Record that ``obj`` does not exist, unless the error is about another object that the write needs."""
+        """Record that ``obj`` does not exist.
+
+        Nothing is recorded if ``error`` is about another object, such as the namespace of ``obj``.
+        """
         found = error.details
         names_it = found.get("name") == obj.name and (found.get("group") or "") == type(obj).gvk.group
         if uid and names_it and not options.get("dry_run") and not await self._exists(obj):
@@ -122,9 +128,10 @@ class _CachedWriter:
 class CachedClient(_CachedWriter):
     """A Client over a cache and a live client.
 
-    Reads go to the server for kinds in ``uncached``, for all kinds without a model if ``live_unstructured`` is set, and
-    for pages of a list after the first. After a deletion, or a write that the server answers with 404, reads no longer
-    find the object with that uid, even if the watch reports the deletion later.
+    Kinds in ``uncached`` are read from the server. So are kinds without a model if ``live_unstructured`` is set, and
+    all pages of a list except the first. If this client deletes an object, or if the server answers a write with 404,
+    reads no longer find the object, even before the watch reports its deletion. A new object of the same name is found,
+    because it has another uid.
     """
 
     _live: Backend
@@ -198,7 +205,7 @@ class CachedClient(_CachedWriter):
 
 
 class CachedSubResource(_CachedWriter):
-    """Writes a subresource; for ``status`` the server returns the whole object, which the cache records."""
+    """Writes a subresource. After a write of ``status``, the cache records the whole object that the server returns."""
 
     _live: interfaces.SubResourceClient
 
@@ -223,9 +230,9 @@ class CachedSubResource(_CachedWriter):
         return await self._live.create(obj, body, **options)
 
     async def _exists(self, obj: Object) -> bool:
-        """Return True if ``obj`` can be read.
+        """Return True if a read finds ``obj``.
 
-        The server answers a write with the same 404 if the object's CRD does not declare the subresource.
+        In this case, the 404 of the write means that the object's CRD does not declare the subresource.
         """
         try:
             found = await self._reader.get(metadata_only(type(obj)), obj.key)
@@ -235,19 +242,19 @@ class CachedSubResource(_CachedWriter):
 
 
 async def _decoded(write: Awaitable[LazyObject[T]]) -> LazyObject[T]:
-    """Return the response to a write after decoding it. A wrong response raises an error and is not recorded."""
+    """Wait for the response to a write and decode it, so that an invalid response is an error and is not recorded."""
     stored = await write
     stored.object  # noqa: B018  # reading ``object`` decodes it
     return stored
 
 
 class ReadThrough(ReadOnly):
-    """Reads from ``cached``; objects of ``kinds`` that are missing there are looked up on the server with ``live``.
+    """Reads from ``cached``. An object of ``kinds`` that is missing there is looked up on the server with ``live``.
 
-    A client may create an object, and then another that refers to it, before the watch has reported the first. The
-    look-up is a list limited to one name, because clients that may watch a kind may usually also list it. After a burst
-    of 50, at most ten look-ups are sent per second; each may take two seconds. Beyond these limits, the object is
-    reported as missing.
+    This matters if a user creates an object and, shortly afterwards, a second one that refers to it: the watch may not
+    have reported the first object yet. The look-up is a list limited to one name: a program that may watch a kind
+    usually has the permission to list it, too. After a burst of 50, at most ten look-ups are sent per second; each may
+    take two seconds. Beyond these limits, the object is reported as missing.
     """
 
     def __init__(
@@ -277,7 +284,10 @@ class ReadThrough(ReadOnly):
             return LazyObject.of(found)
 
     async def _look_up(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
-        """Return the object as the server lists it, or None if the server does not list it or was not asked."""
+        """Return the object from the server.
+
+        Return None if it is not there, if the request fails, or if no request is allowed.
+        """
         namespace, name = NamespacedName.of(key)
         if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
             with anyio.move_on_after(_LOOKUP_TIMEOUT), suppress(StatusError, RestError):

@@ -22,12 +22,13 @@ from . import options as opts
 T = TypeVar("T", bound=Object)
 
 Func = Callable[..., Awaitable[Any]]
-"""Called with the wrapped client (and the name of a subresource), then the arguments of the call."""
+"""Replaces a method; called with the wrapped client and the arguments of the call. For a method of a subresource, the
+second argument is the subresource's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Funcs:
-    """Functions that replace calls of the client; None passes the call on."""
+    """Functions that are called instead of the client's methods; None means that the client's method is called."""
 
     get: Func | None = None
     list: Func | None = None
@@ -45,12 +46,12 @@ class Funcs:
 
 
 def wrap(client: interfaces.Client, funcs: Funcs) -> Intercepted:
-    """Return a Client whose calls are replaced by the functions that are set in ``funcs``."""
+    """Return a Client that calls the functions in ``funcs`` instead of the methods of ``client``."""
     return Intercepted(client, funcs)
 
 
 class Intercepted:
-    """A Client whose calls :class:`Funcs` may replace."""
+    """A Client whose methods :class:`Funcs` may replace."""
 
     def __init__(self, client: interfaces.Client, funcs: Funcs) -> None:
         self._client = client
@@ -128,7 +129,7 @@ class Intercepted:
 
 
 class InterceptedSubResource:
-    """A subresource whose calls :class:`Funcs` may replace."""
+    """A subresource whose methods :class:`Funcs` may replace."""
 
     def __init__(self, client: interfaces.Client, name: str, funcs: Funcs) -> None:
         self._client = client

@@ -3,7 +3,7 @@
 """Reader, Writer, StatusClient, and Client, which combines them; annotate parameters with the smallest one.
 
 Every call raises :class:`controller_runtime.machinery.errors.StatusError` if the API server rejects the call, and
-:class:`controller_runtime.rest.TransportError` if the server is not reached. Reads from a cache may raise
+:class:`controller_runtime.rest.TransportError` if the server cannot be reached. Reads from a cache may raise
 :class:`controller_runtime.cache.CacheError`. The caller owns returned objects.
 """
 
@@ -31,11 +31,11 @@ class ObjectList(list[T], Generic[T]):
     continue_token: str = ""
     remaining: int | None = None
     skipped: Sequence[Exception] = ()
-    """One error for each existing object that was left out: the error has the object's name and the reason."""
+    """One error for each object that exists but was left out; it contains the object's name and the reason."""
 
 
 class Patch(Protocol):
-    """A patch: its content type, and its body for an object."""
+    """Supplies the content type and the body of a PATCH request."""
 
     @property
     def content_type(self) -> str:
@@ -59,7 +59,7 @@ class Reader(Protocol):
         ...
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> ObjectList[T]:
-        """Return the objects of ``kind``, in all namespaces unless one is named.
+        """Return the objects of ``kind`` in one namespace or, by default, in all namespaces.
 
         For a cache, ``fields`` maps names of registered indices to values; for the server, ``fields`` is a field
         selector.
@@ -189,11 +189,11 @@ class Client(Reader, Writer, StatusClient, Protocol):
 
 
 IndexerFunc = Callable[[K], Iterable[str]]
-"""Returns the values by which an object is found."""
+"""Returns the values of an object in an index: a list with one of these values contains the object."""
 
 
 class FieldIndexer(Protocol):
-    """Adds an index to a cache, which makes ``list(kind, fields={field: value})`` a look-up."""
+    """Adds an index to a cache: ``list(kind, fields={field: value})`` then uses it instead of reading all objects."""
 
     async def index_field(
         self,
@@ -203,12 +203,12 @@ class FieldIndexer(Protocol):
         *,
         reads: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Index ``kind`` by the values that ``extract`` returns. Call it before the cache starts.
+        """Index ``kind`` by the values that ``extract`` returns. Call this method before the cache starts.
 
-        ``reads`` declares the fields that ``extract`` reads. A cache then passes such a struct instead of the object,
-        because decoding the struct takes a tenth of the time. If the cache has already decoded the object, it passes
-        the object. Other indexers, such as the fake client, always pass the object. Therefore the fields must have the
-        same names in the struct as in the kind.
+        ``reads`` is a struct class with the fields that ``extract`` needs. A cache passes an instance of it to
+        ``extract`` if the object is not decoded yet: decoding only these fields takes a tenth of the time. Otherwise,
+        and in other indexers such as the fake client, ``extract`` gets the object itself. The fields must therefore
+        have the same names in the struct as in the kind.
 
         Raises:
             ValueError: the kind already has an index of that name.

@@ -29,8 +29,8 @@ def peek(
     """Return the object of ``reader.get``, undecoded if the reader has a method ``peek``.
 
     The object is shared: do not change it. A cache keeps the objects that were read most recently, so that several
-    readers decode each of them only once. Raises like ``reader.get``, except for an object that does not match
-    ``kind``: the error is raised only when the object is decoded.
+    readers decode each of them only once. Raises like ``reader.get``. If the object does not match ``kind``, the error
+    is raised later, when the object is decoded.
     """
     if (peeker := _with(reader, "peek")) is None:
         return _got(reader, kind, key)

@@ -49,9 +49,9 @@ _log = log.logger_from("client")
 class LiveClient:
     """A Client that sends every call to the API server.
 
-    ``field_validation`` sets how the server treats unknown and duplicate fields in writes: drop them (``Ignore``),
-    drop them with a warning (``Warn``, the server's default) or reject the write (``Strict``: BadRequestError,
-    for a patch InvalidError).
+    ``field_validation`` sets how the server treats unknown and duplicate fields in writes. It drops them (``Ignore``),
+    drops them with a warning (``Warn``, the server's default) or rejects the write (``Strict``). A rejected patch
+    raises InvalidError; any other rejected write raises BadRequestError.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class LiveClient:
         that of a list, only later changes are returned. An object that starts to match a selector is ADDED, and one
         that stops matching is DELETED.
 
-        A connection that ends, breaks or is silent is replaced, with a growing delay after failures, and the watch
-        continues after the last event, without losing or repeating events. Bookmarks are not returned; they advance the
-        iterator's ``resource_version``, so that a quiet watch also continues from a recent version. Objects that exceed
-        the limits of ``machinery.rawjson`` are logged and left out.
+        If a connection ends, breaks or is silent, the watch opens another one and continues after the last event. No
+        event is lost or repeated. After failures, the delay before the next connection grows. Bookmarks are not
+        returned; they advance the iterator's ``resource_version``, so that a quiet watch also continues from a recent
+        version. Objects that exceed the limits of ``machinery.rawjson`` are logged and left out.
 
         Iterating raises:
             ExpiredError (410): the version has been compacted. The changes since that version are unknown: list again.
@@ -294,7 +294,10 @@ def log_write(request: rest.Request, status: int) -> None:
 
 
 def target_of(path: str) -> tuple[str, str, str]:
-    """Return resource, object and subresource of a request's path, as kubectl names them; unknown parts are empty."""
+    """Return the resource, object and subresource in a path, such as ``("jobs.batch", "team-a/train", "status")``.
+
+    A part that the path does not contain is an empty string.
+    """
     parts = [unquote(part) for part in path.strip("/").split("/")]
     group, rest = (parts[1], parts[3:]) if parts[0] == "apis" and len(parts) > 3 else ("", parts[2:])
     namespace = ""

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of the client's verbs, shared by all clients.
 
-Every client takes options as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports an unknown
-option or a wrong type; a client that evaluates options calls :func:`check_options`, so that an unknown option is also a
-TypeError at run time.
+Every client takes options as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports unknown
+options and wrong types. At run time, clients call :func:`check_options`, which raises TypeError for an unknown option.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Selection(TypedDict, total=False):
     """Selects objects of a kind."""
 
     namespace: str
-    """All namespaces unless one is named."""
+    """The default is all namespaces."""
     labels: LabelSelectorLike | None
     fields: Mapping[str, str] | None
     """For a cache, names of registered indices and their values; for the server, a field selector."""
@@ -83,7 +82,7 @@ WriteOptions = CreateOptions | UpdateOptions | PatchOptions | ApplyOptions
 
 
 class CollectionDeleteOptions(TypedDict, total=False):
-    """Options of both kinds of deletions: of one object and of many."""
+    """Options that ``delete`` and ``delete_all_of`` share."""
 
     propagation: Propagation | None
     """How the server treats dependents; the default depends on the kind."""
@@ -95,7 +94,7 @@ class DeleteOptions(CollectionDeleteOptions, total=False):
     """Options of ``delete``."""
 
     preconditions: Mapping[str, str] | None
-    """``uid`` and ``resourceVersion`` that the object must have; otherwise, the call raises ConflictError."""
+    """The required ``uid`` and ``resourceVersion``. If the object has another one, the call raises ConflictError."""
 
 
 class DeleteAllOfOptions(Selection, CollectionDeleteOptions, total=False):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Patches: the changes since an earlier copy of an object, or given bytes."""
+"""Patches: made from an earlier copy of an object, or from given bytes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StrategicMergePatch(MergePatch, frozen=True):
 
 
 def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
-    """Return a merge patch of the changes since ``old``, which the caller must not change until the patch is sent.
+    """Return a merge patch of the changes since ``old``. Do not change ``old`` until the patch is sent.
 
     With ``optimistic_lock`` the server rejects the patch (ConflictError) if the object has changed since ``old``.
     """

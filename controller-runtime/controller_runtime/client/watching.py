@@ -209,7 +209,10 @@ class Watch(Generic[T]):
         return made
 
     def _delay(self, error: rest.TransportError | errors.StatusError) -> float:
-        """Return the delay before the next connection; raise an error that reconnecting cannot resolve."""
+        """Return the delay before the next connection.
+
+        If a new connection would fail in the same way, raise ``error``.
+        """
         lasts = isinstance(error, _EventError)
         lasts |= isinstance(error, errors.StatusError) and not _is_transient(error)
         if lasts or not self._connected:

@@ -108,7 +108,7 @@ class Namespaced:
         return await self._client.get(kind, NamespacedName(self._scope.of(kind, namespace, name), name))
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
-        """Read the collection in the namespace."""
+        """Read the objects of ``kind`` in the namespace."""
         options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "list")
         return await self._client.list(kind, **options)
 
@@ -133,7 +133,7 @@ class Namespaced:
         await self._client.delete(self._scope.object(obj), **options)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
-        """Delete the collection in the namespace."""
+        """Delete objects of ``kind`` in the namespace."""
         options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "collection")
         await self._client.delete_all_of(kind, **options)
 
@@ -172,7 +172,7 @@ def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
 
 
 def with_field_validation(client: interfaces.Client, validation: opts.FieldValidation) -> WithSettings:
-    """Return ``client`` with ``validation`` as the field validation of each write that does not set one."""
+    """Return ``client`` with ``validation`` as the default of the field validation of writes."""
     return WithSettings(client, Settings(field_validation=validation))
 
 
@@ -196,7 +196,7 @@ class Settings:
         self.dry_run = dry_run
 
     def of(self, options: W) -> W:
-        """Add the settings that ``options`` lacks, and the dry run; return ``options``."""
+        """Add the settings to ``options`` and return it. Only a dry run replaces an option that the caller set."""
         if self._field_owner and not options.get("field_owner"):
             options["field_owner"] = self._field_owner
         if self._field_validation is not None and options.get("field_validation") is None:
@@ -206,7 +206,7 @@ class Settings:
         return options
 
     def of_apply(self, options: opts.PatchOptions) -> opts.ApplyOptions:
-        """Return the options of an apply, completed as by :meth:`of`."""
+        """Do the same as :meth:`of`, for the options of ``apply``."""
         return cast("opts.ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
 
 
@@ -247,7 +247,7 @@ class WithSettings:
         return await self._client.patch(obj, patch, **self._settings.of(options))
 
     async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
-        """Server-side apply an object; ``field_owner`` may be left to the settings."""
+        """Server-side apply an object; ``field_owner`` may come from the settings."""
         return await self._client.apply(obj, **self._settings.of_apply(options))
 
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
@@ -287,5 +287,5 @@ class SubResourceWithSettings:
         return await self._writer.patch(obj, patch, **self._settings.of(options))
 
     async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
-        """Server-side apply the subresource; ``field_owner`` may be left to the settings."""
+        """Server-side apply the subresource; ``field_owner`` may come from the settings."""
         return await self._writer.apply(obj, **self._settings.of_apply(options))

@@ -49,14 +49,12 @@ _current: Final[ContextVar[str]] = ContextVar("reconcile_id", default="")
 
 
 def reconcile_id() -> str:
-    """Return the ID of the current reconcile, as logs show it; empty outside a reconcile."""
+    """Return the ID under which logs show the current reconcile, or an empty string outside a reconcile."""
     return _current.get()
 
 
 def _new_id() -> str:
-    """Return a version 4 UUID for logs. The UUID may be predictable: one from the system's random numbers would cost
-    three times as much.
-    """
+    """Return a version 4 UUID for logs. It may be predictable: an unpredictable one would take three times as long."""
     digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -78,7 +76,7 @@ class Controller:
         ``defaults`` apply to the fields that ``options`` leave unset.
 
         Raises:
-            ControllerError: ``name`` is empty, or there would be no worker.
+            ControllerError: ``name`` is empty, or the number of workers is less than 1.
         """
         if not name:
             raise ControllerError("a controller needs a name")
@@ -105,7 +103,7 @@ class Controller:
         return self.settings.need_leader_election
 
     def watch(self, src: source.Source) -> None:
-        """Take requests from ``src``, too: from the start of the controller on, or from now on if it has started."""
+        """Add a source of requests. It starts with the controller, or now if the controller has started."""
         if self._tasks is not None:
             self._tasks.start_soon(self._run_source, src)
         else:
@@ -140,11 +138,11 @@ class Controller:
                 await self._changed.wait()
 
     async def ready(self) -> None:
-        """Return once the workers run."""
+        """Return when the workers run."""
         await self._ready.wait()
 
     def stop(self) -> None:
-        """Make :meth:`start` return when the running reconciles are done. Cancelling ``start`` also cancels them."""
+        """Make :meth:`start` return when the running reconciles are done. To cancel them, cancel ``start`` instead."""
         self._stopping.set()
         self.queue.shut_down()
 
@@ -153,8 +151,8 @@ class Controller:
 
         Raises:
             CacheSyncTimeoutError: a kind was neither listed nor refused within ``cache_sync_timeout``.
-            ControllerError: the controller was started before, or its workers or the source of a kind ended although
-                the controller was not stopped.
+            ControllerError: the controller was started before; or its workers or the source of a kind ended, although
+                nothing had stopped the controller.
             Exception: a source failed, or the reconciler panicked and ``recover_panic`` is false.
         """
         if self._started:
@@ -284,7 +282,7 @@ class Controller:
         return panic
 
     def _conclude(self, request: Request, outcome: Result | Exception, priority: int) -> None:
-        """Requeue, forget, count and log, according to the outcome of a reconcile."""
+        """Handle the outcome of a reconcile: requeue or forget the request, count the outcome, and log errors."""
         failed: BaseException | None = outcome if isinstance(outcome, Exception) else None
         try:
             self._requeue(request, outcome, priority)
@@ -325,7 +323,7 @@ class Controller:
             self._successes.inc()
 
     def _retry_waiting(self, request: Request) -> None:
-        """Retry all requests that wait for the server if ``request`` was one of them: it has reached the server."""
+        """If ``request`` waited for the server, the server can be reached again: retry the other waiting requests."""
         for each in self._retries.reached(request):
             self.queue.add(each, priority=workqueue.LOW_PRIORITY)
 
@@ -337,7 +335,7 @@ def _checked(result: object) -> Result:
 
 
 def _show_metrics(name: str, workers: int) -> None:
-    """Create every series of a controller, at zero, before its first reconcile."""
+    """Create all metric series of a controller, so that they exist before its first reconcile."""
     for result in _RESULTS:
         metrics.RECONCILE_TOTAL.labels(name, result)
     for counter in (
@@ -352,7 +350,7 @@ def _show_metrics(name: str, workers: int) -> None:
 
 
 def _fields(name: str, settings: Settings, request: Request | None = None) -> dict[str, object]:
-    """Return the fields of every log line of a controller or, with ``request``, the further fields about it."""
+    """Return the log fields of a controller. With ``request``, return only the fields about the request."""
     found: dict[str, object] = {}
     gvk = settings.kind
     if request is None:

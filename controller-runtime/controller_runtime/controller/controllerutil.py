@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owner references and finalizers, and bringing one object into a desired state.
+"""Set owner references and finalizers, and bring an object into a desired state.
 
 Functions for references and finalizers change only the object passed in, not the stored object.
 :func:`create_or_update` and :func:`create_or_patch` write to the API server, and do not change the object passed in.
@@ -24,7 +24,7 @@ from controller_runtime.reconcile import ControllerError
 
 T = TypeVar("T", bound=Object)
 Mutate = Callable[[T], None]
-"""Changes an object into its desired state, but not its name or namespace."""
+"""Changes an object into its desired state. It must not change the name or the namespace."""
 
 
 class OperationResult(enum.StrEnum):
@@ -40,11 +40,11 @@ class OperationResult(enum.StrEnum):
 async def create_or_update(
     writer: client.ReaderWriter, obj: T, mutate: Mutate[T]
 ) -> tuple[T, OperationResult]:
-    """Return the object named by ``obj`` after ``mutate``, and the operation: create, update or none.
+    """Read the object with the key of ``obj``, apply ``mutate``, and write the object if it is new or has changed.
 
-    ``mutate`` gets a copy of the stored object, or of ``obj`` if none is stored. Changes that ``mutate`` makes to the
-    status are lost if the status is a subresource. If ``mutate`` unsets a field that the server then sets to a default,
-    every call sends an update.
+    Return the object and the operation. ``mutate`` gets a copy of the stored object, or of ``obj`` if none is stored.
+    Changes that ``mutate`` makes to the status are lost if the status is a subresource. If ``mutate`` unsets a field
+    for which the server has a default, every call sends an update.
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
@@ -61,10 +61,10 @@ async def create_or_update(
 
 
 async def create_or_patch(client_: client.Client, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
-    """Work like :func:`create_or_update`, with merge patches of the changes: one for the object, one for its status.
+    """Work like :func:`create_or_update`, but send only the changes, as merge patches of the object and of its status.
 
-    There are no conflicts. Concurrent changes by other writers are kept, except in fields that ``mutate`` changes, too;
-    a list counts as one field. The status is patched only on an existing object, not on one that is created.
+    There are no conflicts. If another writer changes the object at the same time, its changes are kept in all fields
+    that ``mutate`` does not change; a list counts as one field. If the object is created, its status is not patched.
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
@@ -131,7 +131,7 @@ def set_owner_reference(owner: Object, obj: Object, *, block_owner_deletion: boo
 
 
 def remove_owner_reference(owner: Object, obj: Object) -> None:
-    """Make ``obj`` no longer owned by ``owner``.
+    """Remove the reference to ``owner`` from ``obj``.
 
     Raises:
         OwnerReferenceError: ``owner`` is not an owner of ``obj``.
@@ -144,7 +144,7 @@ def remove_owner_reference(owner: Object, obj: Object) -> None:
 
 
 def remove_controller_reference(owner: Object, obj: Object) -> None:
-    """Make ``obj`` no longer controlled by ``owner``.
+    """Remove the reference to ``owner``, which must be the controller of ``obj``.
 
     Raises:
         OwnerReferenceError: ``owner`` does not control ``obj``.
@@ -166,7 +166,7 @@ def has_controller_reference(obj: Object) -> bool:
 
 
 def has_owner_reference(refs: Sequence[OwnerReference] | None, owner: Object) -> bool:
-    """Return whether ``owner`` is among the owners, by group, kind and name."""
+    """Return whether one of ``refs`` has the group, kind and name of ``owner``."""
     return _index(refs or (), _unchecked(owner)) is not None
 
 

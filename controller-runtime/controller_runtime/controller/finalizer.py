@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finalizers: work to do before an object is deleted. Each is registered under the name that blocks the deletion."""
+"""Finalizers: work to do before an object is deleted. Each has a name, which blocks the deletion of an object."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FinalizeResult:
 
 
 class FinalizeError(ExceptionGroup[Exception]):
-    """Some finalizers failed. Write the changes in :attr:`result` nevertheless: the other finalizers made them."""
+    """Some finalizers failed. The other ones succeeded, so write the changes that :attr:`result` names."""
 
     result: FinalizeResult
 
@@ -52,7 +52,7 @@ class Finalizer(ABC, Generic[T]):
 
     @abstractmethod
     async def finalize(self, obj: T) -> FinalizeResult:
-        """Clean up, and return the changes to ``obj`` itself.
+        """Clean up, and return which parts of ``obj`` itself were changed.
 
         This method must be idempotent: if it raises, it is called again in a later reconcile. After it has returned,
         the finalizer is removed from ``obj``.
@@ -75,7 +75,7 @@ class Finalizers(Generic[T]):
         self._registered: dict[str, Finalizer[T]] = {}
 
     def register(self, name: str, finalizer: Finalizer[T]) -> None:
-        """Run ``finalizer`` for objects with the finalizer ``name`` (``example.com/bucket``), in order of registration.
+        """Register ``finalizer`` as ``name``, e.g. ``example.com/bucket``. Finalizers run in the order of registration.
 
         Raises:
             ValueError: the name does not consist of a domain and a name, or is registered already.
@@ -90,10 +90,9 @@ class Finalizers(Generic[T]):
         self._registered[name] = finalizer
 
     async def finalize(self, obj: T) -> FinalizeResult:
-        """Add the finalizers that ``obj`` lacks or, if ``obj`` is being deleted, run and remove the finalizers that
-        ``obj`` has.
+        """Add all finalizers to ``obj``. If ``obj`` is being deleted, run its finalizers and remove them instead.
 
-        Only ``obj`` is changed; the caller writes it.
+        This changes only ``obj``; the caller writes it.
 
         Raises:
             FinalizeError: some finalizers failed, and stay on ``obj``; the others succeeded.

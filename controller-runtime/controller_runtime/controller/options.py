@@ -16,8 +16,8 @@ from controller_runtime.machinery import GVK
 from controller_runtime.reconcile import ControllerError, Request
 
 LogConstructor = Callable[[Request | None], Mapping[str, object]]
-"""Returns keys and values for the log lines of a controller or, given a request, for the log lines about that
-request."""
+"""Returns keys and values to add to log lines: to all lines of a controller if called with None, otherwise to the lines
+about the request."""
 
 
 class Defaults(Protocol):
@@ -30,7 +30,7 @@ class Defaults(Protocol):
 
     @property
     def max_concurrent_reconciles(self) -> int:
-        """Number of workers of any other controller."""
+        """Number of workers of a controller whose kind is not in ``group_kind_concurrency``."""
         ...
 
     @property
@@ -73,18 +73,18 @@ class Options:
     kind (``group_kind_concurrency``) or, if there is none, the manager's value for all controllers. Without a manager,
     it is 1."""
     rate_limiter: workqueue.RateLimiter[Request] | None = None
-    """Decides how long failed requests wait. By default, a request waits 5 ms, and twice as long after each further
-    failure, up to 1000 s; all requests together are limited to 10 retries a second after a burst of 100. Failures of
-    the server (5xx, 429, conflicts) are counted separately, under a second key for each request. The limiter is not
-    asked while the server cannot be reached, or when the server's answer contains a delay."""
+    """Decides how long failed requests wait. By default, a request waits 5 ms after its first failure, and twice as
+    long after each further failure, up to 1000 s. All requests together are limited to 10 retries a second after a
+    burst of 100. Failures of the server (5xx, 429, conflicts) are counted separately, under a second key for each
+    request. The limiter is not asked if the server cannot be reached, or if the server's answer contains a delay."""
     recover_panic: bool | None = None
     """Whether a programming error in the reconciler (e.g. a TypeError) is handled like other errors (default: true). If
-    not, such an error ends the controller, and with it the manager."""
+    false, such an error ends the controller, which ends the manager."""
     need_leader_election: bool | None = None
     """Whether only a leader reconciles (default: true)."""
     enable_warmup: bool | None = None
-    """Whether a follower already lists and watches the kinds of this controller (default: true). After a failover, the
-    new leader then needs no lists; in return, followers need memory for the objects and keep watches open."""
+    """Whether a follower already lists and watches the kinds of this controller (default: true). If so, a new leader
+    need not list them after a failover, but each follower needs memory for the objects and keeps watches open."""
     cache_sync_timeout: timedelta | float | None = None
     """How long the first lists may take (default: 120 seconds). The start does not wait for a kind that is refused."""
     reconciliation_timeout: timedelta | float | None = None
@@ -92,7 +92,7 @@ class Options:
     kind: GVK | None = None
     """The kind that is reconciled, for logs and ``group_kind_concurrency``; ``for_`` of a builder sets it."""
     log_constructor: LogConstructor | None = None
-    """Returns keys and values that are added to log lines. A value replaces another value with the same key."""
+    """Returns keys and values to add to log lines. They replace other values with the same keys."""
     metrics: workqueue.MetricsProvider | None = None
     """The provider of the queue's metrics."""
     skip_name_validation: bool | None = None

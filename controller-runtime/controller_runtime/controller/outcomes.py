@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of failed reconciles: a panic, an error without a retry, or a retry after a delay that depends on the cause.
 
-Failures are counted by cause, so that one cause does not lengthen the delays of another. A persistent error raises the
-delay to many minutes; the retry after a later single 503 must not be delayed as long.
+Failures are counted by cause, so that one cause does not lengthen the delays of another. For example, a persistent
+error raises the delay to many minutes. If the server later answers with a 503, the retry comes much sooner than that.
 
-server unreachable   5 ms, doubled by each further failure up to 8 s, without a token of the shared limit: we want to
-                     notice soon when the server is back. If more than 100 requests wait for the server, the delays
-                     are longer, so that there are about 25 retries a second in all. As soon as one of these retries
-                     reaches the server, all of the requests are retried
-server failed        the limiter's delay, but at most 60 s: while an object changes, each of its events adds a failure
-                     without any time in between. These failures are counted separately, until the request succeeds
-                     or fails for a reason other than these two
+server unreachable   5 ms, doubled after each further failure up to 8 s. The limit that all requests share does not
+                     apply, because we want to notice soon when the server is back. If more than 100 requests wait for
+                     the server, the delays are longer, so that there are about 25 retries a second in all. As soon as
+                     one of these retries reaches the server, all of these requests are retried
+server failed        the limiter's delay, but at most 60 s: a changing object causes many reconciles in a short time,
+                     and each of them counts as a failure. These failures are counted separately. The count starts over
+                     when the request succeeds, or fails for one of the reasons below
 kind not served      the limiter's delay, but at most 30 s: no event reports that the kind is served again
-any other            the limiter's delay. If an event causes a reconcile before the retry is due, and that reconcile
-                     fails, too, the failure is not counted and the retry keeps its time: events must not postpone
-                     the retry
+any other            the limiter's delay. Events must not postpone the retry: if an event causes a reconcile before the
+                     retry is due, and this reconcile fails, too, the failure is not counted, and the retry keeps its
+                     time
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ PANICS: Final = (
 UNREACHABLE_DELAY: Final = 8.0
 """Maximum retry delay in seconds while the server cannot be reached, so that the server's return is noticed soon."""
 UNREACHABLE_RATE: Final = 25.0
-"""Retries per second while many requests wait for the server: each of them costs CPU and a line of the log."""
+"""Retries per second while many requests wait for the server: each retry costs CPU time and a log line."""
 _FEW: Final = 100
-"""The number of requests that wait for the server without longer delays."""
+"""If at most this many requests wait for the server, their delays are not made longer."""
 SERVER_DELAY: Final = 60.0
-"""Maximum retry delay in seconds after an answer that reports a failure of the server."""
+"""Maximum retry delay in seconds after a failure of the server (5xx, 429) or a conflict."""
 _DEGRADED_DELAY: Final = 30.0
 _SERVER_ERRORS: Final = (ServerError, TooManyRequestsError, ConflictError)
 
@@ -82,7 +82,7 @@ def is_degraded(error: BaseException) -> bool:
 
 
 def requested_delay(error: BaseException) -> float | None:
-    """Return the longest delay that the server requested in ``error``, its causes or its members, or None."""
+    """Return the longest ``retry_after`` in ``error``, its causes and its members; None if there is none."""
     waits = (each.retry_after for each in raised.parts(error) if isinstance(each, StatusError))
     return max((wait for wait in waits if wait and wait > 0), default=None)
 
@@ -103,8 +103,9 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> bool:
-    """Return True if the reconciled object itself cannot be decoded. Only a new write of the object, which causes an
-    event, can help.
+    """Return True if the reconciled object itself cannot be decoded.
+
+    A retry cannot help. Only a new write of the object can help, and it causes an event.
     """
     return any(
         isinstance(each, UndecodableObjectError) and each.key == request and each.gvk == kind
@@ -113,7 +114,7 @@ def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> 
 
 
 def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the only exception in nested groups, or the innermost group with several."""
+    """If a group has only one member, return the member. Do the same if the member is a group."""
     found: BaseException = group
     while len(members := raised.members(found)) == 1:
         found = members[0]
@@ -121,7 +122,7 @@ def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 class _ServerFailures(Request):
-    """The key of a request under which a limiter counts the failures of the server."""
+    """The key under which a limiter counts how often the server failed for a request."""
 
     __slots__ = ()
 
@@ -145,7 +146,7 @@ class Retries:
         """The requests that did not reach the server at their last attempt."""
         self._server_failed: set[Request] = set()
         self._due: dict[Request, float] = {}
-        """The times, on the loop's clock, of the retries after the failures that :meth:`_own_delay` counted."""
+        """The time of the retry, on the event loop's clock, for each request that :meth:`_own_delay` has delayed."""
 
     def delay(self, request: Request, error: Exception) -> float:
         """Count a failure and return the seconds until the retry.
@@ -168,9 +169,9 @@ class Retries:
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
 
     def reached(self, request: Request) -> set[Request]:
-        """Return the requests to retry at once, because ``request`` has reached the server for which all of them wait.
+        """If ``request`` waited for the server, return the other waiting requests, to retry them at once.
 
-        If few requests wait, the set is empty: their retries are due within seconds.
+        If few requests wait, return an empty set: their retries are due within seconds.
         """
         if request not in self._waiting:
             return set()
@@ -181,7 +182,7 @@ class Retries:
         return found
 
     def _own_delay(self, request: Request) -> float:
-        """Return the seconds until the retry; count the failure unless an earlier retry is still pending."""
+        """Return the seconds until the retry. If an earlier retry is still pending, this failure is not counted."""
         now = anyio.current_time()
         if (left := self._due.get(request, now) - now) > 0:
             return left

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""etcd and kube-apiserver: their pinned releases, their certificates, and how both run as processes on loopback."""
+"""etcd and kube-apiserver: their pinned releases, their certificates, and their processes on loopback."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ _NAMES: Final = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.defau
 def release_of(version: str, environ: Mapping[str, str] | None = None) -> str:
     """Return the release line of ``version``, which may be a patch version (``1.36.3``, ``v1.36.3``).
 
-    If ``version`` is empty, the variable ``ENVTEST_K8S_VERSION`` in ``environ`` is used or, if it is not set, the
-    default.
+    If ``version`` is empty, use ``ENVTEST_K8S_VERSION`` in ``environ``. If that is not set either, use the default.
 
     Raises:
         EnvtestError: the release line is not pinned.
@@ -70,9 +69,9 @@ def kube_tool(name: str, release: str = DEFAULT_RELEASE) -> Tool:
 class ControlPlane:
     """An API server and its store.
 
-    The certificates are written to ``directory``, which must outlive the processes. Without ``service_accounts`` the
-    ServiceAccount admission plugin is off, so pods can be created although no controller creates service accounts. With
-    ``etcd_gateway``, etcd answers JSON requests of clients that use the settings `etcd_tls`.
+    The certificates are written to ``directory``, which must outlive the processes. Without ``service_accounts``, the
+    ServiceAccount admission plugin is off. Pods can then be created although no controller creates service accounts.
+    With ``etcd_gateway``, etcd also answers JSON requests; clients need the TLS settings `etcd_tls`.
     """
 
     def __init__(
@@ -108,16 +107,14 @@ class ControlPlane:
 
     @property
     def etcd_tls(self) -> ssl.SSLContext:
-        """The TLS settings of a client of etcd. They use the API server's certificate, because etcd accepts no
-        other.
-        """
+        """The TLS settings of a client of etcd, with the API server's certificate: etcd accepts only that one."""
         context = ssl.create_default_context(cafile=str(self.pki / "etcd-ca.crt"))
         context.load_cert_chain(self.pki / "etcd-client.crt", self.pki / "etcd-client.key")
         return context
 
     @property
     def authority_file(self) -> Path:
-        """The CA certificate that signs the certificates of this cluster's servers and clients."""
+        """The file of the CA certificate for this cluster's servers and clients."""
         return self.pki / "ca.crt"
 
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, JSON]:
@@ -126,10 +123,10 @@ class ControlPlane:
         return kubeconfig(self.url, self.authority.certificate, user=user, client=pair)
 
     async def start(self, *, timeout: float = 60) -> None:
-        """Start both concurrently and return when the API server is ready.
+        """Start etcd and the API server at the same time; return when the API server is ready.
 
         Raises:
-            ComponentError: one of them failed; the other keeps running if it started.
+            ComponentError: one of the two failed. If the other has started, it keeps running.
         """
         await self._write_pki()
         etcd, apiserver = self._etcd_component(), self._apiserver_component()
@@ -161,9 +158,10 @@ class ControlPlane:
         await self.supervisor.wait_ready(apiserver, timeout=timeout)
 
     async def start_another_api_server(self, name: str, *, etcd_url: str = "", timeout: float = 60) -> str:
-        """Start another API server on the same etcd, or on a proxy of it at ``etcd_url``.
+        """Start another API server on the same etcd and return its URL when it is ready.
 
-        Return the URL of the new server once it is ready. The new server uses the first server's certificates.
+        It uses the certificates of the first server. To connect it to etcd through a proxy, set ``etcd_url`` to the URL
+        of the proxy.
 
         Raises:
             ComponentError: the API server failed.
@@ -175,7 +173,7 @@ class ControlPlane:
         return f"https://{HOST}:{port}"
 
     def _blame_etcd(self) -> None:
-        """Raise etcd's error if etcd failed: that error is the cause of the API server's failure."""
+        """Raise etcd's error if etcd has ended, because the API server then failed for this reason."""
         etcd = self.supervisor.processes["etcd"]
         if etcd.poll() is not None:
             raise etcd.death()
@@ -235,8 +233,8 @@ class ControlPlane:
 def write_etcd_certificates(pki: Path) -> None:
     """Write the certificates of etcd and of its only client, the API server, to ``pki``.
 
-    They are signed by a new authority, whose key is not kept. etcd grants every client everything, so it must not
-    accept the certificates that the cluster's authority issues.
+    They are signed by a new authority, whose key is not kept. etcd must not accept client certificates of the cluster's
+    authority, because every client of etcd may do everything.
     """
     authority = Authority.create("etcd-ca")
     write_private(private_directory(pki) / "etcd-ca.crt", authority.certificate)
@@ -245,7 +243,7 @@ def write_etcd_certificates(pki: Path) -> None:
 
 
 def etcd_tls_flags(pki: Path, *, gateway: bool = False) -> list[str]:
-    """Return the flags with which etcd serves only clients and peers that have a certificate of its authority."""
+    """Return etcd's flags. With them, etcd serves only clients and peers with a certificate of etcd's own authority."""
     flags = {
         "client-cert-auth": "true",
         "cert-file": pki / "etcd.crt",
@@ -263,7 +261,7 @@ def etcd_tls_flags(pki: Path, *, gateway: bool = False) -> list[str]:
 
 
 def etcd_client_flags(pki: Path) -> list[str]:
-    """Return the API server's flags for an etcd that runs with the flags of `etcd_tls_flags`."""
+    """Return the flags with which an API server can use an etcd that was started with `etcd_tls_flags`."""
     flags = {
         "etcd-cafile": pki / "etcd-ca.crt",
         "etcd-certfile": pki / "etcd-client.crt",

@@ -51,21 +51,22 @@ _KEEP_LOGS: Final = 86_400.0
 
 
 class Environment:
-    """etcd and kube-apiserver while the body of ``async with`` runs, or between `start` and `stop`.
+    """etcd and kube-apiserver. They run during the body of ``async with``, or between `start` and `stop`.
 
     ::
 
         async with Environment(crds=[Path("config/crd/json")]) as environment:
             async with Transport(environment.config) as transport: ...
 
-    No controllers run: namespaces stay, Jobs create no pods, and garbage is not collected. Start one environment per
-    test run and give each test its own namespace. etcd and kube-apiserver end with this process, on Linux even if this
-    process is killed. The next environment removes the files that a killed environment left on disk.
+    No controllers run: a deleted namespace stays, a Job creates no pods, and garbage is not collected. Start one
+    environment per test run and give each test its own namespace. On Linux, etcd and kube-apiserver end with this
+    process even if it is killed. The next environment removes the files that a killed environment left on disk.
 
     ``version`` is a pinned release of Kubernetes, such as ``1.37``. If it is empty, ``ENVTEST_K8S_VERSION`` is used or,
     if that is not set, the library's default. Binaries in ``KUBEBUILDER_ASSETS`` are used regardless of their version.
 
-    With ``etcd_gateway``, tests can send JSON to etcd, at ``control_plane.etcd_url`` with ``control_plane.etcd_tls``.
+    With ``etcd_gateway``, tests can send JSON requests to etcd. The URL is ``control_plane.etcd_url``, and the TLS
+    settings are ``control_plane.etcd_tls``.
 
     With ``USE_EXISTING_CLUSTER=true`` no process is started: the cluster of the current kubeconfig is used, and
     only the CRDs and webhooks are installed.
@@ -119,7 +120,7 @@ class Environment:
 
     @property
     def control_plane(self) -> ControlPlane:
-        """The control plane. Raises EnvtestError if the environment is not running, or uses an existing cluster."""
+        """The control plane. Raises EnvtestError if the environment is not running or uses an existing cluster."""
         if self._control_plane is None:
             why = (
                 "the environment uses an existing cluster"
@@ -130,7 +131,7 @@ class Environment:
         return self._control_plane
 
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, JSON]:
-        """Return a kubeconfig for ``user``, with the permissions that are bound to that user and to ``groups``."""
+        """Return a kubeconfig for ``user``, who is a member of ``groups``."""
         return self.control_plane.kubeconfig_for(user, groups)
 
     async def add_user(self, user: str, groups: Sequence[str] = ()) -> Config:
@@ -140,7 +141,7 @@ class Environment:
     async def add_service_account(
         self, namespace: str, name: str, *, expiration_seconds: int | None = None
     ) -> Config:
-        """Return a client configuration with a new token of a service account; create the account if missing."""
+        """Return a client configuration with a new token of a service account. Create the account if it is missing."""
         account = ServiceAccount(metadata=ObjectMeta(namespace=namespace, name=name))
         wanted = TokenRequest(spec=TokenRequestSpec(expiration_seconds=expiration_seconds))
         async with Transport(self.config) as transport:
@@ -168,12 +169,11 @@ class Environment:
     async def install_webhooks(
         self, *sources: Path | Manifest, prefix: str = "", namespaces: Sequence[str] = ()
     ) -> WebhookServing:
-        """Install the webhook configurations in files, folders or objects; their webhooks are called at
-        :attr:`webhook_serving`.
+        """Install webhook configurations from files, folders or objects.
 
-        The API server begins to call the webhooks after a short delay. ``prefix`` is prepended to the names of the
-        configurations. With ``namespaces``, the webhooks are called only for objects in these namespaces and for
-        cluster-scoped objects.
+        The API server calls the webhooks at :attr:`webhook_serving`; it begins after a short delay. ``prefix`` is put
+        before the names of the configurations. With ``namespaces``, the webhooks are only called for objects in these
+        namespaces, and for these Namespace objects themselves.
 
         Raises:
             ValueError: the sources contain no webhook configuration.
@@ -199,7 +199,7 @@ class Environment:
         Raises:
             EnvtestError: the release of Kubernetes is not pinned.
             ToolError: a binary is missing and cannot be built.
-            ComponentError: a component failed. The message names the component's log, which is kept.
+            ComponentError: a component failed. The message contains the path of its log, which is kept.
         """
         if self.uses_existing_cluster:
             self._config = await load_config(environ=self._environ)
@@ -241,8 +241,8 @@ class Environment:
     ) -> None:
         """Install CRDs from files, folders or objects, and return when they are served.
 
-        CRDs of the kinds in ``convertible`` convert their versions at :attr:`webhook_serving`. Requests for other
-        versions than the stored one fail until your manager listens there.
+        CRDs of the kinds in ``convertible`` convert their versions at :attr:`webhook_serving`. Until your manager
+        listens there, requests fail if they ask for another version than the stored one.
         """
         if not sources:
             return
@@ -277,7 +277,7 @@ class Environment:
         """Stop the environment.
 
         Raises:
-            ComponentError: a component had exited by itself. The message names the component's log, which is kept.
+            ComponentError: a component had ended before. The message contains the path of its log, which is kept.
         """
         try:
             self.check()
@@ -296,16 +296,15 @@ class Environment:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop; a component that exited by itself is reported even if the body failed because of it."""
+        """Stop. If a component has ended before, raise its ComponentError, even if the body has raised an error."""
         await self.stop()
 
 
 def make_directories() -> list[Path]:
-    """Create an environment's directory for certificates and logs, and a directory for its data, which is in memory if
-    possible.
+    """Create a directory for certificates and logs, and another one in memory for etcd's data.
 
-    Without a file system in memory, both are the same directory. Directories of environments whose process has exited
-    are removed first.
+    Without a file system in memory, the first directory is used for the data, too. Old directories are removed first:
+    those of environments whose process has ended.
     """
     roots = [_root(Path(tempfile.gettempdir()))]
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
@@ -322,10 +321,10 @@ def make_directories() -> list[Path]:
 
 
 def sweep(root: Path, *, keep: float) -> None:
-    """End the processes of environments whose owner has exited, and remove their directories.
+    """Clean up after environments whose owner has exited: end their processes and remove their directories.
 
-    A directory is kept for ``keep`` seconds, because of its logs and because the owner may not have written the pid
-    file yet.
+    A directory stays for ``keep`` seconds after its last change: a user may want to read its logs, and a new owner may
+    not have written its pid file yet.
     """
     for directory in root.glob("run-*"):
         with suppress(FileNotFoundError):  # another process has removed it meanwhile

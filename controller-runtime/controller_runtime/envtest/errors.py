@@ -23,7 +23,7 @@ class ToolError(EnvtestError):
 class ComponentError(EnvtestError):
     """A component of the control plane failed.
 
-    The message contains the component's name, how it ended, its log file and the log's last lines.
+    The message contains the component's name, how it ended, the path of its log and the last lines of the log.
     """
 
     def __init__(self, component: str, message: str) -> None:

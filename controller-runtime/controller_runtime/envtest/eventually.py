@@ -42,7 +42,7 @@ async def eventually(
     404 (a missing object) means "not yet"; any other error ends the wait.
 
     Raises:
-        EventuallyError: no result was truthy within ``timeout`` seconds.
+        EventuallyError: ``check`` returned nothing truthy within ``timeout`` seconds.
     """
     last: object = _UNANSWERED
     cause: Exception | None = None

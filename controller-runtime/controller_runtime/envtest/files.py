@@ -15,11 +15,10 @@ import anyio
 
 
 def private_directory(path: Path) -> Path:
-    """Create the directory ``path`` unless it exists, and set its mode to 0700; return it.
+    """Create the directory ``path`` if it does not exist, set its mode to 0700, and return it.
 
     Raises:
-        PermissionError: the directory, or a link in its place, belongs to another user, who could replace the files in
-            the directory.
+        PermissionError: the directory, or a link in its place, belongs to another user, who could replace its files.
     """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if {path.lstat().st_uid, path.stat().st_uid} != {os.geteuid()}:
@@ -29,7 +28,7 @@ def private_directory(path: Path) -> Path:
 
 
 def write_private(path: Path, content: bytes | str) -> Path:
-    """Write ``path`` atomically, with mode 0600 from its creation; return it."""
+    """Write the file ``path`` atomically and return ``path``. Its mode is 0600 from the beginning."""
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
@@ -42,7 +41,7 @@ def write_private(path: Path, content: bytes | str) -> Path:
 
 @asynccontextmanager
 async def file_lock(path: Path, *, waiting: Callable[[], None] | None = None) -> AsyncIterator[None]:
-    """Hold the lock ``path`` for the body; it is released if the process dies.
+    """Hold the lock ``path`` during the body. If the process dies, the lock is released.
 
     Waiting can be cancelled. ``waiting`` is called once if another process holds the lock.
     """

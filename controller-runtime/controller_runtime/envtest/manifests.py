@@ -30,9 +30,9 @@ WEBHOOK_KINDS: Final = frozenset({"ValidatingWebhookConfiguration", "MutatingWeb
 
 
 def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
-    """Return the objects in files and, sorted by name, in the ``.json``, ``.yaml`` and ``.yml`` files of folders.
+    """Return the objects in files and folders. A folder's ``.json``, ``.yaml`` and ``.yml`` files are read by name.
 
-    A list (``kind: List``) is replaced by its items. Sources that are objects are returned unchanged.
+    A list (``kind: List``) is replaced by its items. If a source is already an object, it is returned unchanged.
 
     Raises:
         ValueError: a file does not contain manifests; the message names the file.
@@ -48,10 +48,9 @@ def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
 
 
 async def apply_manifests(client: Writer, objects: Iterable[Manifest], *, owner: str = FIELD_OWNER) -> None:
-    """Server-side apply ``objects`` in order.
+    """Write ``objects`` by server-side apply, in order. Calling it again is safe.
 
-    The call may be repeated. Unlike ``kubectl apply``, it writes no annotation that would limit the size of the
-    objects.
+    ``kubectl apply`` stores each object in an annotation, which limits its size. This function does not.
     """
     for data in objects:
         await client.apply(Unstructured.wrap(dict(data)), field_owner=owner, force=True)
@@ -86,7 +85,7 @@ def _items(document: JSON) -> list[JSON]:
 async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[str]:
     """Apply the CRDs among ``manifests`` and return their names (``jobsets.jobset.x-k8s.io``).
 
-    The function does not wait until the CRDs are served; use `wait_established` for that.
+    The CRDs may not be served yet when this returns. To wait for that, use `wait_established`.
     """
     crds = [manifest for manifest in manifests if manifest.get("kind") == "CustomResourceDefinition"]
     await apply_manifests(writer, crds)
@@ -94,11 +93,13 @@ async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[st
 
 
 async def wait_established(client: LiveClient, names: Iterable[str], *, timeout: float = 30) -> None:
-    """Return once each of the named CRDs is served and listed in discovery. Discovery lags behind the condition
-    ``Established``.
+    """Wait until the API server serves the named CRDs and lists them in discovery.
+
+    Discovery shows a CRD some time after its condition ``Established`` is True.
 
     Raises:
-        EventuallyError: a CRD is not served in time. The message contains the CRD's name and conditions.
+        EventuallyError: a CRD is not served within ``timeout`` seconds. The message contains the CRD's name and
+            conditions.
     """
     for name in names:
 
@@ -125,14 +126,14 @@ def open_crd(
     schema: Mapping[str, JSON] | None = None,
     **version: JSON,
 ) -> dict[str, JSON]:
-    """Return a CustomResourceDefinition for tests that need a kind without the project that defines the kind.
+    """Return a CustomResourceDefinition. Tests use it for a kind of a project that is not installed.
 
     Args:
-        gvk: the kind, with the only version that is served.
-        plural: the name in paths; if empty, the kind in lower case and an ``s``.
+        gvk: the kind; the CRD has only this version.
+        plural: the name of the resource; if empty, the kind in lower case plus ``s``.
         namespaced: False for a cluster-scoped kind.
         schema: the ``openAPIV3Schema``; if None, objects may contain any fields.
-        version: further fields of the version, such as ``subresources={"status": {}}``.
+        version: other fields of the version in the CRD, such as ``subresources={"status": {}}``.
     """
     singular = gvk.kind.lower()
     plural = plural or f"{singular}s"
@@ -173,7 +174,7 @@ def _conditions(crd: Unstructured) -> dict[str, object]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WebhookServing:
-    """The webhook server's address, for a manager's ``webhook_host``, ``webhook_port`` and ``webhook_cert_dir``."""
+    """Values for a manager's ``webhook_host``, ``webhook_port`` and ``webhook_cert_dir``."""
 
     host: str
     port: int
@@ -187,7 +188,7 @@ class WebhookServing:
 
     @property
     def certificate(self) -> bytes:
-        """The server's self-signed certificate, PEM."""
+        """The server's self-signed certificate, in PEM format."""
         return (self.cert_dir / "tls.crt").read_bytes()
 
 
@@ -201,9 +202,9 @@ def prepare_serving(cert_dir: Path) -> WebhookServing:
 
 
 def select_namespaces(manifest: Manifest, namespaces: Sequence[str]) -> dict[str, JSON]:
-    """Return a webhook configuration restricted to objects in ``namespaces``, which isolates tests.
+    """Return a webhook configuration that ignores objects in other namespaces than ``namespaces``, to isolate tests.
 
-    Its webhooks are still called for objects of cluster-scoped kinds, except for Namespace objects of other namespaces.
+    Other Namespace objects are ignored, too. For all other cluster-scoped kinds, the webhooks are still called.
     """
     changed = copy.deepcopy(dict(manifest))
     requirement = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(namespaces)}
@@ -213,10 +214,10 @@ def select_namespaces(manifest: Manifest, namespaces: Sequence[str]) -> dict[str
 
 
 def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") -> dict[str, JSON]:
-    """Return a webhook configuration whose webhooks are called at ``url`` plus their own path.
+    """Return a webhook configuration whose webhooks are called at ``url``, each at its own path.
 
-    ``authority`` is the CA certificate of the server. ``name`` renames the configuration, because generated
-    configurations share the same names.
+    ``authority`` is the CA certificate of the server. ``name`` replaces the configuration's name, because generated
+    configurations all have the same names.
     """
     changed = copy.deepcopy(dict(manifest))
     if name:
@@ -231,9 +232,10 @@ def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") 
 
 
 def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, JSON]:
-    """Return a CRD whose versions are converted at ``serving``, at the path that ``crd`` sets or at ``/convert``.
+    """Return a CRD whose versions are converted by the webhook server at ``serving``.
 
-    The conversion strategy is then ``Webhook``, even if it was ``None`` before.
+    The path is the one in ``crd``, or ``/convert`` if it has none. The conversion strategy is always set to
+    ``Webhook``.
     """
     changed = copy.deepcopy(dict(crd))
     conversion = changed["spec"].get("conversion") or {}

@@ -30,7 +30,7 @@ CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A certificate and its private key, both PEM."""
+    """A certificate and its private key, both in PEM format."""
 
     certificate: bytes
     key: bytes
@@ -75,12 +75,12 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """The authority's certificate, PEM."""
+        """The authority's certificate, in PEM format."""
         return certificates.certificate_pem(self._certificate)
 
     @property
     def pair(self) -> KeyPair:
-        """The authority's certificate and key, for storing."""
+        """The authority's certificate and key, to store them for :meth:`load`."""
         return KeyPair(self.certificate, certificates.private_pem(self._key))
 
     def server(self, common_name: str, names: Sequence[str], *, now: datetime | None = None) -> KeyPair:
@@ -124,7 +124,7 @@ class Authority:
 
 
 def service_account_key() -> tuple[bytes, bytes]:
-    """Return a new private key for signing service-account tokens, and its public key, both PEM."""
+    """Return a new private key for signing service-account tokens, and its public key, both in PEM format."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -142,7 +142,7 @@ def kubeconfig(
     cluster: str = "local",
     namespace: str = "default",
 ) -> dict[str, JSON]:
-    """Return a self-contained kubeconfig for ``user`` at ``server``, with a client certificate, a token or neither.
+    """Return a kubeconfig for ``user`` at ``server``. It contains the certificates and the token, not paths of files.
 
     ``authority`` is not needed for plain HTTP.
     """

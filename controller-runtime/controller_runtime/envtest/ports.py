@@ -23,12 +23,12 @@ _RESERVED_SECONDS: Final = 120.0  # a server that has not listened by then has f
 def free_ports(
     count: int, *, choose: random.Random | None = None, reservations: Path | None = None
 ) -> list[int]:
-    """Return ``count`` different ports on which no process listens now, and reserve them for two minutes.
+    """Return ``count`` different free ports, and reserve them for two minutes.
 
     They are chosen at random below the ephemeral range, so that no outgoing connection takes a port before a server
-    listens on it. The reservation is a file in ``reservations``, by default a directory of this user for temporary
-    files: no other call of this function, in this or another process, returns the same port meanwhile. The rule is that
-    of controller-runtime's ``pkg/internal/testing/addr``.
+    listens on it. During the two minutes, no other call of this function returns the same port, not even in another
+    process of this user. Reservations are files in ``reservations``, by default a temporary directory of this user.
+    controller-runtime's ``pkg/internal/testing/addr`` works in the same way.
 
     Raises:
         OSError: there are not enough free ports.
@@ -55,9 +55,7 @@ def free_ports(
 
 
 def _reserve(path: Path) -> bool:
-    """Create the file ``path`` and return True; return False if another call has reserved the port and its reservation
-    is still valid.
-    """
+    """Create the file ``path`` and return True. If there is a valid reservation already, return False."""
     with suppress(FileNotFoundError):
         if time.time() - path.stat().st_mtime > _RESERVED_SECONDS:
             path.unlink()

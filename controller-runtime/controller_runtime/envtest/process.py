@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Start, probe and stop the processes of a control plane, and find those that an earlier run left running.
+"""Start, probe and stop the processes of a control plane. Find processes that an earlier run left running.
 
 A `Supervisor` owns the components of one directory. Each component runs in its own session, so that Ctrl-C in the
-terminal reaches only this process, which decides the order of shutdown. Tied components end with this process, even if
-this process is killed. Untied components outlive this process, and the directory's next supervisor finds them by their
-pid files.
+terminal reaches only this process, which then stops the components in the right order. On Linux, tied components end
+with this process, even if this process is killed. Untied components outlive this process, and the directory's next
+supervisor finds them by their pid files.
 
 A pid alone is not enough, because the system reuses pids. A component's pid file therefore also records the command
-line and the start time, and a process is considered ours only if all three match. Only the arguments of the command
-line are compared, not the program, because a script runs as its interpreter, or replaces itself with another program.
+line and the start time, and a process is considered ours only if all three match. The first word of the command line is
+not compared: for a script, the system shows its interpreter, or the program with which it has replaced itself.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from controller_runtime.envtest.files import private_directory, write_private
 
 _PROC: Final = Path("/proc/self/stat")
 _PAUSES: Final = (0.0, 0.005, 0.02)
-"""Seconds to wait before each attempt to read a command line: while a process replaces its program, it has no command
-line."""
+"""Seconds to wait before each attempt to read a command line; it is empty while a process replaces its program."""
 _POLL: Final = 0.05
 _TAIL_LINES: Final = 12
 # Sets the signal that this process receives when its parent dies, checks that the parent has not died meanwhile,
@@ -50,7 +49,7 @@ _TIE: Final = (
 
 @dataclass(frozen=True)
 class Probe:
-    """A health endpoint: ``authority`` verifies its TLS certificate, ``client`` is our client certificate."""
+    """A health endpoint. ``authority`` is the CA of its certificate, ``client`` is our client certificate and key."""
 
     url: str
     authority: Path | None = None
@@ -136,7 +135,7 @@ class PidFiles:
         self._file(component).unlink(missing_ok=True)
 
     def read(self) -> list[Identity]:
-        """Return the recorded processes, oldest first; undecodable files are skipped."""
+        """Return the recorded processes, oldest first. Files that cannot be decoded are skipped."""
         found: list[tuple[float, Identity]] = []
         for file in self._directory.glob("*.pid"):
             with suppress(OSError, ValueError, TypeError, RecursionError):
@@ -147,7 +146,7 @@ class PidFiles:
     def end_leftovers(self) -> list[str]:
         """Kill the recorded processes that are still ours; return their names.
 
-        Another process that has reused a recorded pid is left alone.
+        If another process has got a recorded pid, it is not killed.
         """
         left = self.read()
         running = [identity for identity in left if identity.alive()]
@@ -174,7 +173,7 @@ def command_line(pid: int) -> str:
 
 
 def start_time(pid: int) -> str | None:
-    """Return a process's start time in the system's own format, which is constant while the process lives."""
+    """Return a process's start time as the system shows it. It does not change while the process lives."""
     if _PROC.exists():
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -227,7 +226,7 @@ class Process:
     def poll(self) -> int | None:
         """Return the exit code (the negative signal number if it was killed), or None while it runs.
 
-        The exit code of a process that is not our child is unknown; -1 is returned.
+        If the process is not our child, its exit code is unknown, and -1 is returned.
         """
         if self._exit is not None:
             return self._exit
@@ -243,7 +242,7 @@ class Process:
         return self._exit
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal unless the process has ended."""
+        """Send a signal if the process is still running."""
         if self.poll() is not None:
             return
         if self._child:  # not waited for yet, so the pid still belongs to this process
@@ -253,7 +252,7 @@ class Process:
             self.identity.signal(number)
 
     async def wait(self, timeout: float) -> bool:
-        """Wait until the process has ended; return True if it did in time."""
+        """Wait at most ``timeout`` seconds until the process has ended; return True if it has."""
         with anyio.move_on_after(timeout):
             while self.poll() is None:  # noqa: ASYNC110 another process sets no event here
                 await anyio.sleep(_POLL)
@@ -277,8 +276,9 @@ class Process:
 class Supervisor:
     """Starts and stops the components whose logs and pid files are in ``directory``.
 
-    ``tied`` components end with this process, even after SIGKILL (on Linux); others run until they are stopped. A tied
-    component ends with the thread that starts it, so that thread must live as long as the component.
+    With ``tied``, components end with this process, even after SIGKILL. This works only on Linux; elsewhere, and
+    without ``tied``, they run until they are stopped. A tied component also ends with the thread that started it, so
+    that thread must live as long as the component.
     """
 
     def __init__(self, directory: Path, *, tied: bool) -> None:
@@ -287,14 +287,14 @@ class Supervisor:
         self._tied = tied and sys.platform == "linux"
         self.processes: dict[str, Process] = {}
         self.components: dict[str, Component] = {}
-        """The components that this supervisor started, in order."""
+        """The components that this supervisor started, in the order of their start."""
 
     def end_leftovers(self) -> list[str]:
-        """End the components that an earlier run left running here, by their pid files; return their names."""
+        """End the components in ``directory`` that an earlier run left running; return their names."""
         return self._pids.end_leftovers()
 
     def adopt(self) -> dict[str, Process]:
-        """Take over the components that an earlier run started here, in the order of their start."""
+        """Take over the components in ``directory`` that an earlier run started; return them, oldest first."""
         for identity in self._pids.read():
             self.processes[identity.component] = Process(identity, self._log(identity.component), child=False)
         return self.processes
@@ -318,7 +318,7 @@ class Supervisor:
         return process
 
     async def wait_ready(self, component: Component, *, timeout: float) -> None:
-        """Return once the component's probe returns 200.
+        """Wait until the component's probe returns 200.
 
         Raises:
             ComponentError: the component ended, or was not ready in time.
@@ -339,16 +339,16 @@ class Supervisor:
         raise process.death(f"was not ready after {timeout:g} s ({component.ready.url}: {said})")
 
     def check(self) -> None:
-        """Raise the error of a component that ended without being stopped."""
+        """Raise the error of a component that has ended although it was not stopped."""
         for process in self.processes.values():
             if not process.stopping and process.poll() is not None:
                 raise process.death()
 
     async def watch(self) -> None:
-        """Run until a component ends without being stopped.
+        """Wait until a component ends although it was not stopped, and raise its error.
 
         Raises:
-            ComponentError: always, naming that component.
+            ComponentError: a component has ended. This is the only way in which the call ends.
         """
         while True:
             self.check()
@@ -356,7 +356,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Cancel the body when a component ends unexpectedly, and raise that component's error instead."""
+        """If a component ends during the body although it was not stopped, cancel the body and raise its error."""
         died: ComponentError | None = None
         failed: Exception | None = None
 
@@ -379,10 +379,9 @@ class Supervisor:
             raise died or failed  # type: ignore[misc] # one of them is set
 
     async def stop(self, *names: str, grace: float = 10) -> list[str]:
-        """Stop the named components, all at the same time, and return when they have ended.
+        """Stop the named components at the same time, and wait until all have ended.
 
-        A component that does not end within ``grace`` seconds is killed. The names of the killed components are
-        returned.
+        Kill the components that have not ended after ``grace`` seconds, and return their names.
         """
         ending = [self.processes[name] for name in names if name in self.processes]
         for process in ending:
@@ -398,7 +397,7 @@ class Supervisor:
         return killed
 
     def kill(self, names: Iterable[str] | None = None) -> None:
-        """Kill the named components, by default all, and block until they have ended; no event loop is needed."""
+        """Kill the named components, by default all, and block until they have ended. It needs no event loop."""
         ending = [self.processes[name] for name in list(self.processes if names is None else names)]
         for process in ending:
             process.stopping = True

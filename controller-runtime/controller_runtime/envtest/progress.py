@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report the progress of long-running work.
 
-Code that builds or starts something takes a `Progress` and is independent of terminals. A command-line tool passes a
-`Progress` that draws bars; tests pass `PlainProgress`, which occasionally writes a line.
+Code that builds or starts something reports to a `Progress`, so that it need not know about terminals. A command-line
+tool passes a `Progress` that draws bars; tests pass `PlainProgress`, which writes a line from time to time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Progress(Protocol):
     """
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Start a task; without ``total``, the length of the task is not known yet."""
+        """Start a task of ``total`` steps; None if their number is not known yet."""
         ...
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
@@ -70,7 +70,7 @@ class PlainProgress:
         self._started[task] = self._spoke[task] = self._clock()
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
-        """Write the task's progress if its last line is old enough."""
+        """Write the task's progress, but at most once in ``every`` seconds."""
         now = self._clock()
         if now - self._spoke.get(task, now) < self._every:
             return

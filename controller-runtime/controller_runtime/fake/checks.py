@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of an API server on writes of any kind: names, metadata, versions, UIDs and conflicts of managers."""
+"""The checks that an API server makes on each write: names, metadata, versions, UIDs, conflicts between managers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_metadata(table: Table, document: Document) -> None:
 
 
 def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]:
-    """Yield the problems in the API server's order."""
+    """Yield the problems in the order in which an API server reports them."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     path = _METADATA.child("labels")
     for key, value in labels.items():
@@ -135,7 +135,7 @@ def check_finalizers(table: Table, old: Document, new: Document) -> None:
 
 
 def apply_conflict(disputed: Mapping[Manager, ownership.FieldSet], version: str) -> errors.ConflictError:
-    """Return the error of an unforced apply; it names each conflicting field and the manager that owns the field."""
+    """Return the error of an apply without ``force``. It lists each conflicting field and the manager that owns it."""
     causes = [
         {
             "reason": "FieldManagerConflict",
@@ -166,7 +166,7 @@ def _by_manager(causes: list[dict[str, str]]) -> Iterator[str]:
 
 
 def check_preconditions(table: Table, document: Document, preconditions: Mapping[str, str]) -> None:
-    """Raise ConflictError if the object does not meet the preconditions."""
+    """Raise ConflictError if the object's UID or resourceVersion differs from the preconditions of a delete."""
     metadata = document["metadata"]
     uid, version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
     if (wanted := preconditions.get("uid")) is not None and wanted != uid:

@@ -52,16 +52,17 @@ class Call:
 class FakeClient(client.LiveClient):
     """A LiveClient for an API server in memory. It records its calls, and is also a FieldIndexer.
 
-    ``objects`` are stored unchanged, including their status, except that a missing resourceVersion is set. The other
-    fields that a server sets, such as ``uid``, are set only on objects that are created later by calls.
+    ``objects`` are stored as they are, including their status, but without ``managedFields``. If an object has no
+    resourceVersion, it gets one. Other fields that a server sets, such as ``uid``, are set only on objects that are
+    created later by calls of the client.
 
-    ``indexes`` maps (kind, field) to the function that extracts the values, as in a cache. A list whose field selector
-    names such a field uses the index.
+    ``indexes`` has, for each (kind, field), the function that returns an object's values, as in a cache. A list uses
+    the index if its field selector contains that field.
 
-    ``crds`` are CustomResourceDefinitions. They define a kind's scope, its status subresource and which of its lists
-    merge. ``with_status`` lists the other custom kinds whose status is a subresource. If ``with_status`` is None, a
-    kind with a model has the subresource if its ``crd_kind`` markers declare it or, without markers, if the model has a
-    status. A kind without a model has the subresource.
+    ``crds`` are CustomResourceDefinitions. The client reads from them whether a kind is namespaced, whether it has a
+    status subresource, and which lists in its objects are merged by key. ``with_status`` contains the custom kinds
+    without a CRD whose status is a subresource. If it is None, the model decides: its ``crd_kind`` markers or, without
+    markers, whether it has a ``status`` field. A kind without a model then has the subresource.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class FakeClient(client.LiveClient):
 
     @property
     def writes(self) -> list[Call]:
-        """The recorded calls except reads."""
+        """The recorded calls that can change objects."""
         return [call for call in self.calls if call.is_write]
 
     @property
@@ -99,15 +100,15 @@ class FakeClient(client.LiveClient):
         return FakeSubResource(self, "status")
 
     def subresource(self, name: str) -> FakeSubResource:
-        """Return a subresource: ``status``, or ``eviction``, which deletes the Pod; others need an interceptor."""
+        """Return a subresource. Only ``status`` and ``eviction`` (it deletes the Pod) work without an interceptor."""
         return FakeSubResource(self, name)
 
     def add(self, obj: Object) -> None:
-        """Store an object unchanged and unchecked, without recording a call; AlreadyExistsError if it exists."""
+        """Store an object without checks and without recording a call; AlreadyExistsError if it exists."""
         self.storage.seed(self._kinds.table(type(obj), obj.key), _document_of(obj))
 
     def table(self, kind: type[Object]) -> Table:
-        """Return the stored objects of a kind, to inspect them or to change them without the rules of the API."""
+        """Return the stored objects of a kind; a test may inspect them, or change them without a server's checks."""
         return self._kinds.table(kind)
 
     def collect_garbage(self) -> None:
@@ -139,7 +140,8 @@ class FakeClient(client.LiveClient):
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
         """Return the objects that match the selectors, ordered by namespace and name.
 
-        A field selector uses the index of that name if there is one, otherwise the rules of an API server.
+        A field in a selector is looked up in the index of that name. Without such an index, only the fields that an API
+        server supports are allowed.
         """
         client.check_options(client.ListOptions, options)
         namespace = options.get("namespace", "")
@@ -162,7 +164,7 @@ class FakeClient(client.LiveClient):
         return found
 
     async def _indexed(self, gvk: GVK, wanted: Mapping[str, str]) -> set[NamespacedName]:
-        """Return the keys of the objects that have, for each index in ``wanted``, the given value."""
+        """Return the keys of the objects that match all of ``wanted``, which maps the name of an index to a value."""
         found: list[set[NamespacedName]] = []
         for name, value in wanted.items():
             kind, extract = self._indexes[gvk, name]
@@ -176,7 +178,7 @@ class FakeClient(client.LiveClient):
         return await super().create(obj, **options)
 
     async def remove(self, obj: T, **options: Unpack[client.DeleteOptions]) -> T | None:
-        """Delete the object or, if finalizers keep it, only set its deletionTimestamp.
+        """Delete the object. If it has finalizers, only set its deletionTimestamp.
 
         Dependents stay until :meth:`collect_garbage`.
         """
@@ -191,13 +193,13 @@ class FakeClient(client.LiveClient):
         await super().delete_all_of(kind, **options)
 
     async def apply_lazily(self, obj: T, **options: Unpack[client.ApplyOptions]) -> LazyObject[T]:
-        """Apply by calling :meth:`apply`, which a subclass may override."""
+        """Call :meth:`apply`, so that a subclass has to override only that method."""
         return LazyObject.of(await self.apply(obj, **options))
 
     async def patch_lazily(
         self, obj: T, patch: client.Patch, **options: Unpack[client.PatchOptions]
     ) -> LazyObject[T]:
-        """Patch as :meth:`patch` does, which a subclass may override."""
+        """Call :meth:`patch`, so that a subclass has to override only that method."""
         return LazyObject.of(await self.patch(obj, patch, **options))
 
     async def _update(self, obj: T, subresource: str, options: client.UpdateOptions) -> T:
@@ -245,7 +247,7 @@ class FakeSubResource(SubResource):
     _client: FakeClient
 
     async def get(self, obj: Object, into: type[T]) -> T:
-        """Return the subresource of ``obj``; for ``status``, the whole object."""
+        """Return the subresource of ``obj``. For ``status`` this is the whole object, as on a real server."""
         self._client.record("get", type(obj), obj.key, subresource=self._name)
         return await super().get(obj, into)
 
@@ -257,7 +259,7 @@ class FakeSubResource(SubResource):
     async def patch_lazily(
         self, obj: T, patch: client.Patch, **options: Unpack[client.PatchOptions]
     ) -> LazyObject[T]:
-        """Patch as :meth:`patch` does, which a subclass may override."""
+        """Call :meth:`patch`, so that a subclass has to override only that method."""
         return LazyObject.of(await self.patch(obj, patch, **options))
 
 
@@ -272,7 +274,7 @@ class _InProcess:
 
 
 class _Kinds(rest.RESTMapper):
-    """Makes the server serve each kind when it is first used."""
+    """Adds a kind to the server when a call first uses the kind."""
 
     def __init__(self, server: Server, with_status: Collection[type[Object]] | None) -> None:
         self._server = server
@@ -284,7 +286,10 @@ class _Kinds(rest.RESTMapper):
         self._tables[properties.gvk] = self._server.add(properties)
 
     def table(self, kind: type[Object], key: NamespacedName | None = None) -> Table:
-        """Return the objects of a kind; if its scope is unknown, the key of the first object determines the scope."""
+        """Return the objects of a kind.
+
+        If neither a CRD nor the model declares the scope, the kind is namespaced if the first key has a namespace.
+        """
         gvk = kind.gvk
         if gvk not in self._tables:
             self.add(self._properties(kind))
@@ -308,7 +313,7 @@ class _Kinds(rest.RESTMapper):
 
 
 def _document_of(obj: Object) -> Document:
-    """Return the stored form of ``obj``."""
+    """Return ``obj`` as the JSON document that is stored."""
     # Through JSON, so that the document shares no value with the caller's object.
     document = cast("Document", msgspec.json.decode(obj.to_json()))
     document.setdefault("metadata", {}).pop("managedFields", None)

@@ -83,7 +83,7 @@ def _set_metadata(storage: Storage, found: Found, field: str, value: list[JSON])
 
 
 def empty_namespace(storage: Storage, tables: Tables, namespace: Document) -> None:
-    """Delete the objects of a namespace, and the namespace itself once it is empty."""
+    """Delete the objects of a terminating namespace; when none is left, remove the namespace's finalizers."""
     name, is_empty = namespace["metadata"]["name"], True
     for table in tables.values():
         for key in [key for key in table.rows if key.namespace == name]:

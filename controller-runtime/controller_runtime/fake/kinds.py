@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The properties of a kind in an API server: its resource, its status subresource and the rules of its writes.
+"""How an API server treats each kind: its resource, its scope, its status subresource, and which lists are merged.
 
-The properties of Kubernetes' own kinds are read from the record in :mod:`controller_runtime.machinery.openapi`. A
-custom resource is described by its CustomResourceDefinition if there is one, otherwise by its model. A kind without
-either is assumed to have a status subresource and atomic lists.
+For Kubernetes' own kinds, this is recorded in :mod:`controller_runtime.machinery.openapi`. For a custom resource, it is
+read from the CustomResourceDefinition or, without one, from the model. A custom resource with neither is assumed to
+have a status subresource and atomic lists.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class KindProperties:
     status: bool = True
     """True if the status is a subresource."""
     generation: bool = True
-    """True if ``metadata.generation`` counts changes outside metadata and status."""
+    """True if a change outside metadata and status increases ``metadata.generation``."""
     needs_version: bool = True
     """True if an update must have a resourceVersion."""
     orphans: bool = False
@@ -91,7 +91,7 @@ def is_custom(gvk: GVK) -> bool:
 def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProperties:
     """Return the properties of ``kind`` that are known without its CustomResourceDefinition.
 
-    ``status`` sets whether a custom resource has a status subresource; if it is None, the model determines this.
+    ``status`` is True if a custom resource has a status subresource, and None to let the model decide.
     """
     gvk = kind.gvk
     known = openapi.kinds().get(gvk)
@@ -127,12 +127,12 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
 
 
 def with_scope(properties: KindProperties, *, namespaced: bool) -> KindProperties:
-    """Return ``properties`` with a scope that was guessed."""
+    """Return a copy of ``properties`` with another scope, which still counts as guessed."""
     return replace(properties, resource=properties.resource._replace(namespaced=namespaced))
 
 
 def knows_more(kind: type[Object], properties: KindProperties) -> bool:
-    """Return True if ``kind`` declares its resource, but ``properties`` contain a guessed resource."""
+    """Return True if the resource in ``properties`` was guessed and ``kind`` declares the real one."""
     return properties.custom and not properties.scope_is_known and kind.resource is not None
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Field ownership of server-side apply, on plain JSON, for the in-memory API server.
 
-A field set is a set of paths. A step of a path is a map's key, an :class:`Item` of a list whose items are identified by
-key fields, or a :class:`Member` of a list that is a set. The kind's
-:class:`~controller_runtime.machinery.openapi.MergeSchema` has the type of each list and map.
+A field set is a set of paths. Each step of a path is the key of a map, an :class:`Item` or a :class:`Member`. Items
+belong to lists with key fields, such as the containers of a Pod; members belong to lists that are sets, such as
+finalizers. The :class:`~controller_runtime.machinery.openapi.MergeSchema` of a kind says which list is of which type.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller_runtime.machinery.patch import same
 
 
 class Item(NamedTuple):
-    """Identifies, in a list, the item whose key fields have these values."""
+    """The step to a list item: the item whose key fields have these values."""
 
     keys: tuple[tuple[str, JSON], ...]
     defaults: tuple[tuple[str, JSON], ...] = ()
@@ -29,7 +29,7 @@ class Item(NamedTuple):
 
 
 class Member(NamedTuple):
-    """Identifies the member of a set that has this value."""
+    """The step to the member of a set with this value."""
 
     value: JSON
 
@@ -87,7 +87,7 @@ def _compare(
 
 
 def value_at(obj: JSON, path: Path) -> JSON:
-    """Return the value at ``path``, or a marker that equals no JSON value."""
+    """Return the value at ``path``. If there is none, return an object that differs from every JSON value."""
     for step in path:
         if isinstance(step, str):
             if not isinstance(obj, dict) or step not in obj:
@@ -102,7 +102,7 @@ def value_at(obj: JSON, path: Path) -> JSON:
 
 
 def merge(live: JSON, config: JSON, schema: MergeSchema) -> JSON:
-    """Return ``live`` with ``config`` applied over it. Lists with keys merge, and new items are appended."""
+    """Return ``live`` with the values of ``config``. Lists with key fields are merged; new items come last."""
     if isinstance(live, dict) and isinstance(config, dict) and not schema.is_atomic:
         merged = dict(live)
         for key, value in config.items():
@@ -130,9 +130,10 @@ def _merge_items(live: list[JSON], config: list[JSON], schema: MergeSchema) -> l
 
 
 def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) -> JSON:
-    """Return ``obj`` without the values at ``paths``, and without the maps and lists that become empty.
+    """Return ``obj`` without the values at ``paths``. Maps and lists that become empty are removed, too.
 
-    A list item is removed as a whole, including defaulted fields, unless a path in ``kept`` is inside the item.
+    If ``paths`` contain a list item and no path in ``kept`` leads into the item, the whole item is removed, including
+    fields that were set by default.
     """
     needed = {path[:length] for path in kept for length in range(1, len(path) + 1)}
     for path in sorted(paths, key=len):

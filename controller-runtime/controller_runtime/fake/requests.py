@@ -43,14 +43,14 @@ _SELECTABLE: Final[Mapping[str, frozenset[str]]] = {
     "Job": frozenset({"status.successful"}),
     "Node": frozenset({"spec.unschedulable"}),
 }
-"""Fields of Kubernetes' kinds that servers support in selectors, besides name and namespace."""
+"""For each Kubernetes kind, the fields that a field selector may contain besides name and namespace."""
 
 _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 
 @dataclass(slots=True)
 class ParsedRequest:
-    """A parsed request: its verb, and the objects to which it refers."""
+    """A parsed request: its verb, and the objects that it reads or writes."""
 
     verb: str
     table: Table
@@ -68,7 +68,7 @@ class ParsedRequest:
 
     @property
     def dry_run(self) -> bool:
-        """True if the request is a dry run, so that nothing is stored."""
+        """True if nothing may be stored because the request is a dry run."""
         return self.query.get("dryRun") == "All"
 
     @property
@@ -87,7 +87,7 @@ class ParsedRequest:
         return "as=PartialObjectMetadata" in self.request.headers.get("Accept", "")
 
     def check_subresource(self) -> None:
-        """Raise NotFoundError for a subresource other than ``status``, or if the kind has no ``status`` subresource."""
+        """Raise NotFoundError if the kind does not have the requested subresource; only ``status`` is supported."""
         if self.subresource and (self.subresource != "status" or not self.table.properties.status):
             raise self.table.no_subresource(self.key.name)
 
@@ -160,26 +160,26 @@ def parse_request(request: Request, tables: Tables) -> ParsedRequest:
 
 
 def not_served() -> errors.NotFoundError:
-    """Return the refusal of a request for a kind that is not served."""
+    """Return the error for a request for a kind that is not served."""
     return errors.NotFoundError(
         "the server could not find the requested resource", code=404, reason="NotFound"
     )
 
 
 def kind_of(path: str, tables: Tables) -> GVK | None:
-    """Return the kind whose objects a path names, or None if the kind is not served."""
+    """Return the kind of the objects at a URL path, or None if the kind is not served."""
     table, _, _ = _table_of(path, tables)
     return table.properties.gvk if table is not None else None
 
 
 def part_of(path: str, tables: Tables) -> tuple[GVK | None, str]:
-    """Return the kind whose objects a path names (None if the kind is not served), and the subresource."""
+    """Return the kind of the objects at a URL path (None if it is not served), and the subresource in the path."""
     table, _, rest = _table_of(path, tables)
     return (table.properties.gvk if table is not None else None), (*rest[2:3], "")[0]
 
 
 def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
-    """Return the table, the namespace, and the steps of a path from the resource on."""
+    """Return the table, the namespace, and the rest of a URL path: resource, name and subresource."""
     group, version, rest = _split(path)
     namespace = ""
     if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
@@ -189,7 +189,7 @@ def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
 
 @functools.lru_cache(maxsize=4096)
 def _split(path: str) -> tuple[str, str, list[str]]:
-    """Return the group, the version and the remaining steps of a path. The list is shared and must not be changed."""
+    """Return the group, the version and the other segments of a URL path. Callers must not change the shared list."""
     steps = [unquote(step) for step in path.strip("/").split("/")]
     group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
     version, *rest = steps or [""]
@@ -197,7 +197,7 @@ def _split(path: str) -> tuple[str, str, list[str]]:
 
 
 def _requirement(part: str) -> tuple[str, str, bool]:
-    """Return the field and the value in one part of a field selector, and True if the two must be equal."""
+    """Return the field and the value in one term of a field selector, and True for ``=`` or False for ``!=``."""
     path, unequal, value = part.partition("!=")
     if not unequal:
         path, _, value = part.replace("==", "=").partition("=")
@@ -222,7 +222,7 @@ def _verb(request: Request, name: str, query: Mapping[str, str]) -> str:
 
 
 def _matcher(selector: labels.LabelSelectorLike | None) -> labels.Selector:
-    """Return a label selector as an object. Raises BadRequestError if the selector cannot be parsed."""
+    """Parse a label selector. Raises BadRequestError if this fails."""
     try:
         return labels.selector(selector)
     except labels.SelectorError as error:
@@ -233,7 +233,7 @@ def _has_field(table: Table, document: Document, path: str, value: str) -> bool:
     """Return True if the object matches the field selector ``path=value``.
 
     Raises:
-        BadRequestError: servers do not support the field for this kind.
+        BadRequestError: servers do not allow this field in a selector for this kind.
     """
     known = _SELECTABLE.get(table.properties.gvk.kind) if not table.properties.custom else None
     if path not in _EVERYWHERE and path not in (known or ()):

@@ -25,17 +25,16 @@ from .writes import Writes, completer
 
 _READS: Final = ("get", "list", "watch")
 _TOO_NEW: Final = 3.0
-"""Maximum seconds that a list waits until its view has reached the requested version."""
+"""Maximum seconds that a list waits for its view to show the resourceVersion in the request."""
 
 
 class Server:
     """The objects of a cluster, and the responses to requests about them.
 
-    ``complete`` maps a kind to a function that sets defaults and drops unknown fields of each object before it is
-    stored. The function must not change an object that it has already completed. ``admit`` maps a kind to the functions
-    that are called one after the other for each write of an object. ``admit_subresource`` maps a kind and the name of a
-    subresource to the functions for writes of that subresource. With ``check_namespaces``, the namespace of a new
-    object must exist and must not be terminating.
+    ``complete[kind]`` is called with each object before it is stored, to set defaults and to drop unknown fields. A
+    second call with its result must change nothing. The functions in ``admit[kind]`` are called one after the other for
+    each write of an object, and those in ``admit_subresource[kind, name]`` for each write of that subresource. With
+    ``check_namespaces``, an object can be created only in a namespace that exists and is not being deleted.
     """
 
     def __init__(
@@ -93,8 +92,8 @@ class Server:
     async def handle(self, request: Request, user: str, view: View | None = None) -> Response:
         """Return the response to a request.
 
-        Watches, and lists that set a resourceVersion, read ``view``; if it is None, they read the stored objects. All
-        other reads read the stored objects.
+        ``view`` is used by watches and by lists with a resourceVersion; they may see an older state there. All other
+        reads see the stored objects, and so do all reads if ``view`` is None.
         """
         view = view or self._current
         try:
@@ -109,14 +108,14 @@ class Server:
             return _refusal(error)
 
     def handle_at_once(self, request: Request, user: str, view: View) -> Response:
-        """Return the response to a request at once: do not wait for a version in ``view``, nor have writes reviewed."""
+        """Return the response without waiting: a list does not wait for ``view``, and writes are not reviewed."""
         try:
             return self._answer(self._understood(request, user), user, view)
         except (errors.StatusError, ValueError) as error:
             return _refusal(error)
 
     def _understood(self, request: Request, user: str) -> ParsedRequest | CompleteResponse:
-        """Return the parsed request of a user, or the response if it is a discovery request."""
+        """Parse a request and check the user's permission. For a discovery request, return the response instead."""
         tables = self.served_to(user)
         if (found := requests.discovery(request.path, tables)) is not None:
             return requests.success(found)
@@ -188,7 +187,7 @@ class Server:
         )
 
     def _at(self, table: Table, version: str) -> list[Document]:
-        """Return the objects of a kind at exactly a version, by namespace and name."""
+        """Return the objects of a kind as they were at ``version``, sorted by namespace and name."""
         if version in ("", "0"):
             raise errors.BadRequestError(
                 'resourceVersionMatch: Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"',
@@ -205,7 +204,7 @@ class Server:
 
 
 async def _reach(parsed: ParsedRequest, view: View) -> None:
-    """Wait until a view has reached the version that a list requests; ServerTimeoutError if that takes too long."""
+    """Wait until the view shows the resourceVersion in a list request; ServerTimeoutError if that takes too long."""
     version = parsed.query.get("resourceVersion", "")
     exact = parsed.query.get("resourceVersionMatch") == "Exact"
     if parsed.verb != "list" or version == "" or exact or parsed.query.get("continue"):

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""How an API server stores objects, on plain JSON: the rules that hold for every kind.
+"""The rules by which an API server stores objects of any kind, as plain JSON.
 
-It implements resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace periods,
+This module implements resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace periods,
 propagation, the status subresource, field owners and watch events as a real server does. It does not implement schemas
 (defaults, validation, pruning), admission, garbage collection or permissions.
 """
@@ -36,7 +36,7 @@ _NEVER_STORED: Final = ("managedFields", "selfLink")
 
 _OF: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": None}
 _GRACE: Final = 30
-"""The grace period in seconds of pods that do not set one."""
+"""Grace period in seconds for pods that do not set one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class DeleteOptions:
 
     @classmethod
     def of_eviction(cls, eviction: Document, *, dry_run: bool) -> DeleteOptions:
-        """Return the options of the delete that an Eviction requests."""
+        """Return the delete options in an Eviction."""
         requested = eviction.get("deleteOptions") or {}
         return cls(
             requested.get("propagationPolicy"),
@@ -84,7 +84,7 @@ class Storage:
         self._new_suffix = new_suffix or _counting("{:05d}")
         self._version = 999
         self.complete: Callable[[Table, Document], Document] = lambda _, document: document
-        """Changes each object before it is stored, as schemas and admission do."""
+        """Called before an object is stored; returns it with defaults and with the changes of webhooks."""
         self.prepared: Callable[[], Document] | None = None
         """Stores the result of the last dry run. Call it only if the object has not changed since the dry run."""
 
@@ -94,7 +94,10 @@ class Storage:
         return str(self._version)
 
     def seed(self, table: Table, document: Document) -> None:
-        """Store an object unchanged, but set a missing resourceVersion; AlreadyExistsError if the object exists."""
+        """Store an object as it is, except that managedFields are dropped and a missing resourceVersion is set.
+
+        AlreadyExistsError if the object exists.
+        """
         metadata = document.setdefault("metadata", {})
         metadata.setdefault("resourceVersion", self.version)
         key = key_of(document)
@@ -213,7 +216,7 @@ class Storage:
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
 
     def delete(self, table: Table, key: NamespacedName, options: DeleteOptions) -> Document | None:
-        """Delete an object or, if finalizers or a grace period keep it, only set its deletionTimestamp.
+        """Delete an object. If it has finalizers or a grace period, only set its deletionTimestamp.
 
         Return the object that remains, or None if it was deleted.
         """
@@ -261,7 +264,7 @@ class Storage:
     def _replace(
         self, table: Table, key: NamespacedName, row: Stored, after: Stored, *, dry_run: bool
     ) -> Document:
-        """Store ``after`` if it differs from ``row``; remove the object if it is being deleted and nothing keeps it."""
+        """Store ``after`` if it differs from ``row``. If a deleted object has no finalizers left, remove it."""
         after.owners = _owning(after.owners)
         after.document = self.complete(table, after.document)
         checks.check_metadata(table, after.document)
@@ -300,7 +303,7 @@ class Storage:
 
 
 def _scoped_key(table: Table, document: Document) -> NamespacedName:
-    """Return the key of a document; drop the namespace of a cluster-scoped kind."""
+    """Return the key of a document. If the kind is cluster-scoped, remove the namespace from the document."""
     key = table.key(*key_of(document))
     if not key.namespace:
         document["metadata"].pop("namespace", None)
@@ -322,21 +325,21 @@ def _differing(
 
 
 def _content(table: Table, document: Document) -> Document:
-    """Return the part of an object in which changes increase the object's generation."""
+    """Return the fields of an object in which a change increases ``metadata.generation``."""
     uncounted = ("metadata", "status") if table.properties.status else ("metadata",)
     return {k: v for k, v in document.items() if k not in uncounted}
 
 
 def _main_part(table: Table, document: Document) -> Document:
-    """Return the object without a status that is a subresource."""
+    """Return the object without its status if the status is a subresource."""
     return {k: v for k, v in document.items() if k != "status"} if table.properties.status else document
 
 
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
-    """Return ``old`` after a PUT of ``new``.
+    """Return the object after a PUT of ``new`` over ``old``.
 
-    A PUT to a subresource sets only the status. Any other PUT sets all fields except those that only the server writes
-    and, if the status is a subresource, the status.
+    A PUT to a subresource sets only the status. Any other PUT sets all fields that clients may write; if the status is
+    a subresource, the old status stays.
     """
     if subresource:
         result = {k: v for k, v in old.items() if k != "status"}
@@ -366,7 +369,7 @@ def _clients_metadata(document: Document) -> Document:
 def _marked(table: Table, document: Document, options: DeleteOptions, now: datetime) -> Document | None:
     """Return the object with a deletionTimestamp, or None if the object is removed at once.
 
-    If nothing changes, ``document`` itself is returned.
+    If the object is already marked in the same way, ``document`` itself is returned.
     """
     metadata: dict[str, JSON] = dict(document["metadata"])
     finalizers = _finalizers(table, metadata, options.propagation)
@@ -387,7 +390,7 @@ def _marked(table: Table, document: Document, options: DeleteOptions, now: datet
 
 
 def _is_due(metadata: Mapping[str, JSON]) -> bool:
-    """Return True if the object has a deletionTimestamp, but neither finalizers nor a grace period."""
+    """Return True if the object is being deleted and has neither finalizers nor a grace period."""
     return bool(
         metadata.get("deletionTimestamp")
         and not metadata.get("finalizers")
@@ -409,7 +412,10 @@ def _finalizers(table: Table, metadata: Mapping[str, JSON], propagation: str | N
 
 
 def _grace(table: Table, document: Document, given: int | None) -> int:
-    """Return the grace period in seconds: zero except for pods that are bound to a node and have not ended."""
+    """Return the grace period in seconds; only pods that are bound to a node and still run get one.
+
+    A second delete of a pod keeps the period or makes it shorter.
+    """
     if table.properties.gvk[::2] != ("", "Pod"):
         return 0
     metadata, spec = document["metadata"], document.get("spec") or {}

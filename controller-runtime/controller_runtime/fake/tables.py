@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of one kind in memory, the followers of their changes, and the server's errors about them."""
+"""The objects of one kind in memory, and the errors of a server about them. Followers are notified of each change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Document = dict[str, JSON]
 
 
 class Manager(NamedTuple):
-    """An owner of fields: its name, the operation with which it writes, and the subresource to which it writes."""
+    """A field manager as in managedFields: its name, ``Apply`` or ``Update``, and the subresource that it writes."""
 
     name: str
     operation: str
@@ -28,7 +28,7 @@ class Manager(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A watch event: ``ADDED``, ``MODIFIED`` or ``DELETED``, and the object's newest (or last) state."""
+    """A watch event: ``ADDED``, ``MODIFIED`` or ``DELETED``, and the object after the change or before its deletion."""
 
     type: str
     document: Document
@@ -68,7 +68,7 @@ class Table:
     def set_properties(self, properties: KindProperties) -> None:
         """Replace the properties of the kind.
 
-        The owned fields of objects with a single owner are computed again with the new schema.
+        For objects with a single field manager, the fields that it owns are computed again with the new schema.
         """
         self.properties = properties
         for row in self.rows.values():
@@ -76,10 +76,10 @@ class Table:
                 row.owners = {who: ownership.fields_of(row.document, properties.schema) for who in row.owners}
 
     def key(self, namespace: str, name: str) -> NamespacedName:
-        """Return the key of an object; the namespace is dropped for a cluster-scoped kind.
+        """Return the key of an object; it has no namespace if the kind is cluster-scoped.
 
         Raises:
-            InvalidRequestError: the name, or the namespace of a namespaced kind, is empty.
+            InvalidRequestError: the name is empty, or the kind is namespaced and the namespace is empty.
         """
         if not name:
             raise InvalidRequestError(f"{self.resource.group_resource}: an object's name may not be empty")
@@ -94,7 +94,7 @@ class Table:
         return NamespacedName(namespace, name)
 
     def documents(self) -> list[Document]:
-        """Return the objects, by namespace and name."""
+        """Return the objects, sorted by namespace and name."""
         return [row.document for _, row in sorted(self.rows.items())]
 
     def find(self, key: NamespacedName) -> Stored:

@@ -30,7 +30,7 @@ _version = attrgetter("version")
 
 @dataclass(slots=True)
 class Event:
-    """One change: the object after the change and, if it existed, before the change."""
+    """One change of an object: its state after the change and, if it existed, its state before the change."""
 
     version: int
     type: str
@@ -39,7 +39,7 @@ class Event:
     document: Document
     before: Document | None
     lines: dict[tuple[str, bool], bytes] = field(default_factory=dict)
-    """The watch lines for this change, by event type and by whether the watch shows only metadata."""
+    """Lines that were already encoded for this change. The key is the event type and ``metadata_only``."""
 
 
 @dataclass(slots=True)
@@ -54,8 +54,7 @@ class _Kept:
 class History:
     """Every change since the last compaction, in order.
 
-    If ``keep`` is not zero, older changes are compacted from time to time: at least the last ``keep`` changes remain,
-    and at most twice as many.
+    If ``keep`` is not zero, the history is compacted to the last ``keep`` changes when it has more than twice as many.
     """
 
     def __init__(self, *, keep: int = 0) -> None:
@@ -63,7 +62,7 @@ class History:
         """Changes up to this version have been compacted."""
         self.views: list[View] = []
         self.listeners: list[Callable[[Event], None]] = []
-        """Called with every change, at once."""
+        """Functions that are called with each change at the moment when it is stored."""
         self._keep = keep
         self._versions: list[int] = []
         self._kept: dict[Table, _Kept] = {}
@@ -87,7 +86,7 @@ class History:
             listener(event)
 
     def between(self, table: Table, after: int, until: int) -> list[Event] | None:
-        """Return the changes of a kind after version ``after`` up to ``until``; None if some of them were compacted."""
+        """Return the changes of a kind after version ``after`` up to ``until``, or None if any of them is compacted."""
         kept = self._kept[table]
         if after < kept.forgotten:
             return None
@@ -95,7 +94,7 @@ class History:
         return kept.events[first : bisect_right(kept.events, until, lo=first, key=_version)]
 
     def at(self, table: Table, version: int) -> dict[NamespacedName, Document] | None:
-        """Return the objects of a kind at a version; None if the version was compacted."""
+        """Return the objects of a kind as they were at a version, or None if the version was compacted."""
         if version < self.floor:
             return None
         kept = self._kept[table]
@@ -124,7 +123,7 @@ class History:
 
 
 class _Recorder:
-    """A follower of a table that passes changes on at once."""
+    """Calls ``record`` with each change of a table."""
 
     def __init__(self, table: Table, record: Callable[[Table, Change], None]) -> None:
         self._table = table
@@ -135,7 +134,7 @@ class _Recorder:
 
 
 class View(ABC):
-    """The objects as lists and watches read them, which may be behind the storage."""
+    """The state of the objects that lists and watches see; it may be older than the storage."""
 
     def __init__(self, history: History) -> None:
         self._waiting: dict[Table | None, list[asyncio.Future[None]]] = {}
@@ -148,19 +147,19 @@ class View(ABC):
 
     @abstractmethod
     def expect(self, event: Event) -> None:
-        """Record a stored change, which the view may show later."""
+        """Receive a change that was just stored. The view may show it later."""
 
     @abstractmethod
     def documents(self, table: Table) -> list[Document]:
-        """Return the objects of a kind, by namespace and name."""
+        """Return the objects of a kind that the view shows, sorted by namespace and name."""
 
     @abstractmethod
     def latest(self, table: Table) -> int:
-        """Return the version of the last change of a kind that the view shows."""
+        """Return the version of the last change of a kind that the view already shows."""
 
     @abstractmethod
     def plan(self, table: Table | None) -> None:
-        """Make sure that waiting tasks are woken when the view shows the next change of ``table``, or of any table."""
+        """Make sure that ``wake(table)`` is called at the next change of ``table`` or, if it is None, of any table."""
 
     async def change(self, table: Table | None = None, until: float = math.inf) -> None:
         """Wait until the view shows a change of ``table`` or, if ``table`` is None, of any table.
@@ -186,7 +185,7 @@ class View(ABC):
                     del self._waiting[table]
 
     def wake(self, table: Table | None) -> None:
-        """Wake the tasks that wait for a change of a kind."""
+        """Wake the tasks that wait for a change of ``table``; with None, those that wait for a change of any table."""
         for waiter in self._waiting.pop(table, ()):
             _end(waiter)
 
@@ -205,7 +204,7 @@ class Current(View):
         return int(self._storage.version)
 
     def expect(self, event: Event) -> None:
-        """Wake the tasks that wait for the change."""
+        """Wake the tasks that wait for a change of this kind or of any kind."""
         self._latest[event.table] = event.version
         self.wake(event.table)
         self.wake(None)
@@ -214,7 +213,7 @@ class Current(View):
         """Do nothing: each change is shown at once."""
 
     def documents(self, table: Table) -> list[Document]:
-        """Return the objects of a kind, by namespace and name."""
+        """Return the objects of a kind, sorted by namespace and name."""
         return table.documents()
 
     def latest(self, table: Table) -> int:
@@ -232,7 +231,7 @@ _DEFAULT_TIMEOUT: Final = 1800.0
 
 
 class Watch:
-    """One watch: the version up to which it has sent changes, and its state."""
+    """One open watch, and the version up to which it has sent changes."""
 
     def __init__(self, parsed: ParsedRequest, view: View, version: int) -> None:
         self.parsed = parsed
@@ -240,7 +239,7 @@ class Watch:
         self.version = version
         """Changes up to this version have been sent."""
         self.is_cut = False
-        """True once the server wants to end the watch."""
+        """True if the server has decided to end the watch."""
         self.ended = False
 
     @property
@@ -249,7 +248,7 @@ class Watch:
         return self.parsed.table
 
     def line(self, event: Event) -> bytes | None:
-        """Return the line for a change, or None if the watch does not select the object."""
+        """Return the line for a change, or None if the selectors matched the object neither before nor after it."""
         parsed = self.parsed
         now = event.type != "DELETED" and parsed.picks(event.document)
         before = event.before is not None and parsed.picks(event.before)
@@ -281,7 +280,7 @@ class Watches:
         """Return the stream of a new watch.
 
         Raises:
-            ExpiredError: the version from which the watch begins has been compacted.
+            ExpiredError: the resourceVersion in the request has been compacted.
         """
         query = parsed.query
         version = query.get("resourceVersion", "")
@@ -299,7 +298,7 @@ class Watches:
         return Stream(lines, lambda: self._end(watch))
 
     def cut(self, which: Callable[[Watch], bool] = lambda _: True) -> int:
-        """End the watches that ``which`` selects, by default all; return their number."""
+        """End the watches for which ``which`` returns True, by default all; return their number."""
         found = [watch for watch in self.open_watches if which(watch)]
         for watch in found:
             self.cut_one(watch)
@@ -317,7 +316,7 @@ class Watches:
             self.open_watches.remove(watch)
 
     async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """Yield lines as they arrive; when they end, remove the watch from the open watches."""
+        """Yield each line as it arrives. At the end, remove the watch from ``open_watches``."""
         try:
             async with aclosing(lines):
                 async for line in lines:
@@ -354,7 +353,7 @@ class Watches:
             yield bookmark_line(watch, initial=True)
 
     def _pending(self, watch: Watch) -> list[bytes]:
-        """Return the lines of the changes that the view shows and the watch has not sent yet, oldest first."""
+        """Return the lines of the changes that have become visible since the last call, oldest first."""
         applied = watch.view.applied
         events = self._history.between(watch.table, watch.version, applied)
         watch.version = max(watch.version, applied)

@@ -32,7 +32,7 @@ _OF_EVERY_OBJECT: Final = ("apiVersion", "kind", "metadata")
 
 
 def completer(schema: Schema) -> Callable[[Document], Document]:
-    """Return a function that completes objects by a schema: it sets defaults, and drops unknown fields and nulls.
+    """Return a function that sets the defaults of a schema in an object, and drops unknown fields and nulls.
 
     ``apiVersion``, ``kind`` and ``metadata`` stay as they are.
     """
@@ -78,7 +78,7 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
 MakeWrite = Callable[[ParsedRequest, str, bool], Document]
-"""Makes the write of a user, or only computes the result in a dry run; returns the object."""
+"""Called with a request, the user, and True for a dry run. Returns the object, and stores it unless in a dry run."""
 Admit = Callable[["Review"], Awaitable[None]]
 
 
@@ -96,7 +96,7 @@ class Review:
 
 
 class Writes:
-    """Stores the objects that requests write, after the objects were completed and admitted."""
+    """Makes the writes that clients request: sets defaults, calls the reviewers, and stores the object."""
 
     def __init__(self, storage: Storage, tables: Tables, *, check_namespaces: bool = False) -> None:
         self._check_namespaces = check_namespaces
@@ -109,7 +109,7 @@ class Writes:
         storage.complete = self._complete
 
     def unreviewed(self, parsed: ParsedRequest, user: str) -> Document:
-        """Make a write without a review; return the stored object, a Status or, for a collection, an empty list."""
+        """Make a write without a review. Return the stored object, a Status or, for a deleted collection, a list."""
         match parsed.verb:
             case "create" if parsed.subresource:
                 return self._evicted(parsed)
@@ -123,7 +123,7 @@ class Writes:
                 return self._write_of(parsed)(parsed, user, parsed.dry_run)
 
     async def reviewed(self, parsed: ParsedRequest, user: str) -> Document:
-        """Have a write reviewed and make it; return the same as :meth:`unreviewed`."""
+        """Call the reviewers, then make the write. Return the same as :meth:`unreviewed`."""
         match parsed.verb:
             case "create" if not parsed.subresource:
                 review = self._creation(parsed, user)
@@ -140,7 +140,7 @@ class Writes:
                 return self.unreviewed(parsed, user)
 
     def _creation(self, parsed: ParsedRequest, user: str) -> Review:
-        """Return the review of a new object."""
+        """Return the review for the creation of an object."""
         document = parsed.body()
         self._check_namespace(parsed)
         document.setdefault("metadata", {})
@@ -169,7 +169,10 @@ class Writes:
         return self._updated if parsed.verb == "update" else self._patched
 
     async def _changed(self, parsed: ParsedRequest, user: str, make: MakeWrite) -> Document:
-        """Compute the object after a write, have it reviewed, and store it. Start again if it was changed meanwhile."""
+        """Compute the object after a write, call the reviewers, and store it.
+
+        If another write changes the object during the review, start again.
+        """
         while True:
             before = parsed.table.rows.get(parsed.key)
             wanted = make(parsed, user, True)
@@ -216,7 +219,7 @@ class Writes:
         )
 
     def _deleted(self, parsed: ParsedRequest) -> Document:
-        """Delete an object; return it if finalizers or a grace period keep it, otherwise a Status."""
+        """Delete an object. If finalizers or a grace period keep it, return the object, otherwise a Status."""
         left = self._storage.delete(parsed.table, parsed.key, parsed.delete_options())
         return dict(_SUCCESS) if left is None else left
 
@@ -229,14 +232,14 @@ class Writes:
         return parsed.collection([], int(self._storage.version))
 
     def _complete(self, table: Table, document: Document) -> Document:
-        """Return an object as it is stored: completed by its schema, with the changes of admission."""
+        """Return an object with the defaults of its schema and with the changes that reviewers made."""
         complete = self.complete.get(table.properties.gvk, _unchanged)
         document = complete(document)
         # Fields that a webhook added are completed by the schema, too.
         return complete(patches.apply_merge_patch(document, self._admitted)) if self._admitted else document
 
     def _check_namespace(self, parsed: ParsedRequest) -> None:
-        """Raise NotFoundError if the namespace of a new object is missing, ForbiddenError if it is being deleted."""
+        """Raise NotFoundError if the namespace does not exist, or ForbiddenError if the namespace is being deleted."""
         namespace = parsed.key.namespace
         if not self._check_namespaces or not parsed.table.resource.namespaced or not namespace:
             return
@@ -252,7 +255,7 @@ class Writes:
             raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
 
     def is_reviewed(self, gvk: GVK, subresource: str) -> bool:
-        """Return True if writes of a kind, or of a subresource, are reviewed."""
+        """Return True if writes of a kind are reviewed or, if ``subresource`` is set, writes of that subresource."""
         return bool(self.admit_subresource.get((gvk, subresource)) if subresource else self.admit.get(gvk))
 
     def _reviewers(self, parsed: ParsedRequest) -> Sequence[Admit]:
@@ -273,10 +276,12 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
     """Return a copy of ``document`` with the patch ``body`` applied.
 
     Raises:
-        BadRequestError: the patch is not an object or a list of operations, or changes the name or the namespace.
+        BadRequestError: the patch changes the name or the namespace, or its body is not an object (for a JSON patch:
+            not a list).
         InvalidError: the patch cannot be applied to the object, or changes its apiVersion or kind.
         StatusError: the kind does not support patches of this type.
-        NotImplementedError: a strategic merge patch of a Kubernetes kind that is not recorded.
+        NotImplementedError: the patch is a strategic merge patch, and this Kubernetes kind's schema is not recorded
+            here.
     """
     _check_type(table, body, content_type)
     try:

@@ -58,14 +58,16 @@ class InvalidTimingError(LeaderElectionError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
-    """Durations in seconds: how long a lease holds, how long renewing is tried, and how often."""
+    """Durations in seconds: how long a lease is valid, how long a holder tries to renew it, and how long it waits
+    between two tries.
+    """
 
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
 
     def validate(self) -> None:
-        """Check that a holder gives up before its lease lapses.
+        """Check that a holder gives up before its lease expires.
 
         Raises:
             InvalidTimingError: the durations do not ensure this.
@@ -79,7 +81,7 @@ class Timing:
 
     @property
     def tenure(self) -> float:
-        """Seconds after the start of the last successful renewal at which a holder gives up."""
+        """A holder gives up this many seconds after the start of its last successful renewal."""
         # The holder gives up a little before the deadline, so that a request in flight at that moment still arrives in
         # time.
         return min(_DEADLINE_FRACTION * self.renew_deadline, _LEASE_FRACTION * self.lease_duration)
@@ -90,7 +92,7 @@ class Elector(Protocol):
 
     @property
     def identity(self) -> str:
-        """Our identity on the lease."""
+        """The identity of this replica in the lease."""
 
     @property
     def lease(self) -> Lease:
@@ -98,16 +100,16 @@ class Elector(Protocol):
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: it has not led yet, or its tenure is not over."""
+        """True before the program leads for the first time, and while the lease is ours: then it may write."""
 
     async def acquire(self) -> None:
-        """Return once the lease is ours."""
+        """Return when the lease is ours."""
 
     async def renew(self) -> None:
         """Keep the lease until cancelled. Raises LeaderElectionLostError if the lease could not be kept."""
 
     async def release(self) -> None:
-        """Give the lease up, if it is ours; a failure is only logged."""
+        """Release the lease if it is ours. A failure is only logged."""
 
 
 class LeaderElector:
@@ -139,12 +141,12 @@ class LeaderElector:
         self._renewed_at = float("-inf")
         self._led = False
         self._unanswered = False
-        """Whether the last write may have been stored without our knowledge: it was cancelled, or its answer lost."""
+        """True if we do not know whether the last write was stored: it was cancelled, or its answer was lost."""
         metrics.LEADER_STATUS.labels(key.name).set(0)
 
     @property
     def identity(self) -> str:
-        """Our identity on the lease."""
+        """The identity of this replica in the lease."""
         return self._identity
 
     @property
@@ -164,11 +166,11 @@ class LeaderElector:
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: it has not led yet, or its tenure is not over."""
+        """True before the program leads for the first time, and while the lease is ours: then it may write."""
         return not self._led or self.is_leader
 
     async def acquire(self) -> None:
-        """Return once the lease is ours; errors of the server are logged, and the request is tried again."""
+        """Return when the lease is ours. Errors of the server are logged, and the request is tried again."""
         _log.info("Attempting to acquire leader lease", lease=self._key)
         reported = ""
         while not await self._try_once(self._timing.renew_deadline / 2):
@@ -202,7 +204,7 @@ class LeaderElector:
             metrics.LEADER_STATUS.labels(self._key.name).set(0)
 
     async def release(self) -> None:
-        """Give the lease up, if it is ours, so that the next leader need not wait; a failure is only logged."""
+        """Release the lease if it is ours, so that the next leader need not wait. A failure is only logged."""
         if not self.is_leader and (self._led or not self._unanswered):
             return
         try:
@@ -215,7 +217,7 @@ class LeaderElector:
             _log.error("Failed to release lease", lease=self._key, error=error)
 
     async def _give_up(self) -> bool:
-        """Free the lease unless another replica holds it. Return True if the lease is free."""
+        """Make the lease free, unless another replica holds it. Return True if the lease is free now."""
         # A write may have been cancelled when the program stopped. If the server handles that write later, it conflicts
         # with our write of the free lease.
         while True:
@@ -243,9 +245,7 @@ class LeaderElector:
 
     @property
     def tenure_ends(self) -> float:
-        """The time, on the monotonic clock, at which the tenure of a holder ends unless the holder renews the lease
-        before.
-        """
+        """The time, on the monotonic clock, at which a holder gives up. Each renewal moves it to a later time."""
         return self._renewed_at + self._timing.tenure
 
     async def _renew_in_time(self) -> None:
@@ -297,9 +297,7 @@ class LeaderElector:
         return await self._write(self._client.update(self._ours(current)))
 
     async def _write(self, request: Awaitable[Lease]) -> bool:
-        """Observe the answer to a write. Return True if the answer names us as the holder: only then did the server
-        store the write.
-        """
+        """Wait for the answer to a write, and remember its lease. Return True if the lease names us as the holder."""
         self._unanswered = True
         try:
             self._observe(await request)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A LeaderElector in a thread of its own: the lease is renewed even while the program's event loop is busy.
+"""A LeaderElector in its own thread: the lease is renewed even while the program's event loop is busy.
 
 The thread has its own event loop and connection. Renewing in a thread would let a blocked program keep its lease,
 so two rules restore the usual guarantees:
@@ -42,7 +42,7 @@ _JOIN_TIMEOUT: Final = 5.0
 
 
 def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:
-    """Return a function that connects a thread to the server, or None if the credentials work in one loop only."""
+    """Return a function that connects a thread to the server; None if the credentials work only in one event loop."""
     credentials = config.credentials.for_another_loop()
     if credentials is None:
         return None
@@ -64,7 +64,7 @@ def connection(config: rest.Config, observe: Callable[[str, str, str], None]) ->
 
 
 class ThreadedElector:
-    """Acquires, renews and releases a lease as a LeaderElector does; an async context manager that owns the thread.
+    """Runs a LeaderElector in a thread. Use it in an ``async with`` block, which ends the thread.
 
     ``connect`` is called in the thread. The thread starts at :meth:`acquire`.
     """
@@ -76,11 +76,11 @@ class ThreadedElector:
         identity: str,
         timing: Timing | None = None,
     ) -> None:
-        """Check the durations; raise InvalidTimingError as a LeaderElector does."""
+        """Check the durations. Raises InvalidTimingError like :class:`LeaderElector`."""
         self._connect = connect
         self._key = key
         self.identity = identity
-        """Our identity on the lease."""
+        """The identity of this replica in the lease."""
         self._timing = timing or Timing()
         self._timing.validate()
         self._elector: LeaderElector | None = None
@@ -101,13 +101,16 @@ class ThreadedElector:
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: it has not led yet, or its tenure is not over. Any thread may read this."""
+        """True before the program leads for the first time, and while the lease is ours: then it may write.
+
+        Any thread may read this.
+        """
         if not self._led or self._elector is None:
             return True
         return not self._ended and time.monotonic() < self._elector.tenure_ends
 
     async def acquire(self) -> None:
-        """Return once the lease is ours. From then on the lease is renewed, even while our own loop is blocked."""
+        """Return when the lease is ours. From then on the lease is renewed, even while our own loop is blocked."""
         await self._start()
         outer, elected = asyncio.get_running_loop(), asyncio.Event()
         self._leading = self._begin(self._lead(outer, elected))
@@ -139,7 +142,7 @@ class ThreadedElector:
             ) from error
 
     async def release(self) -> None:
-        """Give the lease up, if it is ours; a failure is only logged. If the thread has ended, the lease expires."""
+        """Release the lease if it is ours. A failure is only logged. If the thread has ended, let the lease expire."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             return
@@ -233,7 +236,7 @@ class ThreadedElector:
             raise lost[0]
 
     async def _watch(self, outer: asyncio.AbstractEventLoop) -> None:
-        """Raise LeaderElectionLostError when the program's loop has not run for the duration of a lease."""
+        """Raise LeaderElectionLostError when the program's loop has not run for longer than the duration of a lease."""
         longest = self._timing.lease_duration
         while True:
             silence = time.monotonic() - self._last_heartbeat

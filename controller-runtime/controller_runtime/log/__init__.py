@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Structured logging in zap's format; the logger comes from the context.
 
-structlog is loaded by the set-up of the log, or with the first line that is written.
+structlog is loaded when the log is set up, or when the first line is written.
 """
 
 from typing import TYPE_CHECKING

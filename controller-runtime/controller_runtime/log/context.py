@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The logger of the context, and the fields that the context adds to each of its lines.
 
-Importing this module does not load structlog; the set-up of the log does, or the first line that is written.
+Importing this module does not load structlog: it is loaded when the log is set up, or when the first line is written.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
 class _Bound:
     """Binds fields while the block runs.
 
-    All fields are in one context variable. This costs a tenth of structlog's context, which has a variable for each
-    field.
+    All fields are in one context variable. structlog has a variable for each field, which takes ten times as long.
     """
 
     __slots__ = ("_fields", "_token")
@@ -44,9 +43,7 @@ class _Bound:
 
 
 def into_context(**fields: object) -> AbstractContextManager[None]:
-    """Bind keys and values to every line logged within the ``with`` block and within the tasks that the block
-    starts.
-    """
+    """Add keys and values to every line that is logged in the ``with`` block, or in a task that the block starts."""
     return _Bound(fields)
 
 
@@ -94,7 +91,7 @@ class _BoundLate:
 def into_context_late(make: Callable[[], Mapping[str, object]]) -> AbstractContextManager[None]:
     """Bind the fields that ``make`` returns, as :func:`into_context` does.
 
-    ``make`` is called when the first line is written, if any. The state that ``make`` reads must not change while the
+    ``make`` is called only when the first line is written. The state that ``make`` reads must not change while the
     block runs.
     """
     return _BoundLate(make)

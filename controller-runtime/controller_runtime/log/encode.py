@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""structlog processors that end in zap's lines: ``{"level":…,"ts":…,"logger":…,"msg":…,…}`` or its console form."""
+"""structlog processors that write lines like zap's: ``{"level":…,"ts":…,"logger":…,"msg":…,…}`` or the console form."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ EventDict = MutableMapping[str, object]
 Renderer = Callable[[object, str, EventDict], str]
 
 LOGGER_NAME: Final = "logger_name"
-"""The bound key that carries a logger's name; written as ``logger``."""
+"""The bound key of a logger's name. In a line, its key is ``logger``."""
 
 CUT: Final = 256
-"""Maximum number of characters of a text of unknown origin that are repeated in a message."""
+"""If a message quotes a text that may come from anywhere, it quotes at most this many characters."""
 LONGEST: Final = 16 * 1024
 """Maximum number of characters of a value in a line."""
 _DEEPEST: Final = 32
@@ -132,7 +132,7 @@ def _escaped(text: str) -> str:
 
 
 def _console_stack(stack: str) -> str:
-    """Return the stack without control characters; no line of it looks like a line of the log."""
+    """Return the stack without control characters. Lines after the first are indented: none looks like a log line."""
     lines = stack.split("\n")
     return "\n".join(
         ("\t" if number and not line.startswith(" ") else "") + _escaped(line)
@@ -169,7 +169,7 @@ def _time(ns: int, encoding: TimeEncoding) -> float | str:
 
 @functools.lru_cache(maxsize=1)
 def _second(seconds: int) -> str:
-    """Return a second of the clock as text; cached, because many lines share a second."""
+    """Return a time in whole seconds as text. It is cached, because many lines have the same second."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -179,7 +179,10 @@ def cut(text: str, longest: int = CUT) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's text; for a group, each distinct text of its parts. The type's name replaces an empty text."""
+    """Return an error's text or, if that is empty, the name of its type. For a group, return the texts of all members.
+
+    Equal texts are returned only once.
+    """
     return "\n".join(dict.fromkeys(raised.text(each) or raised.name(each) for each in raised.leaves(error)))
 
 
@@ -190,7 +193,7 @@ def _stack(error: object) -> str:
 
 
 def needs_no_stack(error: BaseException) -> bool:
-    """Return True if the error, or every part of a group, declares that its text suffices without a stack."""
+    """Return True if the error has ``needs_no_stack = True``. For a group, all members must have it."""
     try:
         return all(getattr(each, "needs_no_stack", False) for each in raised.leaves(error))
     except (Exception, SystemExit):  # from an attribute of the error
@@ -208,7 +211,7 @@ def _value(value: object) -> JSON:
 
 
 def _plain(value: object, depth: int = 0) -> JSON:
-    """Return a value as JSON: an object becomes its reference, without its content."""
+    """Return a value as JSON. For a Kubernetes object, return a reference: its kind, namespace and name."""
     if depth > _DEEPEST:
         raise RecursionError
     if isinstance(value, BaseException):
@@ -239,7 +242,7 @@ def _reference(key: NamespacedName) -> dict[str, str]:
 
 
 class LineLimiter:
-    """A limit on the log lines that clients can cause: a token bucket, which counts the dropped lines."""
+    """Limits how many log lines clients can cause. It is a token bucket that counts the dropped lines."""
 
     def __init__(
         self, *, burst: int = 20, per_second: float = 1.0, clock: Callable[[], float] = time.monotonic

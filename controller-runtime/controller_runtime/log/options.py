@@ -42,7 +42,7 @@ class TimeEncoding(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """Log options. The value of an option that is None depends on ``development``, as in zap's presets."""
+    """Log options. If an option is None, its value depends on ``development``, as in zap's presets."""
 
     development: bool = False
     encoder: Encoder | None = None
@@ -62,7 +62,7 @@ class Options:
         stacktrace_level: str | None = None,
         time_encoding: str | None = None,
     ) -> Self:
-        """Return the options for the texts of the flags; None is an unset flag.
+        """Return the options for the texts of the flags. None means that a flag is not set.
 
         Raises:
             ValueError: a text is not valid; the message is zap's.
@@ -89,14 +89,14 @@ class Options:
 
     @property
     def effective_stacktrace_level(self) -> int:
-        """The chosen level; by default stacks are written for errors, and in development for warnings, too."""
+        """The level from which stacks are written: by default errors, and in development also warnings."""
         if self.stacktrace_level is not None:
             return self.stacktrace_level
         return _WARN_STACKS if self.development else ERROR
 
 
 def parse_encoder(text: str) -> Encoder:
-    """Return the encoder of that name, in upper or lower case."""
+    """Return the encoder of that name. Upper and lower case do not matter."""
     try:
         return Encoder(text.lower())
     except ValueError:

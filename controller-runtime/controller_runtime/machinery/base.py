@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 JSON = Any
 
 _MOST_ERRORS: Final = 1000
-"""An object with more validation errors than this is not decoded a second time, because it is invalid anyway."""
+"""If decoding finds more validation errors than this, the object is rejected without a second attempt."""
 
 
 def camel(name: str) -> str:
@@ -103,7 +103,7 @@ class Struct(BaseModel):
         """Check the names of the fields.
 
         Raises:
-            TypeError: a field's name in encoded JSON is not accepted when JSON is decoded.
+            TypeError: a field is written under a name that decoding does not accept.
         """
         for name, field in cls.__pydantic_fields__.items():
             if field.serialization_alias is not None or field.validation_alias is not None:
@@ -216,7 +216,10 @@ def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSc
 
 
 def _add_rules(part: object, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
-    """Add the rules to a part of a schema, including its typed dicts and dataclasses; models in it add their own."""
+    """Add the rules to a part of a schema, including its typed dicts and dataclasses.
+
+    Nested models are skipped: their own classes add the rules to them.
+    """
     if isinstance(part, list | tuple):
         for each in part:
             _add_rules(each, handler, seen)
@@ -278,7 +281,7 @@ _RULES: Final[dict[Any, Callable[[Any, Callable[[Any], Any]], Any]]] = {
     "frozenset": _sorted,
 }
 _VALUES: Final = frozenset({"default", "expected", "members", "metadata", "config", "serialization"})
-"""Keys of pydantic's schemas whose values are not schemas of fields."""
+"""Keys to skip in pydantic's schemas: their values contain no schemas of fields."""
 
 
 def _check_number(error: ValidationError) -> None:
@@ -290,7 +293,10 @@ def _check_number(error: ValidationError) -> None:
 
 
 def _may_set(model: type[Struct], name: str) -> bool:
-    """Return True if ``name`` is private or an attribute of the class, or if the model takes any field."""
+    """Return True if ``name`` may be set although the model declares no such field.
+
+    This is allowed for private names, for attributes of the class, and if the model accepts unknown fields.
+    """
     return name.startswith("_") or model.accepts_unknown_fields or hasattr(model, name)
 
 
@@ -356,10 +362,10 @@ def _copy(value: JSON) -> JSON:
 
 
 def is_unset(value: Struct) -> bool:
-    """Return True if no field of a struct, or of the structs in its fields, was set.
+    """Return True if no field was set, neither in the struct nor in any struct inside it.
 
-    This is for fields that Go embeds by value (``spec``, ``template``): in Python they always exist, but they are
-    written only after one of their fields was set.
+    This is for structs that Go embeds by value, such as ``spec`` and ``template``. In Python such a struct always
+    exists, but it is written only if one of its fields was set.
     """
     if value.__pydantic_fields_set__ or value.__pydantic_extra__:
         return False

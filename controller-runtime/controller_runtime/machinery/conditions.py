@@ -16,10 +16,11 @@ from .meta import Condition, format_time
 def set_status_condition(
     conditions: list[Condition], new: Condition, now: Callable[[], datetime] | datetime | None = None
 ) -> bool:
-    """Add or update the condition of ``new``'s type; return True if ``conditions`` changed.
+    """Add ``new``, or update the condition of the same type; return True if ``conditions`` changed.
 
-    If the condition is added or its status changes, its transition time is that of ``new``, or ``now`` if ``new`` has
-    none. ``now`` is the current time by default. The list does not keep a reference to ``new``.
+    An added condition, or a condition whose status changes, gets the transition time of ``new``. If ``new`` has no
+    transition time, the condition gets ``now``, which is the current time by default. The list does not keep a
+    reference to ``new``.
     """
     existing = find(conditions, new.type)
     if existing is None:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CustomResourceDefinitions from models and their markers.
 
-Markers are the properties of a field or a kind beyond its Python type: a field carries them as
-``Annotated[int | None, CRD(minimum=0)]``, a struct as ``crd: ClassVar = CRD(...)``, a kind as
+Markers declare properties that a Python type cannot express, such as a minimum. Write the marker of a field into its
+type, ``Annotated[int | None, CRD(minimum=0)]``. A struct has its marker in ``crd: ClassVar = CRD(...)``, and a kind in
 ``crd_kind: ClassVar = KindMarkers(...)``. Markers do not change how objects are decoded. A field's description is the
 string below it.
 """
@@ -55,9 +55,9 @@ class Rule(msgspec.Struct, frozen=True):
 class CRD(msgspec.Struct, frozen=True, kw_only=True):
     """Constraints of a field or a struct; a constraint that is None is omitted.
 
-    The constraints of a list or a map apply to the list or map itself; declare constraints of the items on the type of
-    the items. For a field that is plain JSON in the model, ``schema`` is the name of the recorded definition of the
-    field's value or, for a list, of the list's items.
+    The constraints of a list or a map apply to the list or map itself. For constraints on the items, annotate the type
+    of the items. If the model declares a field as plain JSON, ``schema`` is the name of a recorded definition, such as
+    ``core.v1.EnvVar``. It describes the field's value or, if the value is a list, each item.
     """
 
     default: object = UNSET
@@ -76,14 +76,14 @@ class CRD(msgspec.Struct, frozen=True, kw_only=True):
     map_type: Literal["atomic", "granular"] | None = None
     rules: tuple[Rule, ...] = ()
     required: bool | None = None
-    """If None, a field is required if it has no default or if its default is the empty string."""
+    """If None, fields without a default and fields whose default is the empty string are required."""
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the values for mistakes that would otherwise get into the definition without an error.
+        """Find mistakes that would otherwise get into the CustomResourceDefinition unnoticed.
 
         Raises:
-            TypeError: the message names the value.
+            TypeError: a value is not valid; its name is in the message.
         """
         if self.list_type not in (None, "atomic", "map", "set"):
             raise TypeError(f"list_type must be atomic, map or set, not {self.list_type}")
@@ -150,7 +150,7 @@ _BOUNDS: Final = frozenset(
 _FORMATS: Final = frozenset({"date", "date-time", "uuid", "email", "uri", "ipv4", "ipv6", "password"})
 """Formats that the API server checks and interprets in the same way as pydantic."""
 _TEXT_ONLY: Final = (Rule("self == self", "must be a string"),)
-"""A rule for strings with a format: without a rule that reads the value, the API server accepts a list instead."""
+"""A rule for strings with a format. Without a rule that reads the value, the API server would also accept a list."""
 _NULL: Final = {"type": "null"}
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 _DECIMAL: Final = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}
@@ -159,18 +159,18 @@ _KIND_TEXT: Final = "The kind of this object."
 
 
 class _NoSchemaError(TypeError):
-    """A type has no structural schema; the message has the reason."""
+    """A type cannot be expressed as a structural schema; the message has the reason."""
 
 
 def custom_resource_definition(kind: type[Object]) -> Schema:
     """Return the CustomResourceDefinition of ``kind`` with its single version.
 
-    Types, bounds and required fields are those of the model. Defaults of the model are left out, because the API server
-    would write them into the objects; only defaults of markers are included.
+    Types, bounds and required fields come from the model. Defaults come only from markers. Defaults in the model are
+    left out, because the API server would write them into the objects.
 
     Raises:
-        TypeError: ``kind`` is not a subclass of Object with the names of a kind, or a field has a type without a
-            structural schema; the message names the class and the field.
+        TypeError: ``kind`` is not a subclass of Object that declares a kind, or the type of a field has no structural
+            schema. The message contains the class and the field.
         ValueError: ``kind`` has no plural name.
     """
     if not (isinstance(kind, type) and issubclass(kind, Object) and hasattr(kind, "gvk")):
@@ -236,7 +236,7 @@ def _root(kind: type[Object], markers: KindMarkers) -> Schema:
 
 
 def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema:
-    """Return the schema of a struct: the recorded one for Kubernetes' structs, otherwise built from the model."""
+    """Return the recorded schema of a Kubernetes struct, or build the schema of any other struct from its model."""
     if model in above:
         raise _NoSchemaError(f"{model.__name__} contains itself")
     name = openapi.name_of(model)
@@ -313,7 +313,10 @@ def _annotated(
 def _written(
     function: Any, declared: object, above: tuple[type[Struct], ...], metadata: Iterable[object]
 ) -> Schema:
-    """Return the schema of a serializer's output. CRD markers apply to the output, but bounds of the value do not."""
+    """Return the schema of a serializer's output, with the field's CRD markers.
+
+    Pydantic's bounds are left out: they apply to the value before it is serialized.
+    """
     schema = _type(_returned(function, declared), above)
     _constrain(schema, [each for each in metadata if isinstance(each, CRD)])
     return schema
@@ -341,7 +344,11 @@ def _getter(computed: ComputedFieldInfo) -> object:
 
 
 def _item(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
-    """Return the schema of a list's item or a map's value. Unlike a field, an item or value that is None is written."""
+    """Return the schema of a list's item or a map's value.
+
+    If the type includes None, the schema is nullable. In lists and maps, None is written as null; a field that is None
+    is not written.
+    """
     schema = _type(annotation, above, named)
     return _nullable(schema) if _has_none(annotation) else schema
 
@@ -400,7 +407,7 @@ def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
 
 
 def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...] = ()) -> Schema:
-    """Return pydantic's JSON schema as the API server accepts it: without references, and with one type per value.
+    """Convert pydantic's JSON schema to the form that the API server accepts: no references, and one type per value.
 
     Raises:
         _NoSchemaError: the schema cannot be expressed in this form.
@@ -436,7 +443,7 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
 
 
 def _array(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...]) -> Schema:
-    """Return the part of a structural schema for the items of a list."""
+    """Return the keys with which a structural schema describes the items of a list."""
     items = _structural_item(schema.get("items", {}), definitions, above)
     if not schema.get("uniqueItems"):
         return {"items": items}
@@ -451,7 +458,7 @@ def _structural_item(schema: Schema, definitions: Mapping[str, Schema], above: t
 
 
 def _object(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...]) -> Schema:
-    """Return the part of a structural schema for the fields of an object, or the values of a map."""
+    """Return the keys with which a structural schema describes the fields of an object or the values of a map."""
     if "properties" not in schema:
         values = schema.get("additionalProperties", True)
         if not isinstance(values, dict):
@@ -473,7 +480,7 @@ def _bounds(schema: Schema) -> Schema:
 
 
 def _constrain(schema: Schema, metadata: Iterable[object]) -> None:
-    """Add a field's constraints: those of markers for CRDs, and those of pydantic such as ``Field(ge=1)``."""
+    """Add a field's constraints to ``schema``: CRD markers and pydantic's constraints, such as ``Field(ge=1)``."""
     others = [each for each in metadata if not isinstance(each, CRD)]
     if others and (known := _TYPES.get(schema.get("type", ""))) is not None:
         adapted: Any = Annotated[(known, *others)]
@@ -508,7 +515,7 @@ def _class_text(model: type[object]) -> str | None:
 
 
 def _field_texts(model: type[object]) -> dict[str, str]:
-    """Return the strings below a class's fields, by field name."""
+    """Return the docstring below each field of a class, by field name."""
     body = _classes(model.__module__).get(model.__name__, [])
     return {
         node.target.id: _paragraphs(inspect.cleandoc(text.value.value))
@@ -523,7 +530,7 @@ def _field_texts(model: type[object]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the bodies of a module's classes; none if the module has no source file, as in a notebook."""
+    """Return the statements of each class in a module; empty if the module has no source file, as in a notebook."""
     try:
         tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     except (ImportError, OSError, TypeError):

@@ -38,7 +38,7 @@ class StatusError(Exception):
     """An error returned by an API server; ``str()`` is the server's message."""
 
     needs_no_stack: ClassVar[bool] = True
-    """True because the cause is outside this program: logs show the message without a traceback."""
+    """Logs show the message without a traceback, because the cause is outside this program."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class StatusError(Exception):
 
     @property
     def causes(self) -> list[dict[str, JSON]]:
-        """``details.causes``: each a field, a reason and a message."""
+        """The items of ``details.causes``; each has a field, a reason and a message."""
         causes = self.details.get("causes")
         return [each for each in causes if isinstance(each, dict)] if isinstance(causes, list) else []
 
@@ -147,7 +147,10 @@ _BY_CODE: Final[dict[int, type[StatusError]]] = {
 
 
 def from_status(status: dict[str, JSON], *, http_code: int, retry_after: float | None = None) -> StatusError:
-    """Return the exception for a metav1.Status; for any other body, ``http_code`` alone decides."""
+    """Return the exception for a metav1.Status.
+
+    If ``status`` has neither a code nor a reason, the class depends only on ``http_code``.
+    """
     code = status.get("code")
     code = code if isinstance(code, int) and 400 <= code < 600 else http_code
     reason = str(status.get("reason") or "")
@@ -161,7 +164,7 @@ def from_status(status: dict[str, JSON], *, http_code: int, retry_after: float |
 
 
 def new_invalid(gvk: GVK, name: str, problems: AggregateError) -> InvalidError:
-    """Return the error about invalid fields of an object, with the message and causes of an API server."""
+    """Return the error that an API server would return for an object with these invalid fields."""
     return InvalidError(
         f'{gvk.group_kind} "{name}" is invalid: {problems}',
         code=422,

@@ -76,7 +76,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A bad value that the message shows as JSON, as Go does with scalars that are pointers or of a named type.
+    """A bad value that the message shows as JSON. Go does so with pointers to scalars and with scalars of a named type.
 
     The text is built once, so many errors about one large value should share one instance.
     """
@@ -212,14 +212,14 @@ def forbidden(path: Path, detail: str) -> FieldError:
 
 
 def too_long(path: Path, limit: int) -> FieldError:
-    """Return the error for a value of more than ``limit`` bytes; the message does not show a negative limit."""
+    """Return the error for a value of more than ``limit`` bytes; a negative limit is not shown in the message."""
     unit = "byte" if limit == 1 else "bytes"
     detail = f"may not be more than {limit} {unit}" if limit >= 0 else "value is too long"
     return FieldError(ErrorType.TOO_LONG, str(path), "<value omitted>", detail)
 
 
 def too_many(path: Path, actual: int, limit: int) -> FieldError:
-    """Return the error for a list of more than ``limit`` items; the message does not show negative numbers."""
+    """Return the error for a list of more than ``limit`` items; negative numbers are not shown in the message."""
     unit = "item" if limit == 1 else "items"
     detail = f"must have at most {limit} {unit}" if limit >= 0 else "has too many items"
     return FieldError(ErrorType.TOO_MANY, str(path), actual if actual >= 0 else OMITTED, detail)

@@ -67,7 +67,10 @@ def go_text(value: JSON) -> str:
 
 
 def _float(value: float, plain: range) -> str:
-    """Return the shortest text of a number, with an exponent if its decimal exponent is not in ``plain``."""
+    """Return the shortest text of a number.
+
+    Numbers whose decimal exponent is outside ``plain`` are written with an exponent.
+    """
     number = Decimal(repr(value)).normalize()
     return f"{number:{'f' if number.adjusted() in plain else 'e'}}"
 
@@ -128,7 +131,10 @@ class _Field(NamedTuple):
     by_value: bool
 
     def leaves_out(self, value: object) -> bool:
-        """Return True if Go's omitempty or omitzero omits the value; a pointer to a zero value is not empty."""
+        """Return True if Go omits the value because of omitempty or omitzero.
+
+        Go writes a zero value if the field is a pointer.
+        """
         if isinstance(value, str | int | float):
             return not self.pointer and not value
         if isinstance(value, Struct):

@@ -16,7 +16,8 @@ from .gojson import quote
 from .meta import LabelSelector
 
 LabelSelectorLike = str | Mapping[str, str | Iterable[str]]
-"""``"a=b,c in (d,e)"``, or a map from label keys to a required value or to several allowed values."""
+"""A text such as ``"a=b,c in (d,e)"``, or a map that has one required value or several allowed values for each label
+key."""
 
 
 class SelectorError(ValueError):
@@ -219,7 +220,10 @@ _SPECIAL: Final = frozenset(("==", "!=", "=", "!", "(", ")", ",", "<", ">", _END
 
 
 class _Parser:
-    """A recursive descent parser. ``in`` and ``notin`` are operators only where an operator is allowed."""
+    """A recursive descent parser.
+
+    ``in`` and ``notin`` are operators only after a key; elsewhere they are ordinary words.
+    """
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = [*_TOKEN.findall(text.strip()), _END]

@@ -196,7 +196,7 @@ def is_path_segment(value: str) -> bool:
 
 
 def is_qualified_name(value: str) -> list[str]:
-    """Check a label's key: a name with an optional domain before a slash."""
+    """Check a label's key, such as ``app`` or ``example.com/app``."""
     text = (
         "must consist of alphanumeric characters, '-', '_' or '.', "
         "and must start and end with an alphanumeric character"

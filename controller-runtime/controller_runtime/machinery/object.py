@@ -69,7 +69,7 @@ class Object(Struct):
         """Set the class's names; a class with neither ``version`` nor ``kind`` is a base class.
 
         Raises:
-            TypeError: a keyword is neither a name of a kind nor a setting of pydantic.
+            TypeError: the class declaration has an unknown keyword.
         """
         if kwargs:
             known = "group, version, kind, plural, namespaced"
@@ -129,7 +129,7 @@ class Object(Struct):
 
     @property
     def decoded_size(self) -> int:
-        """Size in bytes of the text that this object or its original was decoded from; 0 if there was none."""
+        """Size in bytes of the text that the object was decoded from, or 0 if there was none. Copies keep the size."""
         try:
             size: int = object.__getattribute__(self, "_size")
         except AttributeError:
@@ -159,11 +159,14 @@ class Object(Struct):
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations, with the same rules as :attr:`labels`."""
+        """The annotations, or a new empty map if there are none; to add annotations, set ``metadata.annotations``."""
         return self.metadata.annotations if self.metadata.annotations is not None else {}
 
     def to_dict(self) -> dict[str, JSON]:
-        """Return the wire form, without ``metadata``, ``spec`` and ``status`` if they were not set."""
+        """Return the wire form.
+
+        An empty ``metadata``, ``spec`` or ``status`` that was created by default is left out.
+        """
         return self.model_dump(mode="json", exclude_none=True, exclude=self._unset_parts())
 
     def to_json(self) -> bytes:
@@ -174,7 +177,7 @@ class Object(Struct):
         return data
 
     def _unset_parts(self) -> set[str] | None:
-        """Return the top-level structs that were created by default and have no field set."""
+        """Return the names of top-level structs that were created by default and are still empty."""
         unset: set[str] | None = None
         for part in ("metadata", "spec", "status"):
             if part in self.model_fields_set:
@@ -202,7 +205,7 @@ class Unstructured(Object):
         extra[field] = value
 
     def nested(self, *path: str) -> JSON:
-        """Return the value at ``path``, or None if a step is missing or its parent is not a map."""
+        """Return the value at ``path``, or None if the path does not exist or leads into a value that is not a map."""
         value: JSON = self.unknown_fields
         for step in path:
             if not isinstance(value, dict) or step not in value:
@@ -234,7 +237,8 @@ def unstructured(gvk: GVK) -> type[Unstructured]:
 def metadata_only(kind: type[Object] | GVK) -> type[PartialObjectMetadata]:
     """Return the class that represents ``kind`` when only metadata is listed, watched and read.
 
-    Objects that clients return have the ``apiVersion`` and ``kind`` of ``kind``, not those of PartialObjectMetadata.
+    Clients return objects of this class with the ``apiVersion`` and ``kind`` of the full object, not those of
+    PartialObjectMetadata.
     """
     if isinstance(kind, GVK):
         return _of(PartialObjectMetadata, kind)
@@ -284,8 +288,8 @@ class LazyObject(Generic[T_co]):
         self.kind = kind
         self.text = text
         self.own_write = False
-        """True if our own write through the client of the cache produced this state. False if a list reported the
-        state, because other writers may have changed the object before our write."""
+        """True if the cache's client wrote this state. If the state comes from a list, this is False: another writer
+        may have changed the object before the client's write."""
         self._object = known
         self._metadata: ObjectMeta | None = None
         self._view: msgspec.Struct | None = None
@@ -328,10 +332,10 @@ class LazyObject(Generic[T_co]):
         return held
 
     def view(self, shape: type[V]) -> V | None:
-        """Return the fields that ``shape`` declares; consecutive readers of one shape share the result.
+        """Return the fields that ``shape`` declares; consecutive calls with the same shape return the same value.
 
-        None means that the caller must read :attr:`object` instead, because the object is decoded already or its text
-        does not match ``shape``.
+        The result is None if the object is already decoded or its text does not match ``shape``. The caller must then
+        read :attr:`object`.
         """
         if self._object is not None:
             return None
@@ -371,7 +375,7 @@ class LazyObject(Generic[T_co]):
         return self.kind.from_json(self.text or b"")
 
     def _decode_view(self, shape: type[V]) -> V | None:
-        """Return the view, or None if the caller must decode the whole object."""
+        """Return the fields of ``shape``, or None if the caller must decode the whole object."""
         seen: V = _viewer(shape).decode(self.text or b"")
         return seen
 
@@ -408,7 +412,8 @@ class Scheme:
     ) -> None:
         """Register ``kinds``.
 
-        ``later`` returns further kinds. It is called on first use, because importing kinds is expensive.
+        ``later`` returns further kinds. It is called when the scheme is first used, because importing kinds is
+        expensive.
         """
         self._known: dict[GVK, type[Object]] = {}
         self._later = later

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run work on large objects in a thread, so that it does not block the event loop, and other work directly.
+"""Run work on large objects in a thread, so that it does not block the event loop. Other work runs directly.
 
-Per event loop, only one piece of work runs in a thread at a time. More threads would not finish the work sooner, and
-each of them would take as much of the interpreter's time as the loop.
+Per event loop, only one piece of work runs in a thread at a time. Only one thread at a time runs Python code, so more
+threads would not finish the work sooner and would slow down the event loop.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LARGE: Final = 16 * 1024
-"""Bytes of JSON beyond which work on an object may take more than a millisecond or two."""
+"""An object of more than this many bytes of JSON is large: work on it may take more than a millisecond or two."""
 
 _object_size: Final[ContextVar[int]] = ContextVar("offload_object_size", default=0)
 _limiter: Final[anyio.lowlevel.RunVar[anyio.CapacityLimiter]] = anyio.lowlevel.RunVar("offload_limiter")
 
 
 class object_size:  # noqa: N801  # reads as the context manager that it is
-    """Set the size in bytes of the object on which the block, and tasks started in it, work.
+    """Declare the size in bytes of the object that is processed in this block and in the tasks that the block starts.
 
     In nested blocks, the largest size counts.
     """
@@ -54,7 +54,9 @@ def is_large(size: int = 0) -> bool:
 
 
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return the result of ``work``, which runs in a thread inside an :class:`object_size` block with a large object.
+    """Run ``work`` and return its result.
+
+    In an :class:`object_size` block for a large object, ``work`` runs in a thread. Elsewhere, it runs directly.
 
     ``work`` must not use shared mutable state. If the caller is cancelled while the thread runs, the cancellation is
     raised after ``work`` has ended.

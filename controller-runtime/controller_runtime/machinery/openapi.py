@@ -108,7 +108,7 @@ class _Record(msgspec.Struct, rename="camel"):
 
 
 def definition(name: str) -> Schema:
-    """Return a new schema of a struct, such as ``core.v1.EnvVar``, for CRDs: references are replaced by their schemas.
+    """Return a new schema of a struct, such as ``core.v1.EnvVar``, for use in a CRD: it contains no references.
 
     Raises:
         KeyError: the struct is not recorded.
@@ -138,7 +138,7 @@ def has_definition(name: str) -> bool:
 
 
 def name_of(model: type[object]) -> str:
-    """Return the name under which the struct of a class would be recorded, such as ``core.v1.EnvVar``."""
+    """Return the name of a class in the recorded schema, such as ``core.v1.EnvVar``."""
     module = model.__module__.removeprefix("controller_runtime.apis.")
     return f"{'meta.v1' if module == _META else module}.{model.__name__}"
 
@@ -164,7 +164,7 @@ def _recorded() -> _Record:
 
 
 def _in_crd(name: str) -> Schema:
-    """Return the schema of a struct as CustomResourceDefinitions contain it, but with references."""
+    """Return the schema of a struct for use in a CRD, in which references are not replaced yet."""
     schema = copy.deepcopy(published(name))
     if name in _ATOMIC:
         schema[MAP_TYPE] = "atomic"
@@ -232,7 +232,10 @@ class MergeSchema:
 
     @property
     def merges_in_patches(self) -> bool:
-        """True if a strategic merge patch merges the list, by :attr:`patch_merge_key` or, without one, as a set."""
+        """True if a strategic merge patch merges the list.
+
+        Without a :attr:`patch_merge_key`, it merges the list as a set.
+        """
         return "merge" in self._schema.get("x-kubernetes-patch-strategy", "").split(",")
 
     @property

@@ -5,11 +5,12 @@
 The functions do not change their arguments, except :func:`strategic_merge_patch` and :func:`merge_list`. Results may
 share parts with the arguments.
 
-In a strategic merge patch, :class:`.openapi.MergeSchema` says which lists merge: lists of objects by the value of a
-key, lists of scalars as sets. Maps merge unless the schema says that they are replaced. All other values and lists are
-replaced as a whole. After a merge, the items of the patch are in the order of the patch; the other items keep their
-relative position as far as possible. A null deletes a field. Directives: ``$patch: replace|delete`` in a map or an
-item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>`` and ``$setElementOrder/<field>``.
+In a strategic merge patch, :class:`.openapi.MergeSchema` says which lists merge. Lists of scalars merge as sets. In
+lists of objects, items with the same value of a key field are merged. Maps merge unless the schema says that they are
+replaced. All other values and lists are replaced as a whole. After a merge, the items of the patch are in the order of
+the patch; the other items keep their relative position as far as possible. A null deletes a field. Directives:
+``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>`` and
+``$setElementOrder/<field>``.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def same(a: JSON, b: JSON) -> bool:
 
 
 def _same_types(a: JSON, b: JSON) -> bool:
-    """Return True if equal values have booleans in the same places."""
+    """Return True if two values that are equal in Python also have booleans in the same places."""
     if isinstance(a, dict):
         return all(value is b[key] or _same_types(value, b[key]) for key, value in a.items())
     if isinstance(a, list):
@@ -291,7 +292,7 @@ def _merge_ordered(original: Document, patch: Document, schema: MergeSchema, dir
 
 
 def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
-    """Raise an error if the patch's items are not all in the order list, or are in a different order."""
+    """Raise an error if ``order`` lacks an item of the patch, or if it has the items in a different order."""
     if not order or not patch:
         return
     kept = [item for item in patch if not (isinstance(item, dict) and _DIRECTIVE in item)]
@@ -319,7 +320,7 @@ def _target(directive: str, what: str) -> str:
 def merge_list(original: list[JSON], patch: list[JSON], schema: MergeSchema) -> list[JSON]:
     """Return ``original`` with the items of ``patch`` merged into it, as :func:`strategic_merge_patch` does.
 
-    Both lists and their items are consumed.
+    The lists and their items must not be used afterwards.
     """
     if not original and not patch:
         return original
@@ -366,8 +367,8 @@ def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple
 def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str) -> list[JSON]:
     """Return the merged items in the order that the API server gives them.
 
-    The items that ``order`` contains are sorted as in ``order``, the others as in ``live``. The two sequences are then
-    merged by the positions of the items in ``live``.
+    The items in ``order`` are sorted as they are there; all other items are sorted as in ``live``. The two sequences
+    are then merged so that, where possible, items keep their order in ``live``.
     """
     if key:
         for item in (*merged, *order, *live):
@@ -425,7 +426,7 @@ def _key_of(item: JSON, key: str) -> JSON:
 
 
 def _cleaned(value: JSON) -> JSON:
-    """Return a part of the patch that replaces live data, without nulls and directives."""
+    """Return a part of the patch without nulls and directives, so that it can replace live data."""
     if isinstance(value, dict):
         return {
             name: _cleaned(held)
@@ -493,7 +494,7 @@ def _change_members(patch: Document, name: str, old: list[JSON], new: list[JSON]
 
 
 def _by_key(items: list[JSON], key: str) -> dict[Hashable, Document] | None:
-    """Return the items by the value of their key, or None if a key is missing, duplicate or not a scalar."""
+    """Return a map from each item's key to the item, or None if a key is missing, duplicate or not a scalar."""
     found: dict[Hashable, Document] = {}
     for item in items:
         value = item.get(key) if isinstance(item, dict) else None

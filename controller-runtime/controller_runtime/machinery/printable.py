@@ -30,15 +30,15 @@ def printable_line(text: str) -> str:
 def printable(text: str, indent: str = "") -> str:
     """Return ``text`` with unprintable characters escaped, except tabs and line feeds.
 
-    ``indent`` is put before every line except the first. With an indent, no line of the text can be mistaken for a
-    line of the text around it.
+    ``indent`` is put before every line except the first. With an indent, no line of the text can be mistaken for a line
+    of the surrounding text.
     """
     lines = ("\t".join(map(printable_line, line.split("\t"))) for line in text.split("\n"))
     return f"\n{indent}".join(lines)
 
 
 def printable_json(text: str) -> str:
-    """Return JSON text with unprintable characters escaped as in JSON; the text keeps its value and its lines.
+    """Return JSON text with unprintable characters as JSON escapes; its value and its line breaks do not change.
 
     Text that is not JSON is escaped in the same way.
     """

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that are a number or a string in JSON: quantities, and IntOrString.
 
-A quantity is an exact number with a suffix. In models it is its canonical text (``Quantity``, a ``str``): decoding
-accepts JSON strings and numbers and rewrites them as Go does, so equal quantities of one format are equal strings.
-Arithmetic uses :class:`Amount`. The smallest unit is one billionth (``n``); finer values are rounded away from zero.
+A quantity is an exact number with a suffix. Models store it as its canonical text (``Quantity``, a ``str``): decoding
+accepts JSON strings and numbers and rewrites them as Go does. Equal quantities can still have different texts, such as
+``1.234`` and ``1234m``: compare them with :func:`cmp`. Arithmetic uses :class:`Amount`. The smallest unit is one
+billionth (``n``); finer values are rounded away from zero.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FAST_DIGITS: Final = 18
 
 
 class Format(StrEnum):
-    """The family of suffixes in which a quantity was read and is written."""
+    """A family of suffixes. A quantity is written in the format in which it was read."""
 
     DECIMAL_SI = "DecimalSI"
     DECIMAL_EXPONENT = "DecimalExponent"
@@ -45,11 +46,11 @@ class Amount(msgspec.Struct, frozen=True):
     format: Format = Format.DECIMAL_SI
 
     def __add__(self, other: Amount) -> Amount:
-        """Return the sum, in this amount's format unless this amount is zero."""
+        """Return the sum, in this amount's format or, if this amount is zero, in the format of ``other``."""
         return Amount(self.nanos + other.nanos, self.format if self.nanos else other.format)
 
     def __sub__(self, other: Amount) -> Amount:
-        """Return the difference, in the format in which a sum would be."""
+        """Return the difference, in this amount's format or, if this amount is zero, in the format of ``other``."""
         return Amount(self.nanos - other.nanos, self.format if self.nanos else other.format)
 
     def __mul__(self, factor: int) -> Amount:
@@ -67,7 +68,7 @@ class Amount(msgspec.Struct, frozen=True):
         return _round_away(self.nanos, _NANO // 1000)
 
     def __str__(self) -> str:
-        """Return the canonical text: no fraction, the largest suffix that keeps it exact."""
+        """Return the canonical text: a whole number with the largest possible suffix."""
         if self.nanos == 0:
             return "0"
         if self.format is Format.BINARY_SI and abs(self.nanos) >= 1024 * _NANO and self.nanos % _NANO == 0:
@@ -84,7 +85,7 @@ def _binary_text(whole: int) -> str:
 
 
 _SHORT: Final = 64
-"""Maximum length of a text whose result is cached; longer texts from users must not stay in memory."""
+"""Results are cached only for texts up to this length, so that long texts from users do not stay in memory."""
 
 
 def _decimal_text(nanos: int, *, exponent: bool) -> str:
@@ -177,7 +178,7 @@ def _suffix(suffix: str, power: str) -> tuple[int, int, Format]:
 
 
 def add(a: str, b: str) -> str:
-    """Return the sum, in the format of ``a`` unless ``a`` is zero."""
+    """Return the sum, in the format of ``a`` or, if ``a`` is zero, in the format of ``b``."""
     return str(parse(a) + parse(b))
 
 
@@ -187,7 +188,7 @@ def sub(a: str, b: str) -> str:
 
 
 def mul(a: str, factor: int) -> str:
-    """Return the product with a whole number."""
+    """Return ``a`` multiplied by a whole number."""
     return str(parse(a) * factor)
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Read exceptions raised by code that is not ours, and convert those that would end more than the call.
+"""Read exceptions that foreign code raises, and convert those that would end a whole task or the process.
 
-The ``__str__`` of such an exception may raise, its causes may form a circle, its groups may be nested hundreds deep or
-contain the same member many times. The functions that read it do not recurse, take a bounded number of steps, and raise
-nothing except KeyboardInterrupt.
+Foreign exceptions can be malformed: ``__str__`` raises, causes form a circle, groups are nested hundreds deep or
+contain the same member many times. The functions that read such exceptions do not recurse, take a bounded number of
+steps, and raise nothing except KeyboardInterrupt.
 
 Code that awaits a future which another task cancelled gets a ``CancelledError`` although its own task was not
 cancelled. A task group drops such an error, so the task would end without a trace. A ``SystemExit``, which command-line
@@ -15,7 +15,7 @@ parsers raise, would end the event loop and everything else that runs on it. Cal
     except raised.STRAY_EXITS as error:
         raise raised.as_error(error) from error
 
-:data:`FAILURES` contains both and ``Exception``, for callers that handle them alike.
+Callers that handle every failure in the same way catch :data:`FAILURES`, which also includes ``Exception``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any, Final, cast
 import anyio
 
 STRAY_EXITS: Final = (asyncio.CancelledError, SystemExit)
-"""The exceptions that end more than the call that raises them."""
+"""Exceptions that would end a whole task or the process if foreign code raised them."""
 FAILURES: Final = (Exception, *STRAY_EXITS)
 Failure = Exception | asyncio.CancelledError | SystemExit
 MOST: Final = 10_000
@@ -80,9 +80,10 @@ def cause(error: BaseException) -> BaseException | None:
 
 
 def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseException]:
-    """Yield ``error`` and, recursively, members of groups and causes: each one once, at most :data:`MOST` in total.
+    """Yield ``error`` and, recursively, the members of groups and the causes.
 
-    If ``causes`` is False, causes are left out.
+    Each exception is yielded once, and at most :data:`MOST` are yielded in total. If ``causes`` is False, causes are
+    left out.
     """
     seen: set[int] = set()
     waiting = [error]
@@ -98,7 +99,7 @@ def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseExceptio
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield ``error`` itself or, if it is a group, the exceptions at any depth of the group that are not groups."""
+    """Yield ``error`` or, if it is a group, the exceptions at any depth in it that are not groups themselves."""
     return (each for each in parts(error, causes=False) if not members(each))
 
 
@@ -154,7 +155,7 @@ class StrayCancellationError(Exception):
 def as_error(error: Failure) -> Exception:
     """Return ``error``, or an ordinary exception in place of a ``CancelledError`` or ``SystemExit``.
 
-    Call this function in a task of an anyio task group, in the handler that caught ``error``.
+    Call this function in the ``except`` block that caught ``error``, and only in a task of an anyio task group.
 
     Raises:
         CancelledError: a cancel scope around the caller is cancelled, so the error is genuine.

@@ -3,8 +3,7 @@
 """Check JSON texts against limits before they are decoded, and cut them into the texts of their fields and items.
 
 A decoded object takes up to a thousand times the memory of its text: 1.3 MB of ``{},{},…`` match the schema of many
-kinds and block the event loop for seconds. Counting bytes costs a small fraction of that and does not depend on the
-shape.
+kinds and block the event loop for seconds. Counting bytes takes a small fraction of this time, regardless of the shape.
 
 The decoder raises RecursionError at a depth of about 1,000, also for values that it only skips. API servers accept
 ten times that depth, so one object could make the list of its kind undecodable. :func:`fields` and :func:`items` cut a
@@ -62,7 +61,7 @@ _BRACKETS: Final = bytes.maketrans(b"[]", b"{}")
 _OTHERS: Final = bytes(set(range(256)) - set(b'[]{},"'))
 _STEPS: Final = bytes.maketrans(b"{}", b"\x01\xff")
 _SAMPLES: Final = 8
-"""Number of bytes that are examined in each half of a number that is too long."""
+"""To find numbers that are too long, only this many bytes are examined in each half of the maximum length."""
 
 
 def check(data: bytes, limits: Limits = DEFAULT) -> str | None:
@@ -120,7 +119,10 @@ class Counter:
         return self._count_structure(text)
 
     def _longest_string(self, piece: bytes, *, ends_inside: bool) -> int:
-        """Return the size of the string that began before ``piece``, or -1; no other string can be too long yet."""
+        """Return the size so far of a string that began before ``piece``, or -1 if there is none.
+
+        A string that begins in ``piece`` is too short to exceed the limit.
+        """
         size = -1
         if self._string >= 0:
             end = piece.find(b'"')

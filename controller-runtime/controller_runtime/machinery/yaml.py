@@ -12,7 +12,7 @@ strings, but ``12:30`` and ``2026-01-01`` are strings; keys become strings; ``<<
 
 The text may come from a tenant, so the work on it is bounded. libyaml splits the text into events without recursion,
 and the values are built in a loop that stops at the first event beyond a limit. There are limits on the nesting depth,
-on the number of values, and on the values and text that aliases and merges add.
+on the number of values, and on the values and characters that aliases add.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from .base import JSON
 from .errors import one_line
 
 MOST_LEVELS: Final = 200
-"""Maximum nesting depth. The deepest schema of a CRD needs less than a third of it."""
+"""Maximum nesting depth. Even the CRD with the deepest schema needs less than a third of this depth."""
 MOST_VALUES: Final = 100_000
-"""Maximum number of values of a document by default. They take 0.3 seconds of CPU."""
+"""Maximum number of values of a document by default. Reading them takes 0.3 seconds of CPU time."""
 MOST_VALUES_OF_FILES: Final = 10_000_000
 """Maximum number of values of a document in files that the user names: a document may hold thousands of objects."""
 _MOST_ALIASED_TEXT: Final = 4 << 20
-"""Maximum number of characters that aliases may add: in memory all aliases share a text, in JSON each alias repeats the
-text."""
+"""Maximum number of characters that aliases may add. Aliases share their text in memory, but each alias repeats it in
+JSON."""
 _MOST_DIRECTIVES: Final = 20
 _LONGEST_DIRECTIVE: Final = 200
 _LONGEST_PATH: Final = 80
@@ -92,7 +92,7 @@ _TOO_DEEP: Final = f"nested more than {MOST_LEVELS} levels deep"
 
 
 class YAMLError(ValueError):
-    """The text is not YAML that Kubernetes reads, or exceeds a limit; ``str()`` includes the line and path if known.
+    """The text is not YAML that Kubernetes accepts, or exceeds a limit; ``str()`` includes the line and path if known.
 
     ``line`` is counted from one.
     """
@@ -116,7 +116,7 @@ class YAMLError(ValueError):
 
 
 def render_path(path: Iterable[str | int]) -> str:
-    """Return a path for people: ``webhook.port``, ``rules[0].name``, ``map["a.b"]``."""
+    """Return a path in human-readable form: ``webhook.port``, ``rules[0].name``, ``map["a.b"]``."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -135,7 +135,8 @@ def load(text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALU
     value of a key counts and later documents are ignored, as in Go's ``yaml.Unmarshal``.
 
     Raises:
-        YAMLError: the text is not YAML, has a value that JSON lacks (NaN, a map as a key), or exceeds a limit.
+        YAMLError: the text is not YAML, contains something that JSON cannot represent (NaN, a map as a key), or exceeds
+            a limit.
     """
     with _located(text):
         documents = _documents(text, strict=strict, most_values=most_values)
@@ -146,7 +147,11 @@ def load(text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALU
 
 
 def load_map(text: str | bytes, *, most_values: int = MOST_VALUES) -> dict[str, JSON]:
-    """Return the map that the text consists of; an empty text is an empty map. Strict, and raises like :func:`load`."""
+    """Return the map that the text represents; for an empty text, return an empty map.
+
+    Duplicate keys and a second document are errors. Raises like :func:`load`, and raises YAMLError if the value is not
+    a map.
+    """
     value = load(text, most_values=most_values)
     if value is None:
         return {}
@@ -160,8 +165,8 @@ def load_all(
 ) -> Iterator[tuple[int, JSON]]:
     """Yield each document with its number, counted from one. Empty YAML documents are counted and skipped.
 
-    A text that begins with a bracket is read as JSON values if it is JSON, as kubectl does. With ``is_json``, a text
-    that is not JSON is an error. Raises like :func:`load`.
+    Like kubectl, try to read a text that begins with ``{`` or ``[`` as JSON values first, and as YAML if that fails.
+    With ``is_json``, a text that is not JSON is an error. Raises like :func:`load`.
     """
     start = text.lstrip()[:1]
     if is_json or start in ("{", "[", b"{", b"["):
@@ -184,7 +189,7 @@ def line_of(text: str | bytes, number: int, path: Iterable[str | int]) -> int | 
     """Return the line of a value in document ``number``, or None if the document does not exist.
 
     If the text does not contain the value, return the line of the value's nearest ancestor in the text. Documents and
-    lines are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
+    lines are counted from one. The last two texts are cached, so further lookups in them do not parse them again.
     """
     nodes = _nodes(text)
     if number > len(nodes):
@@ -209,7 +214,7 @@ class _Node:
 
 @lru_cache(maxsize=2)
 def _nodes(text: str | bytes) -> Sequence[_Node]:
-    """Return the node of each document, as far as the text can be parsed."""
+    """Return a node for each document. Reading stops at the first syntax error."""
     found: list[_Node] = []
     anchors: dict[str, _Node] = {}
     above: list[tuple[_Node, list[_Key] | None]] = []
@@ -240,7 +245,7 @@ _Key = tuple[str, int]
 
 
 def _add_node(parent: _Node, keys: list[_Key] | None, node: _Node, text: str) -> None:
-    """Add an item of a list, or the next part of a map: a key, which waits in ``keys``, or its value."""
+    """Add the next node to a list or a map. In a map, a key waits in ``keys`` until its value follows."""
     if keys is None:
         parent.below[str(len(parent.below))] = node
     elif not keys:
@@ -286,7 +291,10 @@ def _documents(text: str | bytes, *, strict: bool, most_values: int) -> Iterator
 
 
 def _check_directives(text: bytes) -> None:
-    """Refuse many or long directives: libyaml compares each with all earlier ones, and copies their text into tags."""
+    """Refuse many or long directives.
+
+    libyaml compares each directive with all earlier ones and copies the text of directives into tags.
+    """
     directives = _DIRECTIVE.findall(text)
     if len(directives) > _MOST_DIRECTIVES and b"%TAG" in text:
         raise YAMLError(f"more than {_MOST_DIRECTIVES} directives")
@@ -323,7 +331,7 @@ class _Frame:
         self.anchored = anchored
         self.height = 0
         self.key: str | None = None
-        """The key whose value comes next; None before a key."""
+        """The key whose value comes next, or None if a key comes next."""
         self.is_merge = False
         """Whether the next value is merged into this map."""
         self.lines: dict[str, int] = {}
@@ -342,7 +350,7 @@ class _Composer:
         self._values = 0
         """How many values were read; the values of an alias count each time it is used."""
         self._aliased = 0
-        """How many of these values aliases added."""
+        """How many of the values in ``_values`` come from aliases."""
         self._characters = 0
         """The length of all texts; the texts of an alias count each time it is used."""
         self._aliased_characters = 0
@@ -461,7 +469,9 @@ class _Composer:
             frame.lines[key] = mark.line + 1
 
     def _merge(self, into: dict[str, JSON], value: Any, *, is_alias: bool) -> None:
-        """Merge a map, or a list of maps of which the first takes precedence, into the map as read so far.
+        """Merge ``value``, a map or a list of maps, into the entries of ``into`` that were read so far.
+
+        Merged entries replace existing ones. In a list, earlier maps take precedence.
 
         The values in ``value`` were counted when they were read, so the limits on values also bound merges.
         """
@@ -493,7 +503,11 @@ def _copied(value: Any) -> Any:
 
 
 def _resolved(event: Any) -> Any:
-    """Return the value of a scalar; integral floats stay floats, because they are written differently as keys."""
+    """Return the value of a scalar.
+
+    A float such as ``1.0`` does not become an integer here, because floats and integers are written differently as
+    keys.
+    """
     text: str = event.value
     if event.tag is not None:
         return _tagged(event.tag, text)
@@ -558,7 +572,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _as_json(value: Any) -> JSON:
-    """Return the value that a reader gets from the JSON that Go writes for ``value``."""
+    """Return ``value`` as it would be after Go wrote it as JSON and a client decoded it: ``1.0`` becomes 1."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise YAMLError(f"{value} is not a number in JSON")
@@ -711,7 +725,9 @@ _Dumper.add_representer(str, _Dumper.text)
 
 
 def dump(data: object, *, sort_keys: bool = False, ascii_only: bool = False) -> str:
-    """Return JSON as YAML for people and for readers of YAML 1.1 and 1.2: multi-line strings as blocks, no aliases.
+    """Return JSON as human-readable YAML that has the same meaning in YAML 1.1 and 1.2.
+
+    Strings of several lines are written as blocks. Aliases are not used.
 
     Raises:
         YAMLError: ``data`` is nested too deeply to be written.

@@ -4,7 +4,7 @@
 
 ManagerError                      the options contradict each other, or the component named in the message failed
 ├── UnreachableError              the API server was never reached
-├── LostLeadershipError           another replica leads, or may soon: end the process
+├── LostLeadershipError           another replica leads, or may lead soon: end the process
 ├── GroupStoppedError             a runnable was added while the manager stops
 └── GracePeriodExceededError      a runnable did not end in time
 """

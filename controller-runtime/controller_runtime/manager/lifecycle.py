@@ -24,12 +24,11 @@ _log = log.logger_from("controller-runtime.manager")
 
 
 class Lifecycle:
-    """Groups of runnables in order. Each starts when the previous one is ready; all stop in order within ``grace``
-    seconds.
+    """Groups of runnables in order. Each group starts when the previous one is ready. Within ``grace`` seconds, all
+    groups stop in order.
 
-    ``connect`` is awaited before the webhooks start. With an ``elector``, the last group starts once this process is
-    elected. The lease is kept until no runnable relies on it any more, and is then released if ``may_release`` returns
-    True.
+    ``connect`` is awaited before the webhooks start. With an ``elector``, the last group starts when this process is
+    elected. After the groups have stopped, the lease is released, but only if ``may_release`` returns True.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class Lifecycle:
             _log.error("Runnables do not end although cancelled", runnables=self.abandoned)
 
     async def _step_down(self) -> None:
-        """Release the lease. If it was lost, or a runnable may still rely on it, leave it to expire instead."""
+        """Release the lease. If it was lost, or if a runnable or a write may still be under way, let it expire."""
         if self._elector is None:
             return
         await self._election.stop()

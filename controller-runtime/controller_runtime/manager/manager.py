@@ -3,10 +3,10 @@
 """Manager: the components that the controllers of one process share.
 
 A manager starts its components in groups: the event broadcaster, servers, webhooks, caches together with warm-ups,
-other runnables and, once elected, the runnables that only a leader runs. Each group starts when the previous one is
-ready. Within the grace period, the manager stops other runnables, the leader's runnables, warm-ups, caches, webhooks
-and servers, in this order; then it releases the lease and stops the broadcaster. The first failure, at any time, stops
-everything, and ``start`` raises this failure.
+other runnables and, after the election, the runnables that only a leader runs. Each group starts when the previous one
+is ready. Within the grace period, the manager stops other runnables, the leader's runnables, warm-ups, caches, webhooks
+and servers, in this order. Then it releases the lease and stops the broadcaster. If a component fails, the manager
+stops everything, and ``start`` raises the first failure.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _log = log.logger_from("controller-runtime.manager")
 class Manager:
     """Owns the clients, the cache, the servers and the runnables of one process.
 
-    Build a manager, register controllers and webhooks, then ``await start()``. Within ``async with``, ``api_reader``
-    and the writes of ``client`` work even before the start; reads from the cache do not. ``transport`` and ``cache_``
-    replace those that the manager would create, for tests and special set-ups.
+    Build a manager, register controllers and webhooks, then ``await start()``. In an ``async with`` block of the
+    manager, ``api_reader`` and the writes of ``client`` work even before the start; reads from the cache work only
+    after it. Tests and special set-ups may pass a ``transport`` and a ``cache_``; otherwise the manager creates them.
     """
 
     def __init__(
@@ -104,8 +104,7 @@ class Manager:
             on_elected=self._report_leading,
         )
         self.elected = self._lifecycle.elected
-        """Set once the runnables that only a leader runs are ready; without leader election, once all runnables are
-        ready."""
+        """Set when the runnables that only a leader runs are ready. They start last, so all others are ready, too."""
         self._healthz: dict[str, healthz.Checker] = {}
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
@@ -136,7 +135,7 @@ class Manager:
     # Registration.
 
     def add(self, runnable: Runnable) -> None:
-        """Run ``runnable`` with the manager, or from now on if the manager has started already.
+        """Run ``runnable`` with the manager. If the manager has started already, ``runnable`` starts now.
 
         The runnable runs on the leader only, unless it is a webhook server or its ``need_leader_election`` returns
         False.
@@ -240,7 +239,7 @@ class Manager:
 
         Raises:
             UnreachableError: the API server could not be reached.
-            LostLeadershipError: another replica leads, or may soon; the process must end.
+            LostLeadershipError: another replica leads, or may lead soon. The process must end.
             ManagerError: a runnable failed, or did not end within the grace period. The message names the runnable.
         """
         if self._started:
@@ -292,9 +291,9 @@ class Manager:
         self._unanswered_at = anyio.current_time()
 
     def _may_release(self) -> bool:
-        """Return True if the lease may be released, because the server cannot perform any of our writes after that.
+        """Return True if the lease may be released: none of our writes can reach the server any more.
 
-        A write that was cancelled, or whose response did not come, may still be on its way.
+        A write that was cancelled or got no response may still be under way, for at most the duration of a lease.
         """
         quiet = anyio.current_time() - self._unanswered_at
         return self.options.leader_election_release_on_cancel and quiet > self.options.lease_duration
@@ -326,9 +325,7 @@ def _count_request(code: str, method: str, host: str) -> None:
 
 
 class _FirstAnswer:
-    """The API server's first answer, which is requested once over ``transport``. The connection is kept for later
-    requests.
-    """
+    """Gets the API server's first answer over ``transport``, and remembers it. Later requests reuse the connection."""
 
     def __init__(self, transport: rest.RoundTripper, address: str) -> None:
         self._transport = transport
@@ -342,7 +339,7 @@ class _FirstAnswer:
         return self._status or await self._ask(timeout, self._report_silence)
 
     async def wait(self, timeout: float) -> None:
-        """Return once the server has answered; do not wait if ``timeout`` is 0. Log retries. Raises like
+        """Return when the server has answered, or at once if ``timeout`` is 0. Log retries. Raises like
         :func:`reach`.
         """
         if timeout > 0 and not self._status:

@@ -43,26 +43,26 @@ class Options:
     scheme: Scheme = field(default_factory=Scheme)
     cache: cache.Options = field(default_factory=cache.Options)
     client_disable_cache_for: Collection[type[Object]] = ()
-    """Kinds that the client reads from the server."""
+    """Kinds that the client reads from the server instead of the cache."""
     client_live_unstructured: bool = False
-    """Read kinds without a model from the server. By default the client reads them from the cache, which watches each
-    such kind from its first read on: a map function that lists such a kind then sends one request in total, not one
-    request for each event."""
+    """Whether the client reads kinds without a model from the server. By default it reads them from the cache, which
+    watches such a kind from the first read on. For example, a map function that lists such a kind for each event then
+    causes one list request in total."""
     client_field_validation: client.FieldValidation | None = None
     """How the server handles unknown fields in the client's writes; None uses the server's default."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
     user_agent: str = ""
-    """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; if empty, the user
-    agent of the connection's configuration. The part before the slash is the field manager of writes that name no field
-    owner."""
+    """The user agent of the manager's requests: see :func:`controller_runtime.rest.user_agent`. If empty, the manager
+    uses the user agent of the connection's configuration. The part before the slash is the field manager of writes that
+    name no field owner."""
 
     leader_election: bool = False
     leader_election_id: str = ""
     leader_election_namespace: str = ""
-    """The namespace of the lease. If empty, the namespace of the connection's configuration, which in a pod is the
-    pod's own."""
+    """The namespace of the lease. If empty, the manager uses the namespace of the connection's configuration; in a pod,
+    this is the namespace of the pod."""
     leader_election_release_on_cancel: bool = True
-    """Whether the lease is released at the end, so that another replica need not wait until the lease expires."""
+    """Whether the manager releases the lease when it stops, so that other replicas need not wait until it expires."""
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
@@ -75,9 +75,9 @@ class Options:
     """Authorizes the metrics server's clients; if None, every client is served. See
     :func:`controller_runtime.metrics.with_authentication_and_authorization`."""
     metrics_extra_handlers: Mapping[str, Handler] = field(default_factory=dict)
-    """Handlers of the metrics server besides ``/metrics``, by path; the filter protects these, too."""
+    """More handlers for the metrics server, by path. The filter also protects these handlers."""
     metrics_tls_options: TLSOptions | None = None
-    """With ``metrics_secure``: the TLS options of the metrics server."""
+    """The TLS options of the metrics server. They apply only if ``metrics_secure`` is true."""
 
     health_probe_bind_address: str = "0"
     readiness_endpoint_name: str = "readyz"

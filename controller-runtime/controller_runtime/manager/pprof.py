@@ -56,11 +56,11 @@ _TOP: Final = _Number("top", 50, most=10_000)
 
 
 class BadQueryError(ValueError):
-    """A parameter is not valid; answered with 400."""
+    """A parameter is not valid. The server answers with 400."""
 
 
 def routes() -> dict[str, Handler]:
-    """Return the handlers by their paths; one profile is taken at a time."""
+    """Return the handlers by path. Only one sampling profile is taken at a time."""
     return {
         PREFIX: _index,
         f"{PREFIX}cmdline": _cmdline,
@@ -170,7 +170,7 @@ class Profile:
         return "".join(f"{line}\n" for line in lines)
 
     def speedscope(self) -> bytes:
-        """Return the profile in speedscope's JSON format, a profile for each thread."""
+        """Return the profile in speedscope's JSON format, which has a separate profile for each thread."""
         frames: dict[CodeType, int] = {}
         weight = self.seconds / self.samples if self.samples else 0
         profiles = [
@@ -223,7 +223,7 @@ def _text(name: str) -> str:
 
 
 def _stacks() -> str:
-    """Return the stacks of threads, then those of tasks. Call it in the event loop's thread.
+    """Return the stacks of all threads, followed by the stacks of all tasks. Call it in the event loop's thread.
 
     Tasks with the same stack are counted together, and the most frequent stack is first. In a stack, the innermost call
     is last.
@@ -261,7 +261,7 @@ def _task_stacks() -> Iterator[str]:
 
 
 def _awaited(coroutine: object) -> Iterator[str]:
-    """Yield where a coroutine waits, then where the coroutine that it awaits waits, and so on."""
+    """Yield the current line of a coroutine, then the current line of the coroutine that it awaits, and so on."""
     for _ in range(_DEEPEST):
         if coroutine is None:
             return
@@ -274,7 +274,7 @@ def _awaited(coroutine: object) -> Iterator[str]:
 
 
 def _first(awaitable: object, attributes: tuple[str, ...]) -> object:
-    """Return the first attribute that is set: the frame of this type of awaitable, or the object that it awaits."""
+    """Return the first of ``attributes`` that is set: each type of awaitable has its own names for the same thing."""
     return next((value for name in attributes if (value := getattr(awaitable, name, None)) is not None), None)
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runnables that start and stop together.
 
-A group's ``start`` returns once each of its members is ready; ``stop`` once each has ended. If a member fails, at any
-time, the failure is reported and the whole manager stops: a manager never runs without one of its members.
+``start`` of a group returns when all its members are ready, and ``stop`` returns when all have ended. If a member fails
+at any time, the failure is reported and the whole manager stops: a manager never runs with only some of its members.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _log = log.logger_from("controller-runtime.manager")
 class Runnable(Protocol):
     """Something that lives as long as the manager: :meth:`start` runs until cancelled, or until its work is done.
 
-    An error that :meth:`start` raises stops the manager; so does a ``CancelledError``, unless the group has cancelled
-    the runnable.
+    If :meth:`start` raises an error, the manager stops. This includes a ``CancelledError`` that the group has not
+    caused.
 
-    A runnable may also implement some of these methods. ``async ready()`` returns once others may rely on the runnable.
-    ``stop()`` asks the runnable to end in its own order; without this method, it is cancelled.
-    ``need_leader_election() -> bool`` returns True if it runs on the leader only; without this method, it does.
-    ``async warm_up()`` is awaited once, while the caches fill, if the runnable runs on the leader only.
+    A runnable may also implement some of these methods. ``async ready()`` returns when others may rely on the runnable.
+    ``stop()`` asks the runnable to end; a runnable without this method is cancelled. ``need_leader_election() -> bool``
+    returns False if the runnable also runs on followers; without this method, it runs on the leader only. ``async
+    warm_up()`` is called for a runnable that runs on the leader only: one time, while the caches fill.
     """
 
     async def start(self) -> None:
@@ -45,16 +45,16 @@ class HasReady(Protocol):
     """A runnable that reports when it is ready."""
 
     async def ready(self) -> None:
-        """Return once others may rely on this runnable."""
+        """Return when others may rely on this runnable."""
         ...
 
 
 @runtime_checkable
 class StopsGracefully(Protocol):
-    """A runnable that ends in its own order on request."""
+    """A runnable that ends by itself when it is asked to. All other runnables are cancelled."""
 
     def stop(self) -> None:
-        """Request the end; :meth:`Runnable.start` returns soon after."""
+        """Ask the runnable to end. :meth:`Runnable.start` returns soon after."""
         ...
 
 
@@ -69,10 +69,10 @@ class LeaderElectionRunnable(Protocol):
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """A runnable that can prepare itself before the manager is elected and starts it."""
+    """A runnable that can prepare itself on a follower, before the manager is elected and starts the runnable."""
 
     async def warm_up(self) -> None:
-        """Prepare. The election does not wait until this method returns."""
+        """Prepare for the start. The election does not wait until this method returns."""
         ...
 
 
@@ -99,10 +99,10 @@ class _Member:
 
 
 class RunnableGroup:
-    """One step of starting and stopping.
+    """Runnables that a manager starts in one step, and stops in one step.
 
-    ``failed`` receives the first exception of each member. A member whose start returns has done its work; in a
-    ``lasting`` group that is a failure, too. Everything happens on one event loop.
+    ``failed`` receives the first exception of each member. If the ``start`` of a member returns, its work is done; in a
+    ``lasting`` group, this counts as a failure. Everything happens on one event loop.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class RunnableGroup:
             self._launch(self._tasks, runnable)
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Start all members in ``tasks`` and return once each is ready, has ended, or the group is stopped."""
+        """Start all members in ``tasks``. Return when each is ready or has ended, or when the group is stopped."""
         if self._stopping:
             return
         self._tasks = tasks
@@ -148,7 +148,7 @@ class RunnableGroup:
                     readiness.start_soon(self._until_ready, member, member.runnable.ready)
 
     async def stop(self) -> None:
-        """Ask all members to end and return once they have. If this call is cancelled, call :meth:`kill`."""
+        """Ask all members to end, and return when they have ended. If this call is cancelled, call :meth:`kill`."""
         self._stopping = True
         for member in tuple(self._running):
             if isinstance(member.runnable, StopsGracefully):
@@ -158,12 +158,12 @@ class RunnableGroup:
         await self.ended()
 
     async def ended(self) -> None:
-        """Return once all members have ended."""
+        """Return when all members have ended."""
         while self._running:
             await self._changed.wait()
 
     def kill(self) -> list[str]:
-        """Cancel all members that still run; return the names of those that had been asked to end before."""
+        """Cancel all members that still run. If the group was stopping already, return their names."""
         asked, self._stopping = self._stopping, True
         for member in self._running:
             member.scope.cancel()
@@ -252,7 +252,7 @@ def describe(runnable: object) -> str:
 
 
 class CacheRunnable:
-    """The cache as a runnable. It is ready once the cache is synced, which may take up to ``sync_timeout`` seconds."""
+    """The cache as a runnable. It is ready when the cache is synced, which may take up to ``sync_timeout`` seconds."""
 
     name = "cache"
 

@@ -27,8 +27,8 @@ async def setup_signal_handler(
     ``exit_now(1)``.
 
     Meanwhile SIGUSR1 raises the log's verbosity by one level, up to trace, and SIGUSR2 restores the initial level.
-    Signals that were ignored are handled, too, as by Go's ``signal.Notify``. At the end, the previous handlers are
-    restored, without a moment in which a signal would raise KeyboardInterrupt.
+    Signals that the process ignored before are handled, too, as by Go's ``signal.Notify``. At the end, the previous
+    handlers are restored. While they are restored, signals are delayed, so none raises KeyboardInterrupt.
     """
     stop, configured = anyio.Event(), log.verbosity()
 

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Access to metrics for clients that the API server authenticates by their token and authorizes for the path.
+"""Access to metrics only for clients whose token the API server accepts, and that may read the path.
 
-The manager's own account needs to create ``tokenreviews`` (authentication.k8s.io) and
-``subjectaccessreviews`` (authorization.k8s.io); a scraper needs the verb ``get`` on the
-nonResourceURL ``/metrics``.
+The manager's own account must be allowed to create ``tokenreviews`` (authentication.k8s.io) and
+``subjectaccessreviews`` (authorization.k8s.io). A scraper must be allowed to ``get`` the nonResourceURL ``/metrics``.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ V = TypeVar("V")
 KNOWN_TTL: Final = 60.0
 """Seconds for which the result of a token review is cached, also for an invalid token."""
 ALLOWED_TTL: Final = 60.0
-"""Seconds for which a permission is cached. Shorter than controller-runtime's five minutes: a client that loses
-its permission is locked out sooner, at the cost of one request a minute."""
+"""Seconds for which a permission is cached. Go's controller-runtime caches it for five minutes. With a shorter time, a
+client that loses its permission is locked out sooner. This costs one request a minute."""
 DENIED_TTL: Final = 30.0
 """Seconds for which a denial is cached."""
 _DEADLINE: Final = 10.0

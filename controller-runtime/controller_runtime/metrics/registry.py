@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry and the series that controller-runtime and client-go export: same names, labels and buckets.
 
-A dashboard written for a Go manager must work unchanged, so the text form is also that of Go: no ``_created`` series,
-and a bucket's bound is written ``1``, not ``1.0``. Other packages only record values; they do not define series that
-start with ``controller_runtime_``, ``workqueue_`` or ``rest_client_``.
+A dashboard written for a Go manager must work unchanged, so we also write the text as Go does: without ``_created``
+series, and with bucket bounds like ``1``, not ``1.0``. Other packages only record values; they do not define series
+that start with ``controller_runtime_``, ``workqueue_`` or ``rest_client_``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _APART: Final = ("_created", "_gcount", "_gsum")
 
 
 class Registry(CollectorRegistry):
-    """A registry whose text form is that of a Go client."""
+    """A registry whose metrics look as if they came from a Go client."""
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family, without ``_created`` and with Go's spelling of bucket bounds."""
@@ -53,7 +53,7 @@ def _as_go(sample: Sample) -> Sample:
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return ``count`` bounds by repeated multiplication, rounding as Go's client does."""
+    """Return ``count`` bounds. Each is the previous one times ``factor``, so the rounding is the same as in Go."""
     return tuple(itertools.accumulate(itertools.repeat(factor, count - 1), lambda a, b: a * b, initial=start))
 
 
@@ -201,14 +201,14 @@ CACHE_SKIPPED_OBJECTS: Final = _counter(
 
 
 class TaskCollector(Collector):
-    """The tasks of the event loop that serves the scrape: the counterpart of ``go_goroutines``."""
+    """Counts the tasks of the event loop that answers the scrape, like ``go_goroutines`` in Go."""
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Return the one family, empty."""
+        """Return the only family, without samples."""
         return [GaugeMetricFamily("python_asyncio_tasks", "Tasks of the event loop")]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the one family. If no loop runs, the family has no sample."""
+        """Yield the only family. If no event loop runs, it has no sample."""
         (family,) = self.describe()
         with contextlib.suppress(RuntimeError):
             family.add_metric([], len(asyncio.all_tasks()))

@@ -26,7 +26,7 @@ from .registry import CONTENT_TYPE, REGISTRY, render
 
 PATH: Final = "/metrics"
 MAX_AGE: Final = 1.0
-"""Seconds for which one rendered text is the response to all scrapes, because rendering blocks the event loop."""
+"""Scrapes within this many seconds get the same text, because rendering it blocks the event loop."""
 
 Filter = Callable[[Handler], Handler]
 """Wraps every handler of the server, e.g. to authenticate clients."""
@@ -35,7 +35,7 @@ _log = log.logger_from("controller-runtime.metrics")
 
 
 class MetricsServer:
-    """A runnable that serves ``registry``; also on managers that do not lead."""
+    """A runnable that serves ``registry``. It runs on followers, too."""
 
     name = "metrics server"
 
@@ -49,7 +49,7 @@ class MetricsServer:
         filter_: Filter | None = None,
         extra: Mapping[str, Handler] | None = None,
     ) -> None:
-        """Make a server; ``filter_`` guards the handlers in ``extra``, too. Raises like :meth:`add_extra_handler`."""
+        """Make a server. ``filter_`` also guards the handlers in ``extra``. Raises like :meth:`add_extra_handler`."""
         self._registry = registry
         self._filter = filter_
         self._routes: dict[str, Handler] = {}
@@ -94,7 +94,7 @@ class MetricsServer:
         return False
 
     async def ready(self) -> None:
-        """Return once connections are accepted."""
+        """Return when the server accepts connections."""
         await self._server.ready()
 
     async def start(self) -> None:

@@ -37,7 +37,7 @@ class CorrelateResult(msgspec.Struct):
     event: Event
     key: Key
     known: bool
-    """Whether to patch count, lastTimestamp and message of the stored event, instead of creating one."""
+    """If True, patch count, lastTimestamp and message of the stored event. If False, create a new event."""
 
 
 class _Group(msgspec.Struct):
@@ -75,7 +75,7 @@ class _LRU(Generic[V]):
 
 
 class Correlator:
-    """Correlates events in the order in which they come; ``clock`` is monotonic, ``new_name`` names combined events."""
+    """Correlates events in the order of their arrival. ``clock`` is monotonic; ``new_name`` names combined events."""
 
     def __init__(
         self, clock: Callable[[], float], new_name: Callable[[str], str], *, max_records: int = MAX_RECORDS
@@ -87,7 +87,7 @@ class Correlator:
         self._buckets: _LRU[TokenBucket] = _LRU(max_records)
 
     def correlate(self, event: Event) -> CorrelateResult | None:
-        """Return the event to send for ``event``, or None if its source exceeds the rate for the object and type."""
+        """Return the event to send for ``event``, or None if its source has sent too many such events."""
         event, key = self._combine(event)
         known = self._seen.get(key)
         if known is not None:

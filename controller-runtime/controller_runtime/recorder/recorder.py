@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events about objects, as ``kubectl describe`` and the SDK read them: core/v1, with times and counts.
+"""Core/v1 events about objects, with times and counts. ``kubectl describe`` and the SDK read such events.
 
 Recording an event never waits: the event is queued, and the broadcaster sends it later. If the API server is so slow
 that the queue is full, events are dropped. This is logged, and reconciling continues.
@@ -70,11 +70,11 @@ class SourceRecorder(EventRecorder):
         self._broadcaster.enqueue(self._source, obj, event_type, reason, message)
 
     def event_once(self, obj: Object, event_type: str, reason: str, message: str, *, key: str = "") -> None:
-        """Queue an event as :meth:`EventRecorder.event` does, but only once for each ``obj``, ``reason`` and ``key``.
+        """Record an event like :meth:`EventRecorder.event`, but only once for each ``obj``, ``reason`` and ``key``.
 
-        The event's name is derived from these three, so the API server rejects a second event, also after a restart. If
-        the same process records the same message again, this raises the count. If the event has expired, it is recorded
-        again.
+        The event's name is derived from these three and the source. So the API server rejects a second event, even
+        after a restart of this process. If the same process records the same message again, this raises the count. If
+        the event has expired, it is recorded again.
 
         Raises:
             ValueError: ``event_type`` is neither Normal nor Warning.
@@ -235,7 +235,7 @@ class Broadcaster:
 
 
 def reference(obj: Object) -> ObjectReference:
-    """Return the reference to ``obj`` that events carry."""
+    """Return the reference to ``obj`` for the ``involvedObject`` of an event."""
     meta = obj.metadata
     return ObjectReference(
         kind=obj.kind,

@@ -30,7 +30,7 @@ def user_agent(program: str, release: str) -> str:
 
 
 def default_user_agent() -> str:
-    """Return :func:`user_agent` of the running program: the script, or the package that ``python -m`` runs.
+    """Return a user agent with the name of the running script or of the package that ``python -m`` runs.
 
     A program that can be started in several ways should set :attr:`Config.user_agent`.
     """
@@ -64,7 +64,7 @@ class Config:
     """How to reach an API server."""
 
     host: str
-    """Scheme, host and port, and a path prefix if the server is served below one."""
+    """The server's URL: scheme, host and port, and a path if the server is not at the root."""
     tls: TLSConfig | None = None
     credentials: Credentials = field(default_factory=Anonymous)
     user_agent: str = field(default_factory=default_user_agent)
@@ -73,9 +73,9 @@ class Config:
     burst: int = 0
     """Maximum number of requests that are sent at once, in excess of :attr:`qps`; values below one count as one."""
     namespace: str = ""
-    """The namespace of the context, or of the pod."""
+    """The namespace of the kubeconfig's context or, in a pod, the namespace of the pod."""
     proxy: str = ""
-    """URL of a proxy. ``load_config`` reads it from the environment if the kubeconfig has no ``proxy-url``."""
+    """URL of a proxy. If the kubeconfig has no ``proxy-url``, ``load_config`` reads the URL from the environment."""
     impersonate: Impersonation | None = None
     """The user to impersonate; :attr:`credentials` still authenticate the client itself."""
 

@@ -56,7 +56,7 @@ class Credentials(ABC):
 
 
 class Anonymous(Credentials):
-    """No headers: an anonymous client, or one with a client certificate."""
+    """Supplies no headers, for an anonymous client or a client with a certificate."""
 
     async def headers(self) -> dict[str, str]:
         return {}
@@ -137,8 +137,8 @@ class TokenFile(Credentials):
 class PluginCredentials(Credentials):
     """A token that kubernetes-asyncio obtains from an exec plugin, an OIDC issuer or gcloud.
 
-    The token is renewed when it expires and when the server refuses it. Concurrent requests share one renewal, and its
-    error if it fails.
+    The token is renewed when it expires and when the server refuses it. If several requests need a new token at the
+    same time, one renewal serves all of them; if it fails, all of them get the error.
     """
 
     def __init__(self, label: str, loader: Loader, command: JSON = None) -> None:
@@ -168,7 +168,7 @@ class PluginCredentials(Credentials):
         return (self._headers, self.issued and self.issued.cert) != before
 
     async def _load_once(self) -> None:
-        """Load the token, or use the outcome of a load that another task finished while this one waited."""
+        """Load the token. If another task is already loading it, wait for the result or the error of that load."""
         loads = self._loads
         async with self._loading:
             if self._loads == loads:
@@ -234,7 +234,7 @@ def _issued_certificate(loader: Loader) -> tuple[bytes, bytes] | None:
 
 @contextlib.contextmanager
 def _without_its_memory(loader: Loader) -> Iterator[None]:
-    """Make the library run a plugin now and discard the previous result, which the library would otherwise reuse."""
+    """Make the library run the plugin again instead of reusing the plugin's previous result."""
     loader.exec_plugin_expiry, loader.token = _PAST, ""
     try:
         yield
@@ -245,7 +245,7 @@ def _without_its_memory(loader: Loader) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_its_log() -> Iterator[None]:
-    """Suppress the library's log of errors that it also raises: the caller reports them once."""
+    """Suppress the library's log. The library also raises the errors that it logs, and the caller reports those."""
 
     def nothing(_record: logging.LogRecord) -> bool:
         return False
@@ -261,6 +261,6 @@ def _without_its_log() -> Iterator[None]:
 def redacted(error: BaseException) -> str:
     """Return an error's text on one line, without any kubeconfig entry that the error quotes.
 
-    kubernetes-asyncio quotes the whole entry in which a key is missing, tokens included.
+    If a key is missing in an entry, kubernetes-asyncio quotes the whole entry, including its tokens.
     """
     return _QUOTED_ENTRY.sub(r"\1", one_line(error))

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server serves: the resources of kinds, and their schemas.
 
-`RESTMapper` maps a kind to its resource: the one that the class declares, otherwise the one found by discovery.
-`published_schema` reads the schema of a kind. Every authenticated client of an ordinary cluster may read published
-schemas, but not CustomResourceDefinitions.
+`RESTMapper` maps a kind to its resource. If the kind's class does not declare the resource, `RESTMapper` uses
+discovery. `published_schema` reads the schema of a kind. In an ordinary cluster, every authenticated client may read
+published schemas. Reading CustomResourceDefinitions requires a further permission.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .request import JSON, Request, group_version_path
 from .roundtrip import RoundTripper
 
 MISS_TTL: Final = 10.0
-"""Seconds for which a kind that was not served is assumed to be still missing."""
+"""If the server does not serve a kind, the kind is not requested again for this many seconds."""
 MISSES: Final = 64
-"""Maximum number of groups and versions remembered as missing. Further ones are requested only if the server lists
-them."""
+"""Maximum number of groups and versions that are remembered as missing. When it is reached, another group and version
+is requested only if the server lists it."""
 
 _INDEX: Final = "/openapi/v3"
 _DOCUMENT: Final = Bounds(64 << 20, 60.0)
@@ -67,8 +67,8 @@ class RESTMapper:
     """Maps kinds to resources.
 
     The resources of a group and version are requested once and cached. A missing kind is looked up again after
-    :data:`MISS_TTL`, so a CRD installed later is found. Group names may come from users: an invalid name causes no
-    request, and the number of unknown names that are requested and remembered is bounded.
+    :data:`MISS_TTL`, so a CRD installed later is found. Group names may come from users. Therefore an invalid name
+    causes no request, and only a limited number of unknown names is requested and remembered.
     """
 
     def __init__(self, transport: RoundTripper, *, miss_ttl: float = MISS_TTL) -> None:
@@ -188,7 +188,7 @@ class _Document(msgspec.Struct):
 
 
 class PublishedSchema(msgspec.Struct, frozen=True):
-    """The schema of a kind. ``revision`` changes with every change of the document that contains it."""
+    """The schema of a kind. ``revision`` changes whenever the document with the schema changes."""
 
     revision: str
     properties: dict[str, Any]
@@ -199,7 +199,7 @@ async def published_schema(
 ) -> PublishedSchema | None:
     """Return the schema of ``kind``, or None if the server does not publish one.
 
-    If the revision is that of ``known``, ``known`` is returned and only the index of documents is requested.
+    If ``known`` has the current revision, only the index of documents is requested, and ``known`` is returned.
 
     Raises:
         StatusError: the server refused the request.

@@ -55,7 +55,10 @@ Handler = Callable[[Request], Response | Awaitable[Response]]
 
 
 class FakeTransport:
-    """Returns the responses of ``handler``, which may be a coroutine function and may raise; records ``requests``."""
+    """Records each request in ``requests`` and returns the response of ``handler``.
+
+    ``handler`` may be a coroutine function, and may raise an error.
+    """
 
     def __init__(self, handler: Handler) -> None:
         self.requests: list[Request] = []

@@ -34,7 +34,7 @@ _log: Final = log.logger_from("rest")
 
 
 class Access:
-    """One context: its cluster and its user. Error messages name ``source``."""
+    """One context: its cluster and its user. Error messages contain ``source``."""
 
     def __init__(self, source: str, loader: Loader, cluster: Entry, user: Entry, namespace: str) -> None:
         self.source = source
@@ -62,7 +62,10 @@ class Access:
 
     @property
     def host(self) -> str:
-        """The server's address. A missing scheme means https with TLS settings, otherwise http, as in client-go."""
+        """The server's address.
+
+        As in client-go, an address without a scheme gets https if there are TLS settings, otherwise http.
+        """
         host = self._cluster.text("server").rstrip("/")
         if not host:
             raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
@@ -82,7 +85,7 @@ class Access:
         return proxy
 
     def _mentions_tls(self) -> bool:
-        """Return True if a setting is present that only applies to TLS."""
+        """Return True if at least one TLS setting is present."""
         parts = ("certificate-authority", "certificate-authority-data")
         shown = ("client-certificate", "client-certificate-data")
         return self._skips_verifying() or any(
@@ -135,7 +138,9 @@ class Access:
         return Impersonation(name, uid, groups, extra) if name else None
 
     async def credentials(self) -> Credentials:
-        """Return the user's credentials after checking that they can be obtained; over plain HTTP, anonymous ones.
+        """Return the user's credentials after checking that they can be obtained.
+
+        For plain HTTP, return anonymous credentials.
 
         Raises:
             ConfigError: a plugin failed, or a file is missing.
@@ -201,7 +206,7 @@ class Entry:
         return self._folder / value if value else None
 
     def pem(self, key: str) -> bytes | Path | None:
-        """Return the inline bytes, as kubectl does, or the path of the file if there are no inline bytes."""
+        """Return the inline bytes or, if there are none, the path of the file. kubectl does the same."""
         if data := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(data, validate=True)
@@ -340,7 +345,10 @@ def _find(source: str, config: Node, part: str, name: str) -> Node:
 
 
 def _persister(save: Callable[[], object] | None) -> Callable[[object], None] | None:
-    """Return a function that writes renewed tokens to the file, as kubectl does, if the file is writable."""
+    """Return a function that writes renewed tokens to the file, as kubectl does.
+
+    If the file is not writable, the function does nothing.
+    """
     if save is None:
         return None
 

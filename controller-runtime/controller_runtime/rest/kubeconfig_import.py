@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports kubernetes-asyncio without its 1,260 generated modules; no other module imports it.
 
-This project uses its ``config`` package: kubeconfig files, exec plugins and OIDC. But
-importing any part of the distribution runs ``kubernetes_asyncio/__init__.py``, which loads a model class
-for every API type: 30 MiB and 120 ms that are not needed. ``config`` itself needs two names of ``client``:
-``ApiClient``, which is not used here, and ``Configuration``, a plain set of attributes.
+This project uses its ``config`` package: kubeconfig files, exec plugins and OIDC. But importing any part of the
+distribution runs ``kubernetes_asyncio/__init__.py``, which loads a model class for every API type: 30 MiB and 120 ms
+that are not needed. ``config`` itself imports only two names from ``client``: ``ApiClient``, which is not used here,
+and ``Configuration``, a plain set of attributes.
 
 While ``config`` is imported, two empty packages replace ``kubernetes_asyncio`` and ``kubernetes_asyncio.client``.
 Afterwards these packages and all modules loaded below them are removed from ``sys.modules``, so a program that also
@@ -28,7 +28,7 @@ from controller_runtime.machinery import JSON, yaml
 
 _ROOT: Final = "kubernetes_asyncio"
 _LATER: Final = "aiohttp"
-"""A package that ``config`` imports as a whole and rarely uses."""
+"""A package that ``config`` imports but rarely uses; it is loaded on first use."""
 _lock: Final = threading.Lock()
 
 
@@ -55,7 +55,7 @@ class Node(Protocol):
 
 
 class Loader(Protocol):
-    """The loader of one context. The plugins set the attributes; some are missing until then."""
+    """Loads the credentials of one context. A plugin sets the attributes when it runs; before, some are missing."""
 
     provider: str | None
     token: str
@@ -71,7 +71,10 @@ class _Unused:
 
 
 class _Later(types.ModuleType):
-    """A module that is loaded on first use, not when ``config`` refers to it in annotations."""
+    """A stand-in for a module. The module itself is loaded on first use.
+
+    The annotations that are evaluated while ``config`` is imported do not load it.
+    """
 
     def __getattr__(self, name: str) -> object:
         if sys.modules.get(self.__name__) is self:
@@ -115,7 +118,7 @@ def modules() -> Modules:
 
 
 def _yaml() -> types.SimpleNamespace:
-    """Return a replacement for PyYAML in ``config``: our reader, which limits its input, and our writer."""
+    """Return a replacement for PyYAML in ``config``. Its reader limits the input."""
 
     def safe_load(file: IO[str]) -> JSON:
         return yaml.load(file.read(), strict=False)

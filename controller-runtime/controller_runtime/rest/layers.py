@@ -32,11 +32,11 @@ _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _log: Final = log.logger_from("rest")
 
 Observe = Callable[[str, str, str], None]
-"""Called after each attempt with code, method and host; the code is ``<error>`` if no response was received."""
+"""Called after each attempt with the status code, method and host. The code is ``<error>`` if there was no response."""
 
 
 class Meter:
-    """Reports the outcome of each attempt to ``observe``."""
+    """Calls ``observe`` with the outcome of each attempt."""
 
     def __init__(self, inner: RoundTripper, host: str, observe: Observe) -> None:
         self._inner = inner
@@ -91,7 +91,7 @@ class Authorize:
 
 
 class RetryAfter:
-    """Retries a 429 or 5xx after the delay in its Retry-After, as client-go does.
+    """Retries a 429 or 5xx after the delay in its Retry-After header, as client-go does.
 
     Streams are not retried: their caller decides when to reconnect.
     """
@@ -101,7 +101,7 @@ class RetryAfter:
         self._max_retries = max_retries
 
     async def send(self, request: Request) -> Response:
-        """Send ``request`` until the response requests no further delay, at most ``max_retries`` times again."""
+        """Send ``request``. While the response requests a delay, send it again, at most ``max_retries`` times."""
         retries = 0
         while True:
             response = await self._inner.send(request)
@@ -145,7 +145,7 @@ def warnings_in(header: str) -> list[str]:
 
 
 class Fence:
-    """Rejects writes while ``may_write`` returns False, including writes that waited in an outer layer.
+    """Rejects writes while ``may_write`` returns False. A write that waits in an outer layer is checked after the wait.
 
     The transport calls ``may_write`` again for a write that waited for a connection.
 
@@ -167,7 +167,7 @@ class Fence:
         self._unanswered = unanswered
 
     async def send(self, request: Request) -> Response:
-        """Send ``request`` unless it is a write and writes are not allowed."""
+        """Send ``request``. A write is rejected while writes are not allowed."""
         if request.method == "GET":
             return await self._inner.send(request)
         if not self._may_write():

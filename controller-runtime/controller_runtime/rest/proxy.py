@@ -20,10 +20,10 @@ _IP = IPv4Address | IPv6Address
 
 
 def from_environment(server: str, environ: Mapping[str, str]) -> str:
-    """Return the URL of the proxy through which the URL ``server`` is reached; an empty string means no proxy.
+    """Return the URL of the proxy for requests to the URL ``server``, or an empty string if none is used.
 
     Raises:
-        ConfigError: the value of the variable is not the address of an HTTP proxy; the message names the variable.
+        ConfigError: the value of the variable is not the address of an HTTP proxy. The message has the variable's name.
     """
     try:
         origin = http1.Origin.parse(server)

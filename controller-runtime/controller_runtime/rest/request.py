@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests as values: built here by pure functions, sent by a transport.
 
-Paths are percent-encoded. Groups, versions, namespaces and names may come from users: a value that is not a single path
-segment is rejected (``InvalidRequestError``), not escaped, as in client-go. A query is a tuple of pairs in a fixed
+Paths are percent-encoded. Groups, versions, namespaces and names may come from users. As in client-go, a value that is
+not a single path segment is not escaped but rejected (``InvalidRequestError``). A query is a tuple of pairs in a fixed
 order, so that equal calls give equal requests.
 """
 
@@ -67,7 +67,7 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes | None = None
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds to wait for the head of the response, and then for each part of its body. For a stream, only the wait for
-    the head is limited. None means the total of ``bounds``, or for a stream no limit."""
+    the head is limited. None means ``bounds.seconds``; for a stream, None means no limit."""
     stream: bool = False
     """True if the response's body arrives over time and is read line by line."""
     bounds: Bounds = ORDINARY
@@ -285,7 +285,7 @@ def group_version_path(group: str, version: str) -> str:
 
 @lru_cache(maxsize=256)
 def _roots(resource: Resource) -> tuple[str, str]:
-    """Return the parts before and after the namespace in the paths of a resource."""
+    """Return the parts of a path around the namespace, such as ``("/apis/apps/v1", "deployments")``."""
     return group_version_path(resource.group, resource.version), segment(resource.plural)
 
 

@@ -44,12 +44,12 @@ class Response(ABC):
     async def raise_for_status(self, *, media_type: str = "json") -> None:
         """Return if the request succeeded; otherwise close the response and raise.
 
-        If a successful response has a media type, the media type must contain ``media_type``, which is in lower case.
-        Pass another ``media_type`` for responses that are not JSON, such as logs of pods.
+        A successful response may lack a media type. If it has one, this must contain ``media_type``, written in lower
+        case. Pass another ``media_type`` for responses that are not JSON, such as logs of pods.
 
         Raises:
             StatusError: the status code is 400 or more.
-            AnswerError: the response is neither an error nor a success, or has another media type.
+            AnswerError: the status code is below 400 but not 2xx, or the response has another media type.
         """
         if self.status >= 400:
             try:

@@ -48,7 +48,7 @@ class TLSConfig:
     """The certificate and key to present instead of ``cert`` and ``key``."""
 
     def __repr__(self) -> str:
-        """Return the settings that are set: file names, but no contents."""
+        """Return the settings. A file is shown as its path, and a PEM text only as its size."""
         parts = {"ca": self.ca, "cert": self.cert, "key": self.key}
         shown = [f"{name}={_shown(part)}" for name, part in parts.items() if part is not None]
         shown += [f"server_name={self.server_name!r}"] if self.server_name else []

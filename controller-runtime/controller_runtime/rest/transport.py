@@ -30,7 +30,7 @@ class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
     Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every attempt,
-    ``may_write`` before each write, and ``unanswered`` after each write that got no response.
+    ``may_write`` before each write, and ``unanswered`` after each write that may have been sent but got no response.
     """
 
     def __init__(
@@ -147,7 +147,10 @@ class _Wire:
             raise errors.ConnectError(str(error), host=self._base) from error
 
     def _retire(self, pool: http1.Pool) -> None:
-        """Stop using the connections of ``pool``: one of them hangs, and others that hang would fail more requests."""
+        """Stop using the connections of ``pool``.
+
+        One of them hangs. Others may hang, too, and more requests would fail.
+        """
         pool.retire()
         if self._pool is pool:
             self._pool = None
@@ -155,7 +158,7 @@ class _Wire:
         self._retired = [each for each in self._retired if each.busy]
 
     async def _exchange(self, pool: http1.Pool, request: Request) -> Response:
-        """Send the request. If the connection was closed, retry once, but only a GET that is not a stream.
+        """Send the request. A GET that is not a stream is sent a second time if the connection was closed.
 
         Other requests may have taken effect, and the caller of a stream decides when to reconnect.
         """

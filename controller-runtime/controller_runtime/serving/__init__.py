@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small HTTP/1.1 server that maps paths to async functions, with or without TLS.
 
-It serves metrics, probes and webhooks. A handler gets the whole body, which is never longer than the server's limit. An
-error that a handler raises is logged and answered with 500.
+It serves metrics, probes and webhooks. A handler gets the whole body, which is never longer than the server's limit. If
+a handler raises an error, the server logs it and answers with 500.
 """
 
 from typing import TYPE_CHECKING

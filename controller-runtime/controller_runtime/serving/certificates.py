@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 SKEW: Final = timedelta(hours=1)
-"""How far ``notBefore`` lies before the time of issue, because clocks differ."""
+"""``notBefore`` is set to a time this long before the certificate is issued, because clocks differ."""
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
@@ -63,8 +63,8 @@ def authority(
 def leaf(
     unsigned: x509.CertificateBuilder, issuer: PublicKey, usage: x509.ObjectIdentifier
 ) -> x509.CertificateBuilder:
-    """Return ``unsigned`` with the extensions of a server or client certificate. ``issuer`` is the key of the authority
-    that issues it.
+    """Return ``unsigned`` with the extensions of a server or client certificate. ``issuer`` is the public key of the
+    certificate authority.
     """
     return (
         unsigned.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -75,7 +75,7 @@ def leaf(
 
 
 def key_usage(*purposes: str) -> x509.KeyUsage:
-    """Return an extension that allows only ``purposes``, by their names in :class:`x509.KeyUsage`."""
+    """Return an extension that allows only ``purposes``. Use the names in :class:`x509.KeyUsage`."""
     return x509.KeyUsage(**{purpose: purpose in purposes for purpose in _PURPOSES})
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One client's connection: requests go to their handlers one after the other, and responses are sent in that order.
 
-While a request is in progress, no further request is parsed, and reading is paused when new input has arrived: a client
-that sends without waiting for responses fills its own buffers, not ours. If a client disconnects, the handler still
-runs to its end, because the handler's work may have effects; only the response is dropped.
+While a request is in progress, we parse no further request, and stop reading when new input arrives. So a client that
+does not wait for responses fills its own buffers, not ours. If a client disconnects, the handler still runs to its end,
+because the handler's work may have effects; only the response is dropped.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
 """Seconds for which an idle connection is kept. An API server closes its idle connections after 90 s, so it never uses
-a connection that we have closed. A client that sends a body or reads a response may pause for the same time."""
+a connection that we have closed. A client that sends a body or reads a response may also pause for this long."""
 HEAD_TIMEOUT: Final = 30.0
-"""Seconds from the first byte of a request within which its head must be complete."""
+"""A client must send the whole head of a request within this many seconds after the first byte."""
 _LINGER: Final = 10.0
 """After a request is rejected, further input is discarded for this many seconds, so that the client can read the
 response."""
 _SLICE: Final = 16 * 1024
-"""Number of bytes that are parsed before the next check for a request in progress. This limits pipelined requests."""
+"""Input is parsed in slices of this many bytes. If a slice completes a request, the rest waits for the response."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol between a transport and the handlers."""
+    """Passes requests from a transport to the handlers, and responses back."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
@@ -72,11 +72,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def kept(self) -> int:
-        """Number of bytes that are kept of the body that is arriving."""
+        """How many bytes of the arriving body are in memory."""
         return self._reader.kept
 
     def pause_body(self) -> None:
-        """Stop reading the body until :meth:`resume_body`."""
+        """Stop reading the body until :meth:`resume_body` is called."""
         self._body_paused = True
         self._pause()
 
@@ -146,14 +146,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._shared.pause_body(self)
 
     def eof_received(self) -> bool:
-        """Return True if a request in progress can still be answered. The transport must be able to stay half open,
-        which is not possible with TLS.
-        """
+        """Return True to keep the transport half open, so that a request in progress is answered (not with TLS)."""
         self._eof = True
         return self._task is not None and self._transport.can_write_eof()
 
     def pause_writing(self) -> None:
-        """Start no further request until the client has read its responses."""
+        """Start no further request until the client has read the responses that we sent."""
         self._room = anyio.Event()
         self._deadline = self._loop.time() + KEEP_ALIVE
 
@@ -259,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def _end(self) -> None:
-        """Close after the last response, once the client has had time to read it."""
+        """Close the connection after the last response, but give the client time to read it."""
         self._ended, self._rest = True, b""
         self._clear_queue()
         self._shared.changed()
@@ -282,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
 
     def _resume(self) -> None:
-        """Parse the input that arrived meanwhile, and wait for more."""
+        """Parse the input that arrived while a request was in progress, and wait for more."""
         if self._rest:
             rest, self._rest = self._rest, b""
             self._feed(rest)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and responses: as handlers see them, and as bytes of a connection."""
+"""Requests and responses as handlers see them, and the conversion from and to the bytes of a connection."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ServerError(Exception):
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a request. Names are case-insensitive; if several headers have the same name, the first one
-    counts.
+    """The headers of a request. Names are case-insensitive. If several headers have the same name, only the first one
+    is used.
     """
 
     __slots__ = ("_fields",)
@@ -60,9 +60,9 @@ class HTTPRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     body: bytes = b""
     body_rejected: bool = False
-    """True if the body was longer than the server's limit or the inspection refused it; ``body`` is then empty."""
+    """True if the body was longer than the server's limit, or the inspection refused it. Then ``body`` is empty."""
     refusal: str = ""
-    """Why the inspection refused the body; empty if it did not."""
+    """Why the inspection refused the body, or an empty string."""
 
 
 class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,15 +75,15 @@ class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def text(cls, text: str, *, status: int = 200) -> HTTPResponse:
-        """Return a plain text response whose type browsers must not guess."""
+        """Return a plain text response, with a header that forbids browsers to guess another type."""
         return cls(status=status, body=text.encode(), headers={"X-Content-Type-Options": "nosniff"})
 
 
 class Inspection(Protocol):
-    """Inspects bodies while they arrive, so that the rest of a rejected body is discarded and not kept."""
+    """Inspects bodies while they arrive. If a body is rejected, the rest of it is discarded."""
 
     size: int
-    """Minimum size in bytes of the bodies that are inspected; smaller ones go to their handler uninspected."""
+    """Bodies with fewer bytes are not inspected."""
 
     def begin(self) -> Callable[[bytes], str | None]:
         """Return a function that takes the pieces of one body, one after the other. It returns the reason to reject the
@@ -96,7 +96,7 @@ Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
 
 
 def target(raw: bytes) -> tuple[str, dict[str, list[str]]]:
-    """Return the path and the query of a request's target, both decoded."""
+    """Decode a request's target: return its path and its query."""
     # A few clients send the same few requests again and again.
     return _remembered(raw) if len(raw) <= _REMEMBERED else _split(raw)
 
@@ -118,7 +118,9 @@ _remembered = lru_cache(maxsize=64)(_split)
 
 
 def render(response: HTTPResponse, connection: bytes, second: int, *, headless: bool = False) -> bytes:
-    """Return the whole response; ``connection`` is empty, :data:`CLOSE` or :data:`KEEP`; ``headless`` omits the body.
+    """Return the bytes of a response. ``connection`` is empty, :data:`CLOSE` or :data:`KEEP`.
+
+    ``headless`` omits the body, as in the response to a HEAD request.
 
     Raises:
         ValueError: a header contains a line break.
@@ -139,7 +141,7 @@ def render(response: HTTPResponse, connection: bytes, second: int, *, headless: 
 
 @lru_cache(maxsize=16)
 def _start(status: int, content_type: str, second: int) -> bytes:
-    """Return the part that is the same in all responses of one second with this status and content type."""
+    """Return the first lines of a response. Within a second, responses of the same status and type share them."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -149,7 +151,7 @@ def _start(status: int, content_type: str, second: int) -> bytes:
 
 
 def _date(second: int) -> str:
-    """Return a time as HTTP writes it, regardless of the locale."""
+    """Return a time in HTTP's format, regardless of the locale."""
     at = time.gmtime(second)
     clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
     return f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04} {clock} GMT"

@@ -28,16 +28,16 @@ from .message import Headers, HTTPRequest, HTTPResponse, Inspection
 MAX_HEAD: Final = 64 * 1024
 """Maximum number of bytes of a request's head; a longer head is refused."""
 _OVERHEAD: Final = 8
-"""A body that is sent in chunks may take this many times its size on the wire."""
+"""A client that sends a body in chunks may send this many times the body's size in total."""
 
 _HOST: Final = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*[ \t]*")
 """Hosts that Go's server accepts. An empty host is valid."""
 _PART: Final = 8 * 1024
-"""The pieces of a body are joined into parts of at least this many bytes."""
+"""Small pieces of a body are joined into parts of at least this many bytes."""
 
 Deliver = Callable[[HTTPRequest | HTTPResponse, bytes], None]
-"""Takes two arguments: a request or the response to a malformed request, and the value of the response's Connection
-header."""
+"""Takes a request, or the response to a malformed request. The second argument is the Connection header of the
+response."""
 
 # Do not import the log package here: it forwards the records of this logger.
 _log = logging.getLogger("controller-runtime.http")
@@ -69,19 +69,19 @@ class Reader:
     ) -> None:
         """Make a reader.
 
-        ``count_kept`` is called with the number of bytes when the reader keeps a piece of a body, and with a negative
-        number when the reader drops bytes. The receiver of a request owns the request's body, and must itself call
-        ``count_kept`` to release the bytes.
+        When the reader keeps a piece of a body, it calls ``count_kept`` with the number of bytes. When the reader drops
+        bytes, it calls ``count_kept`` with a negative number. The receiver of a request owns the request's body, and
+        must itself call ``count_kept`` to release the bytes.
         """
         self.state = State.IDLE
         self.discarding = False
-        """True if the body is too long or was refused: the request is delivered without the body."""
+        """True if the body is too long or was refused. The request was delivered without the body."""
         self.unread = False
-        """True if the last request was refused before all of it had arrived."""
+        """True if the last request was refused before the whole request had arrived."""
         self.expecting = False
         """True if the client waits for ``100 Continue`` before it sends the body."""
         self.kept = 0
-        """Bytes of an unfinished body."""
+        """How many bytes of an unfinished body are in memory."""
         self._deliver = deliver
         self._count_kept = count_kept
         self._max_body = max_body
@@ -96,7 +96,7 @@ class Reader:
         self._parser = HttpRequestParser(self)
 
     def close(self) -> None:
-        """Stop reading, and free the memory now, rather than when the reference cycles are collected."""
+        """Stop reading, and free the memory at once, without waiting for the garbage collector."""
         self.state = State.OVER
         self._let_go()
         self._deliver = _drop
@@ -129,7 +129,7 @@ class Reader:
                 self._refuse(400, "400 bad request\n")
 
     def _refuse(self, status: int, text: str) -> None:
-        """Send a last response; the rest of the input cannot be parsed."""
+        """Deliver a last response. No more input is parsed."""
         if self.state is State.OVER:
             return  # something after the last request
         self.state = State.OVER
@@ -142,7 +142,7 @@ class Reader:
         self.state, self._url, self._head_size = State.HEAD, b"", 0
 
     def on_url(self, piece: bytes) -> None:
-        """Note the target, or a piece of it."""
+        """Note the target, or a piece of the target."""
         self._url += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -151,9 +151,7 @@ class Reader:
             self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Check the head. Refuse a body that is too long, and note whether the client waits before it sends the
-        body.
-        """
+        """Check the head. Refuse a body that is too long, and note whether the client waits for ``100 Continue``."""
         # If several headers have the same name, the first one counts.
         self._headers = headers = dict(reversed(self._fields))
         self._check_head(headers)
@@ -171,7 +169,7 @@ class Reader:
             )
 
     def _check_head(self, headers: dict[bytes, bytes]) -> None:
-        """Refuse a head as Go's server does; the parser has already refused conflicting lengths and malformed
+        """Refuse a head that Go's server refuses. The parser has already refused conflicting lengths and malformed
         fields.
         """
         version, host = self._parser.get_http_version(), headers.get(b"host")
@@ -215,7 +213,7 @@ class Reader:
             self._join()
 
     def _join(self) -> None:
-        """Join small pieces, each of which has an overhead in memory, into one part, and inspect it."""
+        """Join small pieces into one part, which needs less memory, and inspect the part."""
         self._parts.append(b"".join(self._crumbs))
         self._crumbs.clear()
         self._loose = 0
@@ -273,4 +271,4 @@ class Reader:
 
 
 def _drop(_what: HTTPRequest | HTTPResponse, _connection: bytes) -> None:
-    """Discard what is delivered after the reader was closed."""
+    """Do nothing. After the reader was closed, this function replaces ``deliver``."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The server: its address, its TLS options, its routes, and how connections end when the server stops."""
+"""The server: its address, its TLS options and its routes. It accepts connections, and ends them when it stops."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .sharedstate import SharedState
 
 HTTP_1_1: Final = "http/1.1"
 _DRAIN: Final = 10.0
-"""Seconds that requests in progress may take once the server is stopped."""
+"""Seconds for which requests in progress may continue after the server was stopped."""
 _HANDSHAKE: Final = 10.0
 """Seconds that a TLS handshake may take."""
 _TLS_SHUTDOWN_TIMEOUT: Final = 1.0
-"""Seconds that the end of a TLS session may take."""
+"""Seconds that closing a TLS session may take."""
 _NO_ACCEPT: Final = 0.5
 """Seconds to wait after a connection could not be accepted, e.g. because file descriptors are used up."""
 
@@ -41,8 +41,8 @@ class TLSProvider(Protocol):
     def context(self) -> ssl.SSLContext:
         """Return the context for the next connection.
 
-        This method is called for each connection. It must return the same object as long as the certificate is the
-        same, and a new object for a new certificate.
+        This method is called for each connection. It must return the same object until the certificate changes, and
+        then a new object.
         """
         ...
 
@@ -56,13 +56,13 @@ class TLSOptions:
     ciphers: str = ""
     """Ciphers for TLS 1.2 and older, in OpenSSL's notation. The ciphers of TLS 1.3 cannot be chosen."""
     next_protocols: tuple[str, ...] = (HTTP_1_1,)
-    """Protocols to offer by ALPN; if empty, none are offered. The server implements only HTTP/1.1."""
+    """Protocols to offer by ALPN; may be empty. The server implements only HTTP/1.1."""
     client_ca: bytes | Path | None = None
     """Certificate authorities, in PEM, for client certificates. If None, the server requests no client certificates."""
     client_certificate_required: bool = True
-    """With ``client_ca``: if False, clients without a certificate are served, too."""
+    """If False, clients without a certificate are served even if ``client_ca`` is set."""
     configure: Callable[[ssl.SSLContext], None] | None = None
-    """Called with the context after all other options are set, for settings that have no option here."""
+    """A function that changes the context after all other options were set. Use it for settings without an option."""
 
     def apply(self, context: ssl.SSLContext) -> None:
         """Set the options on a server's ``context``.
@@ -98,14 +98,14 @@ class TLSOptions:
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen; no host means all interfaces, port 0 means any free port."""
+    """The host and port to listen on. No host means all interfaces; port 0 means any free port."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read Go's ``host:port``, ``:port`` or ``[v6]:port``.
+        """Parse an address in one of Go's forms: ``host:port``, ``:port`` or ``[v6]:port``.
 
         Raises:
             ServerError: the address has none of these forms.
@@ -121,7 +121,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """Serves ``routes`` until cancelled; a route that ends in ``/`` serves the paths below it, too."""
+    """Serves ``routes`` until cancelled. A route that ends in ``/`` also serves the paths below it."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Server:
         drain: float = _DRAIN,
         name: str = "server",
     ) -> None:
-        """Make a server. The default of ``max_connections`` depends on the limit of the process's file descriptors."""
+        """Make a server. The default of ``max_connections`` depends on how many files the process may open."""
         self.name = name
         self._address = address
         self._routes = routes
@@ -193,7 +193,7 @@ class Server:
             self._socket = None
 
     async def ready(self) -> None:
-        """Return once connections are accepted."""
+        """Return when the server accepts connections."""
         await self._serving.wait()
 
     async def start(self) -> None:
@@ -237,8 +237,8 @@ class Server:
         return context
 
     def _renewed(self, context: ssl.SSLContext | None) -> ssl.SSLContext | None:
-        """Return the context for the next connection: the provider's new context if it has a usable one, and
-        ``context`` otherwise.
+        """Return the context for the next connection: the provider's newest context or, if that is not usable,
+        ``context``.
         """
         if self._tls is None:
             return None
@@ -263,8 +263,8 @@ class Server:
 
 
 async def _accept(listening: socket.socket, shared: SharedState) -> socket.socket:
-    """Return the next connection. If no connection can be accepted, e.g. for lack of file descriptors, close one that
-    waits for its client, and retry.
+    """Return the next connection. If it cannot be accepted, e.g. because file descriptors are used up, close another
+    connection that waits for its client, and retry.
     """
     complained = False
     while True:
@@ -283,7 +283,7 @@ async def _accept(listening: socket.socket, shared: SharedState) -> socket.socke
 async def _welcome(
     accepted: socket.socket, handshake: anyio.CancelScope, shared: SharedState, context: ssl.SSLContext | None
 ) -> None:
-    """Make a connection of an accepted socket. A failed TLS handshake is not logged as an error."""
+    """Make a connection of an accepted socket. If the TLS handshake fails, this is logged for debugging only."""
     made = False
     try:
         with handshake:

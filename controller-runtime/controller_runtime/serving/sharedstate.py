@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""State and limits that the connections of one server share: handlers, number of connections and bytes of bodies.
+"""State that the connections of one server share: the handlers, and the limits of connections and of memory for bodies.
 
-A server with too many connections closes the connection that has waited longest for its client. When a server keeps too
-many bytes of request bodies, it stops reading bodies. If that does not help within a second, the server closes
+A server with too many connections closes the connection that has waited longest for its client. When request bodies
+take too much memory, the server stops reading bodies. If that does not help within a second, the server closes
 connections whose bodies are incomplete, the oldest body first.
 """
 
@@ -25,16 +25,14 @@ from . import message
 from .message import Handler, HTTPRequest, HTTPResponse, Inspection
 
 MAX_KEPT: Final = 24 * 1024 * 1024
-"""Maximum number of bytes of bodies that one server keeps at a time, for incomplete requests and for requests in
-progress."""
+"""Maximum number of bytes of bodies that one server has in memory: of requests that arrive or are in progress."""
 _CONNECTIONS: Final = (16, 1024)
 _SHARE: Final = 8
 """A server uses an eighth of the process's file descriptors, so that four servers leave half to the clients."""
 _STALL_TIMEOUT: Final = 1.0
-"""While other clients wait for room, a client must send its body, its request or its handshake within this many
-seconds."""
+"""While other clients wait for room, a client must send its body, request or handshake within this many seconds."""
 _CLOSE_TIMEOUT: Final = 1.0
-"""Seconds that closing a connection may take once the server stops."""
+"""Seconds that closing a connection may take when the server stops."""
 _BUFFER: Final = 64 * 1024
 
 _NOT_FOUND: Final = HTTPResponse.text("404 page not found\n", status=404)
@@ -44,7 +42,7 @@ _log = logging.getLogger("controller-runtime.http")
 
 
 def default_max_connections() -> int:
-    """Return how many connections a server accepts, which depends on the process's limit of file descriptors."""
+    """Return how many connections a server accepts. This depends on how many files the process may open."""
     least, most = _CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if files == resource.RLIM_INFINITY else max(least, min(most, files // _SHARE))
@@ -68,10 +66,10 @@ class Client(Protocol):
 
     @property
     def kept(self) -> int:
-        """Number of bytes that are kept of the body that is arriving."""
+        """How many bytes of the arriving body are in memory."""
 
     def pause_body(self) -> None:
-        """Stop reading the body until :meth:`resume_body`."""
+        """Stop reading the body until :meth:`resume_body` is called."""
 
     def resume_body(self) -> None:
         """Continue reading."""
@@ -136,9 +134,7 @@ class SharedState:
     # Answers.
 
     async def answer(self, request: HTTPRequest) -> HTTPResponse:
-        """Return the response of the request's handler, a 500 if the handler fails, or a 404 if no handler serves the
-        path.
-        """
+        """Return the handler's response. If the handler fails, return a 500; if no handler serves the path, a 404."""
         handler = self.route(request.path)
         if handler is None:
             return _NOT_FOUND
@@ -153,7 +149,7 @@ class SharedState:
             return _BROKEN
 
     def render(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> bytes:
-        """Return the bytes of a response, or of a 500 if the response's headers cannot be written."""
+        """Return the bytes of a response. If its headers cannot be written, return the bytes of a 500."""
         second = int(self.now())
         try:
             return message.render(answer, connection, second, headless=headless)
@@ -175,7 +171,7 @@ class SharedState:
         self.changed()
 
     async def wait_for_room(self) -> None:
-        """Return once one more connection is allowed. To make room, another connection may be closed."""
+        """Return when one more connection is allowed. To make room, another connection may be closed."""
         while len(self._connections) + len(self._handshakes) >= self._max_connections:
             self._change = anyio.Event()
             self.evict()
@@ -183,9 +179,7 @@ class SharedState:
                 await self._change.wait()
 
     def evict(self) -> None:
-        """Close the connection or handshake that has waited longest for its client, if it has waited at least a
-        second.
-        """
+        """Of the connections and handshakes that have waited a second for their client, close the oldest."""
         waiting: list[tuple[float, Callable[[], None]]] = [
             (each.last_input, each.drop) for each in self._connections if each.waiting
         ]
@@ -197,14 +191,14 @@ class SharedState:
     # How many bytes.
 
     def count_kept(self, count: int) -> None:
-        """Count bytes of bodies that are kept; a negative number releases them."""
+        """Count bytes of bodies in memory. A negative ``count`` means that these bytes were released."""
         self.kept_total += count
         if count < 0 and self._paused and not self.crowded:
             self._relieve()
 
     @property
     def crowded(self) -> bool:
-        """True if more bytes of bodies are kept than allowed."""
+        """True if the bodies in memory exceed the limit."""
         return self.kept_total > self._max_kept
 
     def pause_body(self, connection: Client) -> None:
@@ -215,7 +209,7 @@ class SharedState:
             self._timer = asyncio.get_running_loop().call_later(_STALL_TIMEOUT, self._make_way)
 
     def _make_way(self) -> None:
-        """Drop stalled bodies, the oldest first, until the others may continue."""
+        """Drop bodies of slow clients, the oldest first, until the other bodies can be read."""
         self._timer = None
         for connection in self._stragglers():
             if not self.crowded:
@@ -230,9 +224,9 @@ class SharedState:
     def _stragglers(self) -> list[Client]:
         """Return the clients to drop, the oldest body first.
 
-        While a request in progress may still release its body, these are only clients that have sent nothing for a
-        second although their bodies are being read. Otherwise, these are all clients whose bodies began more than a
-        second ago.
+        If some bodies belong to requests in progress, these will be released soon. Then return only clients that have
+        sent nothing for a second although we read their bodies. Otherwise, return all clients whose bodies began more
+        than a second ago.
         """
         latest = asyncio.get_running_loop().time() - _STALL_TIMEOUT
         receiving = [each for each in self._connections if each.kept]
@@ -250,7 +244,7 @@ class SharedState:
     # The end.
 
     async def drain(self, seconds: float) -> None:
-        """Close all connections: idle ones at once, busy ones after their response.
+        """Close all connections: idle connections at once, and busy connections after their response.
 
         A connection that is still busy after ``seconds`` is closed about a second later, and its request is cancelled.
         """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m controller_runtime.simtest``: replay the life of a seed, check that lives repeat, or record them."""
+"""``python -m controller_runtime.simtest``: replay the life of a seed, check that lives repeat, or print lives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Loaded(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return 1 when a life fails or does not repeat."""
+    """Run a command; return 1 if a life fails, or differs when it is run again."""
     given = _parser().parse_args(arguments)
     code: int = given.command(given)
     return code
@@ -83,8 +83,8 @@ def _replay(given: argparse.Namespace) -> int:
 def _check(given: argparse.Namespace) -> int:
     """Run the life of each seed four times and compare.
 
-    Two runs are in this process: the second run of a seed comes after the first runs of all seeds. Two more runs are in
-    new processes.
+    In this process, all seeds are run once, and then all are run again. The other two runs are in new processes, with
+    different orders of hashes.
     """
     seeds = range(given.first, given.first + given.seeds)
     first = _lives(given, seeds)
@@ -116,7 +116,7 @@ def _lives(given: argparse.Namespace, seeds: Sequence[int]) -> list[Life]:
 
 
 def _sized(given: argparse.Namespace) -> Loaded:
-    """Return the named test; sizes that were given on the command line replace the test's own sizes."""
+    """Load the test, and replace its sizes by those on the command line."""
     test = load(given.scenario)
     own: dict[str, float] = {name: value for name in _SIZES if (value := getattr(given, name)) is not None}
     return test._replace(size={**test.size, **own})  # type: ignore[typeddict-item]

@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission by the webhooks of the managers under test: their webhook servers answer AdmissionReviews as bytes.
 
-The API server picks a replica that is ready, as a Service does. The review takes some time on its way and is answered
-in the process of that replica; if the process is killed or paused meanwhile, there is no answer in time.
+As behind a Service, a review goes to a random manager replica that is ready. It reaches the replica after a delay and
+is answered in the replica's process. If that process is killed or paused, the API server waits until the webhook's
+timeout.
 
-Differences from a real API server: webhooks of one kind are called one after the other, mutating ones once
-(``reinvocationPolicy`` is ``Never``); warnings and audit annotations of answers are dropped; CONNECT and deletions of
-collections are not reviewed; a webhook is called for the version of its rule only (``matchPolicy`` is ``Exact``).
-Webhooks with match conditions or without a service are refused.
+Differences from a real API server:
+
+- All webhooks are called one after the other, and each is called once (``reinvocationPolicy`` is ``Never``).
+- A webhook is called only for the versions in its rules (``matchPolicy`` is ``Exact``).
+- CONNECT requests and deletions of collections are not reviewed.
+- Warnings and audit annotations in an answer are ignored.
+- :meth:`Webhooks.configure` refuses webhooks with match conditions, and webhooks without a service.
 """
 
 from __future__ import annotations
@@ -38,10 +42,10 @@ from .server import Server
 
 _TIMEOUT: Final = 10.0
 _SLOWEST: Final = 0.02
-"""Maximum seconds that a review is on its way if no fault delays it."""
+"""Maximum seconds that a review takes to reach a replica, unless a fault delays it."""
 _SUBRESOURCES: Final = ("status",)
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
-"""The label of a namespace that the API server sets."""
+"""The label that the API server sets on each namespace."""
 
 
 class Listener(webhook.Server):
@@ -52,7 +56,7 @@ class Listener(webhook.Server):
         self._up = anyio.Event()
 
     async def ready(self) -> None:
-        """Return once reviews are answered."""
+        """Return when the server answers reviews."""
         await self._up.wait()
 
     async def start(self) -> None:
@@ -93,16 +97,16 @@ class _Endpoint:
 
 
 class Webhooks:
-    """The endpoints of all replicas, and the configurations that name them."""
+    """Sends reviews to the webhook servers of the managers, as the webhook configurations require."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
         self._server = server
         self._rng = rng
         self._endpoints: dict[str, _Endpoint] = {}
         self.delays = Delays(lambda: self._rng.random() * _SLOWEST)
-        """Draws the seconds that a review is on its way."""
+        """Returns how many seconds the next review takes to reach a replica."""
         self.unreachable = 0
-        """The API server reaches no replica while this is positive."""
+        """While this is positive, the API server cannot connect to any replica."""
 
     def listen(self, process: Process, context: Context, has_synced: Callable[[], bool]) -> Listener:
         """Return the webhook server of a process; the server is ready when the caches of the process have synced."""
@@ -111,7 +115,7 @@ class Webhooks:
         return listener
 
     def configure(self, configurations: Iterable[Mapping[str, Any]]) -> None:
-        """Serve validating and mutating webhook configurations; the kinds that they name must be served already.
+        """Call the webhooks in these configurations. The server must already serve the kinds in their rules.
 
         Raises:
             ValueError: a webhook has match conditions, or no service.
@@ -141,8 +145,9 @@ class Webhooks:
                 server.admit_subresource.setdefault((gvk, subresource), []).append(call.review)
 
     async def send(self, path: str, body: bytes, seconds: float) -> HTTPResponse:
-        """Return the answer of a replica. Raises OSError if no replica can be reached, TimeoutError if the answer takes
-        too long.
+        """Send a review to a replica and return the answer.
+
+        Raises OSError if no replica can be reached, or TimeoutError if the answer takes too long.
         """
         rng, delay = self._rng, self.delays.longest()
         await anyio.sleep(min(delay, seconds))
@@ -207,8 +212,9 @@ class _Call:
             review.new = patched(self._table, review.new, patch, JSON_PATCH)
 
     def _patch_of(self, response: Mapping[str, Any]) -> list[Any]:
-        """Return the patch in an answer. Raises ValueError if the patch is malformed, or comes from a validating
-        webhook.
+        """Return the patch in an answer.
+
+        Raises ValueError if the patch is malformed, or comes from a validating webhook.
         """
         encoded = response.get("patch")
         if not encoded:
@@ -218,7 +224,7 @@ class _Call:
         return msgspec.json.decode(base64.b64decode(encoded), type=list[Any])
 
     def _picks(self, review: Review) -> bool:
-        """Return True if the selectors match the namespace, and the object before or after the write."""
+        """Return True if the webhook selects the namespace, and the old or the new state of the object."""
         documents = [each for each in (review.new, review.old) if each is not None]
         if not any(self._objects.matches(each["metadata"].get("labels")) for each in documents):
             return False
@@ -226,7 +232,7 @@ class _Call:
         return not namespace or self._namespaces.matches(self._webhooks.namespace_labels(namespace))
 
     def is_for(self, subresource: str) -> bool:
-        """Return True if a rule names the resource, or a subresource of it."""
+        """Return True if a rule contains the resource or, if ``subresource`` is not empty, that subresource."""
         return any(_names(rule, self._table, subresource) for rule in self._hook["rules"])
 
     def _matches(self, rule: Mapping[str, Any], review: Review) -> bool:
@@ -260,9 +266,7 @@ class _Call:
 
 
 def _order(configuration: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a configuration: mutating configurations come first; within each type, the order is by
-    name.
-    """
+    """Return the sort key of a configuration: mutating ones come before validating ones, both sorted by name."""
     return str(configuration["kind"]), str((configuration.get("metadata") or {}).get("name") or "")
 
 
@@ -271,7 +275,7 @@ def _selector(hook: Mapping[str, Any], name: str) -> labels.Selector:
 
 
 def _names(rule: Mapping[str, Any], table: Table, subresource: str) -> bool:
-    """Return True if a rule names the group, version and resource of a table, or a subresource of it."""
+    """Return True if a rule contains the table's resource or, if ``subresource`` is not empty, that subresource."""
     resource = table.resource
     plural = resource.plural
     names = {f"{plural}/{subresource}", f"{plural}/*", "*/*"} if subresource else {plural, "*", "*/*"}

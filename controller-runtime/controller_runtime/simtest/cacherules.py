@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for caches: they miss no change, they agree with the server, and their watches are resumed.
+"""The rules for caches: they get every change, they agree with the server, and they resume their watches.
 
-A watch that was refused for a short time is resumed; it does not begin again with a list.
+If the server refuses a watch for a short time, the cache must continue where it stopped; it must not list again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from .server import Server
 _Versions = dict[NamespacedName, str]
 _DENIED: Final = 403
 _MEMORY: Final = 300.0
-"""Seconds for which requests for a watch are remembered. Each may count as a failed attempt to resume the watch: it
-does if the watch lasted only a few seconds."""
+"""Seconds for which requests that resume a watch are remembered.
+
+A cache may list again after ``MAX_RESUMES`` failed attempts. Each remembered request may have been such an attempt,
+because a watch that ends after a few seconds counts as failed, too.
+"""
 _Watch = tuple[Process, str, str]
 
 
 def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
-    """Yield descriptions of the differences between a cache and the server; a cluster at rest has none."""
+    """Yield a description of each difference between a cache and the server. In a cluster at rest there is none."""
     table = _table_of(server, informer)
     if not informer.has_synced or not is_unselective(informer) or table is None:
         return
@@ -51,7 +54,7 @@ def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
 
 
 def missed(server: Server, informer: SharedInformer) -> Iterator[str]:
-    """Yield descriptions of the changes that a cache lacks although its watch has reached their versions."""
+    """Yield a description of each change that a cache does not have although its watch has got past that version."""
     table, inner = _table_of(server, informer), informer._informers.get("")
     if table is None or inner is None or not inner.synced or inner._found is not None:
         return
@@ -69,9 +72,7 @@ def missed(server: Server, informer: SharedInformer) -> Iterator[str]:
 
 
 def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
-    """Return True if reads find our own write although the watch has reached that write's version without reporting
-    it.
-    """
+    """Return True if reads return our own write although the watch got past its version without reporting it."""
     inner, write = informer._informers.get(""), informer.store._writes.get(key)
     return (
         inner is not None
@@ -83,13 +84,13 @@ def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
 
 
 def is_readable(informer: SharedInformer) -> bool:
-    """Return True if a cache must answer: it was filled, and its kind is served."""
+    """Return True if reads of a cache must succeed, because it was filled and its kind is served."""
     inner = informer._informers.values()
     return bool(inner) and all(each.synced and each._missing_since is None for each in inner)
 
 
 def held_back(informer: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
-    """For each object, yield the key and the id of the first change that is held back from handlers during a write."""
+    """For each object with a running write, yield its key and the id of the first change that is kept from handlers."""
     for key, writing in informer.processor._held._writing.items():
         for change, _ in writing.held[:1]:
             yield key, id(change)
@@ -116,7 +117,7 @@ def _table_of(server: Server, informer: SharedInformer) -> Table | None:
 
 
 def found(informer: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
-    """Yield the entries that reads find and that the options of a list select."""
+    """Yield the entries that a list with these options must contain: those that a read finds and the options select."""
     store, now = informer.store, anyio.current_time()
     fields = dict(options.get("fields") or {})
     own = {"metadata.namespace": "namespace", "metadata.name": "name"}
@@ -133,7 +134,7 @@ def found(informer: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
 
 
 def is_unselective(informer: SharedInformer) -> bool:
-    """Return True if a cache has all objects of its kind."""
+    """Return True if a cache holds all objects of its kind, not only a selection."""
     selection = informer.selection
     return not (selection.labels or selection.fields) and not any(selection.namespaces or ())
 
@@ -145,12 +146,12 @@ class Resumes(Observer):
         self._fail = fail
         self._now = now
         self._sent: dict[_Watch, list[float]] = {}
-        """When requests for watches that start at a version were sent."""
+        """For each watch, the times of the requests that resumed it at a version."""
         self._refused: set[_Watch] = set()
-        """Watches whose last request started at a version and was refused."""
+        """Watches whose last request tried to resume them and was refused."""
 
     def sends(self, process: Process, request: Request) -> None:
-        """Check a watch that begins with a list."""
+        """Remember a request that resumes a watch. Check that a watch which begins with a list may do so."""
         query, watch, now = dict(request.query), _watch(process, request), self._now()
         if query.get("watch") != "true":
             return
@@ -162,7 +163,7 @@ class Resumes(Observer):
         self._refused.discard(watch)
 
     def answered(self, process: Process, request: Request, response: Response) -> None:
-        """Note a refusal of a watch that starts at a version."""
+        """Remember that the server refused to resume a watch."""
         query = dict(request.query)
         if query.get("watch") == "true" and "sendInitialEvents" not in query and response.status == _DENIED:
             self._refused.add(_watch(process, request))

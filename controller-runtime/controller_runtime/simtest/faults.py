@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The faults of a life: each is one function that causes the fault and ends it."""
+"""The faults of a life. Each is one function, which causes the fault and also ends it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _stop(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _roll_out(sim: Simulation, rng: random.Random) -> None:
-    """Stop one manager after the other, some of them at the moment when they acquire the lease."""
+    """Stop managers one after the other; stop each new leader at the moment when it acquires the lease."""
     for _ in range(rng.randint(2, 4)):
         sim.stop(_some_manager(sim, rng))
         watcher = LeaderWatcher()
@@ -106,8 +106,9 @@ async def _cut_off(sim: Simulation, rng: random.Random) -> None:
 
 
 async def miss_changes(sim: Simulation, seconds: float) -> None:
-    """Hold back changes from watches, then compact the changes and cut the watches: caches must read the changes from
-    lists.
+    """Make caches miss changes, so that they must list again.
+
+    Watches do not send changes for ``seconds``; then the changes are compacted and the watches are cut.
     """
     until = sim.loop.time() + seconds
     with sim.server.watches.delays.during(lambda _: max(0.0, until - sim.loop.time())):
@@ -153,8 +154,9 @@ async def _forbid(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _miss(sim: Simulation, rng: random.Random) -> None:
-    """Stop serving a custom kind to managers for a while, as a server does while it starts or while the kind's CRD is
-    replaced.
+    """Do not serve a custom kind to managers for a while.
+
+    This happens on a real server while it starts, and while the kind's CRD is replaced.
     """
     tables = [table for table in sim.server.tables.values() if table.properties.custom]
     if not tables:
@@ -169,7 +171,7 @@ async def _miss(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _slow_webhooks(sim: Simulation, rng: random.Random) -> None:
-    """Delay reviews, some of them beyond the timeout of a webhook."""
+    """Delay reviews. Some delays are longer than the timeout of a webhook."""
     seconds = rng.choice([0.5, 5.0, 15.0])
     with sim.webhooks.delays.during(lambda: seconds * rng.random()):
         await anyio.sleep(rng.uniform(2, 20))

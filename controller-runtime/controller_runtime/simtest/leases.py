@@ -19,22 +19,21 @@ from .loop import Process
 from .network import WRITE_METHODS, Observer, is_fenced_write
 
 _WRITE_TIMEOUT: Final = 35.0
-"""Seconds within which a write is answered, and within which a manager ends after it has stopped everything else."""
+"""Maximum seconds from sending a write until it is answered and its manager has ended."""
 
 
 class Leases:
-    """Follows the leases of a cluster; the duration of a lease counts from the time at which the server stored the
-    lease.
-    """
+    """Checks each change of a lease. The duration of a lease begins when the server stores the lease."""
 
     def __init__(self, now: Callable[[], float], is_manager: Callable[[str], bool] = lambda _: True) -> None:
-        """``is_manager`` returns True if a holder identity belongs to a manager. Other holders are persons, who may
-        take any lease.
+        """``is_manager`` returns True for the holder identity of a manager.
+
+        All other holders are people, who may take any lease at any time.
         """
         self._now = now
         self._is_manager = is_manager
         self._stored: dict[str, float] = {}
-        """For each lease, by uid, the time of the last write."""
+        """When each lease was last written, by the lease's uid."""
 
     def see(self, event: Event) -> None:
         """Check a change. Raises AssertionError if a lease was taken before it expired, or if ``acquireTime`` or
@@ -56,7 +55,7 @@ class Leases:
 
     @staticmethod
     def _check_term(name: str, before: dict[str, Any], spec: dict[str, Any]) -> None:
-        """Check that a renewal does not change ``acquireTime``, and that a new holder adds one transition."""
+        """Check that a renewal keeps ``acquireTime``, and that a new holder increases ``leaseTransitions`` by one."""
         began, terms = "acquireTime", "leaseTransitions"
         same = before.get("holderIdentity") == spec.get("holderIdentity")
         if same and before.get(began) != spec.get(began):
@@ -73,7 +72,7 @@ class Leases:
 
 
 class LeaderWatcher(Observer):
-    """Waits for a process that begins to lead."""
+    """Waits until a process becomes the leader."""
 
     def __init__(self) -> None:
         self._acquired = anyio.Event()
@@ -85,7 +84,7 @@ class LeaderWatcher(Observer):
         return self._name
 
     def sends(self, process: Process, request: Request) -> None:
-        """Note the request that acquires a lease."""
+        """Note which process sends a request to acquire a lease."""
         if request.method not in WRITE_METHODS or "/leases" not in request.path:
             return
         spec = _spec(msgspec.json.decode(request.body or b"{}"))
@@ -95,7 +94,7 @@ class LeaderWatcher(Observer):
 
 
 class Holders(Observer):
-    """Follows the requests of processes about leases; ``fail`` is called with the description of a broken rule."""
+    """Checks each request for a lease; calls ``fail`` with a description if a rule is broken."""
 
     def __init__(
         self,
@@ -109,17 +108,18 @@ class Holders(Observer):
         self._now = now
         self._given_up: set[Process] = set()
         self._leading: set[Process] = set()
-        """Processes that know that they have acquired the lease."""
+        """Processes that know from an answer that they hold the lease."""
         self._deposed: set[Process] = set()
-        """Processes that knew that they had acquired the lease, and have later read that another process holds the
-        lease."""
+        """Former leaders that have read that another process holds the lease."""
         self._unanswered: dict[Process, dict[int, tuple[Request, float]]] = {}
-        """For each process, the unanswered writes and when they were sent, by id. Writes of leases and events are not
-        included."""
+        """For each process, its unanswered writes and when it sent them, by ``id(request)``.
+
+        Writes of leases and events are not included.
+        """
         self._identities: dict[Process, str] = {}
         self._fail = fail
         self._open: dict[Process, int] = {}
-        """For each stopped process, how many of its requests about leases since the stop had no success."""
+        """For each stopped process, the number of its lease requests since the stop that have not succeeded."""
 
     def follow(self, process: Process, identity: str) -> None:
         """Record the holder identity of a process."""
@@ -130,9 +130,7 @@ class Holders(Observer):
         self._open.setdefault(process, 0)
 
     def sends(self, process: Process, request: Request) -> None:
-        """Count a request. Fail if the request is about leases and the process already knows that another process has
-        replaced it as the leader.
-        """
+        """Count a request. Fail if it is for a lease although its process has read that another process now leads."""
         if process in self._deposed and "/leases" in request.path:
             self._fail(f"a leader goes on although another holds its lease: {process.name}")
         if is_fenced_write(request):
@@ -141,7 +139,7 @@ class Holders(Observer):
             self._open[process] += 1
 
     def answered(self, process: Process, request: Request, response: Response) -> None:
-        """Count a success, and note what the process learns about its lease."""
+        """Count a successful answer, and note if the process has learned from it who holds the lease."""
         self._unanswered.get(process, {}).pop(id(request), None)
         if "/leases/" in request.path or request.path.endswith("/leases"):
             self._learn(process, request, response)
@@ -149,7 +147,7 @@ class Holders(Observer):
             self._open[process] -= 1
 
     def _learn(self, process: Process, request: Request, response: Response) -> None:
-        """Note if the response shows that the process holds the lease, or that another process has taken the lease."""
+        """Note if the process has learned from a response that it, or another process, holds the lease."""
         identity = self._identities.get(process)
         if not identity or not isinstance(response, CompleteResponse) or not _is_success(response):
             return
@@ -160,7 +158,7 @@ class Holders(Observer):
             self._deposed.add(process)
 
     def arrives(self, process: Process, request: Request) -> None:
-        """Check that a process does not release the lease of another process."""
+        """Check, when a process releases a lease, that no other process holds it."""
         if request.method != "PUT" or "/leases/" not in request.path:
             return
         sent: dict[str, Any] = msgspec.json.decode(request.body or b"{}")
@@ -177,14 +175,14 @@ class Holders(Observer):
                 self._fail(f"the lease of another is given up by {process.name}")
 
     def has_given_up(self, process: Process) -> bool:
-        """Return True if a process has sent a lease without a holder, which releases the lease."""
+        """Return True if a process has released its lease: it has sent the lease with an empty holder."""
         return process in self._given_up
 
     def ended(self, process: Process) -> None:
-        """Check that a stopped process holds no lease if all requests about leases that it has sent since the stop
-        succeeded.
+        """Check that a stopped process has released its lease.
 
-        The process may keep the lease as long as the server may still perform one of the process's last writes.
+        The process may keep the lease if one of its requests for the lease failed since the stop, or if the server may
+        still perform one of its last writes.
         """
         open_requests, identity = self._open.pop(process, 1), self._identities[process]
         last = max((at for _, at in self._unanswered.pop(process, {}).values()), default=-math.inf)
@@ -201,7 +199,7 @@ class Holders(Observer):
 
 
 def _is_success(response: Response) -> bool:
-    """Return True for a success that a client can decode: not a proxy's page, and not cut off."""
+    """Return True for a success with a complete JSON body. A proxy's page or an answer that was cut does not count."""
     if response.status >= 300 or not isinstance(response, CompleteResponse):
         return False
     try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run the life of a seed, compare two runs, shrink a life that fails, search many, and make tests of scenarios."""
+"""Run the life of a seed, compare two runs, shrink a failed life, search many seeds, and make tests of scenarios."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from .simulation import Line, Simulation, Size, Step
 
 Scenario = Callable[[Simulation], None]
 SEEDS: Final = "SEEDS"
-"""The environment variable with the number of seeds to try, instead of the test's own number."""
+"""The environment variable that overrides how many seeds a test tries."""
 SEED: Final = "SEED"
-"""The environment variable with the only seed to try."""
+"""The environment variable that makes a test try only this seed."""
 WORKERS: Final = "SIM_WORKERS"
-"""The environment variable with the number of processes."""
+"""The environment variable that sets how many processes search for failures."""
 _BEFORE: Final = 5
 """Number of lines that are shown before the first difference."""
 _LINES: Final = 60
@@ -43,7 +43,7 @@ _NUMBER: Final = struct.Struct("q")
 _BATCH: Final = 50
 """Average number of lives in one process: the unfinished tasks of a life stay in memory until the process ends."""
 _MOST: Final = 2000
-"""Maximum number of seeds that are written to a pipe before a process reads them."""
+"""Maximum number of seeds in one batch: they are all written to a pipe before a process reads from it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def run(
     trace: bool = False,
     **size: Unpack[Size],
 ) -> Outcome:
-    """Run the life of a seed, with ``steps`` or with the steps that the seed draws; ``trace`` records each callback."""
+    """Run the life of a seed. Without ``steps``, the seed determines the steps; ``trace`` records each callback."""
     loop = SimLoop(random.Random(f"{seed}/order"))
     if trace:
         loop.trace = []
@@ -111,7 +111,7 @@ def _drift() -> float:
 
 
 def _put_away(loop: SimLoop, simulation: Simulation) -> None:
-    """Drop all callbacks and tasks: nothing of a life runs after its end."""
+    """Drop all callbacks and tasks, so that nothing runs after the end of a life."""
     loop.drop_all()
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -131,7 +131,7 @@ class Life(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, outcome: Outcome) -> Life:
-        """Return the life of an outcome."""
+        """Return the parts of ``outcome`` that must repeat."""
         lines = [f"{line}  [{line.state:016x}]" for line in outcome.timeline]
         return cls(outcome.seed, outcome.digest, lines, list(outcome.trace))
 
@@ -149,7 +149,7 @@ def difference(one: Life, other: Life) -> str | None:
 def in_another_process(
     scenario: str, seeds: Sequence[int], arguments: Sequence[str], hash_seed: int
 ) -> Iterator[Life]:
-    """Yield the lives of seeds, run in a new interpreter in which ``hash_seed`` determines the order of hashes.
+    """Run the lives of ``seeds`` in a new interpreter with ``PYTHONHASHSEED=hash_seed``, and yield them.
 
     Raises:
         subprocess.CalledProcessError: the interpreter failed.
@@ -171,9 +171,9 @@ def _first(one: Sequence[str], other: Sequence[str], unit: str) -> str:
 
 
 def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpack[Size]) -> Outcome:
-    """Leave out steps as long as the life fails in the same way; return the shortest life that was found.
+    """Repeat a failed life with fewer and fewer steps; return the shortest life that still fails in the same way.
 
-    Each step depends only on its own seed, so the remaining steps do not change. At most ``tries`` lives are run.
+    Leaving out a step does not change the others, because each step has its own seed. At most ``tries`` lives are run.
     """
     if found.failure is None:
         return found
@@ -214,7 +214,7 @@ def report(outcome: Outcome, *, lines: int = _LINES) -> str:
 
 
 def _is_routine(text: str) -> bool:
-    """Return True if ``text`` reports a successful read or renewal of a lease, as most lines of a quiet life do."""
+    """Return True for a successful read or renewal of a lease; without faults, most lines report one."""
     return "/leases/" in text and text.endswith("-> 200")
 
 
@@ -223,7 +223,7 @@ def _same(one: BaseException | None, other: BaseException | None) -> bool:
 
 
 def _message(error: BaseException | None) -> str:
-    """Return the part of a message before the names of objects."""
+    """Return the beginning of a message, up to the colon: names of objects come after it."""
     return str(error).partition(":")[0]
 
 
@@ -244,9 +244,9 @@ def _nothing() -> None:
 def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> Found | None:
     """Return the failure of the lowest seed, or None if all lives pass.
 
-    ``meanwhile`` is called once in this process: while other processes search, or, if there are no other processes,
-    after the search. The processes take the seeds from one queue; the number of processes does not change the lives. If
-    this process has several threads, it searches alone, because it cannot be forked safely.
+    New processes take the seeds from one queue and search; their number does not change the lives. ``meanwhile`` is
+    called in this process during the search. If this process has several threads, it cannot be forked safely. It then
+    searches alone and calls ``meanwhile`` afterwards.
     """
     count = min(_workers(), len(seeds))
     if count < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
@@ -262,7 +262,7 @@ def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None
 
 
 def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]) -> Found | None:
-    """Return the failure of the lowest seed, or None; ``count`` new processes search."""
+    """Start ``count`` processes that search, and return the failure of the lowest seed, or None."""
     queue, writer = os.pipe()
     with mmap.mmap(-1, _NUMBER.size) as shared, os.fdopen(queue, "rb", buffering=0) as waiting:
         with os.fdopen(writer, "wb") as pipe:
@@ -336,7 +336,7 @@ def _fork(search: Callable[[], Found | None]) -> tuple[int, int]:
 
 
 def _result_of(child: int, reader: int) -> Found | None:
-    """Wait for the end of a process and return its result. Raises RuntimeError if the process failed."""
+    """Wait until a process has ended and return its result. Raises RuntimeError if the process failed."""
     with os.fdopen(reader, "rb") as pipe:
         result = pipe.read()
     _, status = os.waitpid(child, 0)
@@ -350,11 +350,11 @@ def _result_of(child: int, reader: int) -> Found | None:
 def simulate(
     *, seeds: int = 200, first: int = 0, tries: int = 200, **size: Unpack[Size]
 ) -> Callable[[Scenario], Callable[[], None]]:
-    """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
+    """Make a test from a scenario, which is a function that sets up a :class:`Simulation`: managers, users and checks.
 
-    The test runs the lives of ``seeds`` seeds from ``first`` on, each of the given ``size``, on all cores of the
-    machine. If lives fail, the life with the lowest seed is shrunk, with at most ``tries`` more lives. The steps and
-    the timeline of the shrunk life are the message of the AssertionError. The first life and a failed life are run
+    The test runs ``seeds`` lives on all cores of the machine; the first seed is ``first``, and ``size`` sets how much
+    happens in each life. If lives fail, the one with the lowest seed is shrunk, with at most ``tries`` more runs. The
+    AssertionError shows the steps and the timeline of the shrunk life. The first life and the failed life are run
     twice, and LeakError is raised if the two runs differ.
     """
 

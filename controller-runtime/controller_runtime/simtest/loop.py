@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An event loop with a virtual clock, in which one random generator decides the order of the tasks.
 
-asyncio runs callbacks in the order in which they became ready. A real program does not control that order, because the
-order depends on when bytes arrive. Here the generator picks among the tasks that are ready. The callbacks that one task
-schedules keep their order.
+asyncio runs callbacks in the order in which they became ready. In a real program, that order depends on when bytes
+arrive, so every order may occur. Here the generator chooses which of the ready tasks runs next. The callbacks that one
+task schedules keep their order.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from typing import Any, Final, Generic, ParamSpec
 LOOP_START: Final = 1000.0
 """The time, in seconds, at which a loop's clock begins."""
 _MOST: Final = 200_000
-"""Maximum number of callbacks at one moment of virtual time; a list of a thousand objects takes a few thousand
-callbacks."""
+"""Maximum number of callbacks at one moment of virtual time. A list of 1000 objects needs a few thousand of them."""
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = 1_099_511_628_211
 CURRENT_PROCESS: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)
@@ -46,7 +45,7 @@ class LeakError(AssertionError):
 
 
 class Process:
-    """A simulated process: its tasks can be killed or paused together, from outside."""
+    """A simulated process: a test can kill or pause all its tasks together."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -57,7 +56,7 @@ class Process:
         self.drift = 0.0
         """Seconds by which the process's wall clock is ahead."""
         self.rate = 0.0
-        """Seconds that the process's wall clock gains in a second."""
+        """How many seconds the process's wall clock gains in each second."""
         self.ended = asyncio.Event()
 
     def kill(self) -> None:
@@ -70,7 +69,7 @@ class Process:
 
 
 class Lane:
-    """Callbacks that wait to run, in order."""
+    """A queue of callbacks that are ready to run."""
 
     __slots__ = ("handles", "listed")
 
@@ -80,14 +79,14 @@ class Lane:
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task whose place in a set does not depend on its address."""
+    """A task whose hash is a number, not its address, so that a set of tasks has the same order in each run."""
 
     _numbers = itertools.count(1)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._number = next(self._numbers)
         self.lane = Lane()
-        """The callbacks that run the task."""
+        """The ready callbacks of the task."""
         super().__init__(*args, **kwargs)
 
     def __hash__(self) -> int:
@@ -95,7 +94,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """A loop that draws its order from ``rng``.
+    """A loop that chooses at random, with ``rng``, which callback runs next.
 
     Its clock starts at :data:`LOOP_START` and jumps to the next timer when no callback is ready.
     """
@@ -116,7 +115,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.digest = 14_695_981_039_346_656_037
         """A hash of every decision so far."""
         self.trace: list[str] | None = None
-        """If this is a list, it receives the name of each callback that runs."""
+        """If this is a list, the loop appends the name of each callback that it runs."""
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
@@ -145,7 +144,10 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run a callback at the time ``when``; timers of the same time become ready in the order of these calls."""
+        """Run a callback at the time ``when``.
+
+        Timers for the same time become ready in the order in which they were set.
+        """
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, handle))
@@ -191,7 +193,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._append(lane, handle)
 
     def _withheld(self, lane: Lane, handle: asyncio.Handle) -> bool:
-        """Return True if a callback must not run: drop it if its process is dead, keep it if its process is paused."""
+        """Return True if the callback's process is dead or paused. If it is paused, keep the callback for later."""
         process = handle._context.get(CURRENT_PROCESS)  # type: ignore[attr-defined]
         if process is None or not (process.dead or process.paused):
             return False
@@ -224,7 +226,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._listed.append(lane)
 
     def drop_all(self) -> None:
-        """Drop all callbacks: nothing of a life runs after its end."""
+        """Drop all callbacks, so that nothing runs after the end of a life."""
         self._listed.clear()
         self._timers.clear()
 
@@ -256,14 +258,14 @@ def _name_of(handle: asyncio.Handle) -> str:
 
 
 class Delays(Generic[P]):
-    """Functions that each draw a delay in seconds. When several functions are in effect, the longest delay counts."""
+    """Functions that return a random delay in seconds. If there are several, the longest of their delays is used."""
 
     def __init__(self, *always: Callable[P, float]) -> None:
         self._drawn = list(always)
 
     @contextmanager
     def during(self, draw: Callable[P, float]) -> Iterator[None]:
-        """Add a function while the block runs."""
+        """Use ``draw``, too, while the block runs."""
         self._drawn.append(draw)
         try:
             yield
@@ -271,7 +273,7 @@ class Delays(Generic[P]):
             self._drawn.remove(draw)
 
     def longest(self, *args: P.args, **kwargs: P.kwargs) -> float:
-        """Return the longest delay in seconds; 0 if no function is in effect."""
+        """Return the longest delay in seconds, or 0 without any function."""
         if len(self._drawn) == 1:
             return self._drawn[0](*args, **kwargs)
         return max((draw(*args, **kwargs) for draw in self._drawn), default=0.0)

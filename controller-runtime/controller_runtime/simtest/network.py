@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The network between processes and the server: latency, and the failures of requests."""
+"""The network between processes and the server: it delays requests and lets some of them fail."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ class NetworkFaults:
     pages: float = 0.0
     """The answer is a proxy's page in HTML, and the request has no effect."""
     lost: float = 0.0
-    """The request takes effect, but the answer is lost."""
+    """A write takes effect, but its answer is lost."""
     late: float = 0.0
     """The request and its answer take up to eight seconds."""
     stuck: float = 0.0
     """A write and its answer take 15 to 30 seconds."""
     garbled: float = 0.0
-    """The answer is cut, at any byte; the request takes effect."""
+    """The request takes effect, but its answer ends after a random number of bytes."""
     conflicts: float = 0.0
     """A PUT or PATCH has no effect and is answered with 409, as if another client had written in between."""
 
 
 class Observer:
-    """Looks at the requests of managers; its methods do nothing by default."""
+    """Is called for each request of a manager. The methods of this class do nothing."""
 
     def sends(self, process: Process, request: Request) -> None:
-        """A process sends a request: the layers above the connection have let the request pass."""
+        """A process sends a request, which has passed the layers above the connection."""
 
     def arrives(self, process: Process, request: Request) -> None:
-        """A request reaches the server, possibly after its process ended."""
+        """A request reaches the server. Its process may have ended by then."""
 
     def answered(self, process: Process, request: Request, response: Response) -> None:
         """An answer reaches the process."""
@@ -74,18 +74,17 @@ class Network:
     server: Server
     rng: random.Random
     record: Callable[[str, str], None]
-    """Called with an actor and an action, for the timeline."""
+    """Adds a line to the timeline; called with an actor and an action."""
     faults: NetworkFaults = field(default_factory=NetworkFaults)
     cut_off: set[str] = field(default_factory=set)
     """Names of processes whose requests do not reach the server."""
     slowest: float = 0.005
     """Maximum seconds that a request or an answer takes without faults."""
     slow: list[Callable[[Request], float]] = field(default_factory=list)
-    """Functions that each draw the seconds by which the answer to a request is delayed."""
+    """Functions that return how many seconds to delay the answer to a request. Their delays are added."""
     observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
-    """The context in which the server handles requests, so that the end of a simulated process does not stop the
-    handling."""
+    """The context in which the server handles requests. It belongs to no process, so killing one does not stop it."""
 
     def transport(self, process: Process, user: str) -> SimulatedTransport:
         """Return the transport of a process, which sends its requests as ``user``."""
@@ -93,13 +92,13 @@ class Network:
 
 
 class SimulatedTransport:
-    """A RoundTripper from one process to the server, with the layers of :class:`controller_runtime.rest.Transport`."""
+    """Sends requests of a process to the server, through the layers of :class:`controller_runtime.rest.Transport`."""
 
     def __init__(self, network: Network, process: Process, user: str) -> None:
         self.may_write: Callable[[], bool] = lambda: True
-        """Called before each write except those of leases and events."""
+        """Asked before each write whether the manager may send it. Leases and events are written without asking."""
         self.unanswered: Callable[[], None] = lambda: None
-        """Called after a write, except one of leases and events, that got no answer."""
+        """Called when a write got no answer. Writes of leases and events do not count."""
         bare = _Bare(network, process, user)
         self._unfenced = layers.RetryAfter(bare)
         fence = layers.Fence(bare, self._may_write, _HOST, unanswered=self._note_unanswered)
@@ -158,9 +157,10 @@ class _Bare:
         return response
 
     async def _travel(self, request: Request, there: float, back: float) -> Response:
-        """Return the answer to a request that takes ``there`` seconds to the server; the answer takes ``back`` seconds.
+        """Send a request and return the answer. The request takes ``there`` seconds, the answer takes ``back`` seconds.
 
-        A request that is on its way arrives even if its process is killed or paused, or gives up, meanwhile.
+        Once sent, a request reaches the server even if its process is killed or paused, or stops waiting for the
+        answer.
         """
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Response] = loop.create_future()
@@ -186,7 +186,7 @@ class _Bare:
         return await answered
 
     async def _served(self, request: Request) -> Response:
-        """Return the server's answer to a request that arrives."""
+        """Handle a request that has reached the server, and return the answer."""
         self._arrived(request)
         return await self._network.server.handle(request, self._user, self._replica)
 
@@ -199,8 +199,9 @@ class _Bare:
     def _spoiled(
         self, request: Request, rng: random.Random, faults: NetworkFaults
     ) -> CompleteResponse | None:
-        """Return the answer that a fault gives instead of the server, or None if no fault does. Raises TransportError
-        if a fault refuses the connection.
+        """Return the answer that a fault causes, or None if the server must answer.
+
+        Raises TransportError if a fault refuses the connection.
         """
         if rng.random() < faults.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
@@ -221,7 +222,7 @@ class _Bare:
 
 
 def is_fenced_write(request: Request) -> bool:
-    """Return True for a write that a manager sends only while it leads: any write except those of leases and events."""
+    """Return True for a write that only a leader may send: all writes except those of leases and events."""
     return request.method in WRITE_METHODS and "/leases" not in request.path and "/events" not in request.path
 
 

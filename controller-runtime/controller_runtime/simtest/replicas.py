@@ -23,31 +23,31 @@ from .loop import Delays
 
 
 class Replica(View):
-    """One of several API servers: its watch cache lags behind the store.
+    """One of several API servers. Its watch cache gets each change some time after the store.
 
-    Only a change that a task waits for has a timer. Every other change is applied when the replica is next read.
+    Changes are applied when the replica is read. A timer is set only if a task waits for the change.
     """
 
     def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
         super().__init__(history)
         self.lags = Delays(lambda: rng.random() * 0.02)
-        """Draws the seconds after which this replica applies a change."""
+        """Returns after how many seconds this replica applies the next change."""
         self._applied = version
         self._rows: dict[Table, dict[NamespacedName, Document]] = {}
         self._latest: dict[Table, int] = {}
         self._due = 0.0
         self._coming: deque[tuple[float, Event]] = deque()
         self._context = Context()
-        """The context of timers, so that the end of a simulated process does not stop them."""
+        """The context of timers. It belongs to no process, so that killing one does not stop the timers."""
 
     @property
     def applied(self) -> int:
-        """The version up to which this replica has applied the changes."""
+        """All changes up to this version have been applied."""
         self._catch_up()
         return self._applied
 
     def expect(self, event: Event) -> None:
-        """Apply a change after the lag, and never before an earlier change."""
+        """Apply a change after a random delay, but keep the order of the changes."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._due = max(now + self.lags.longest(), self._due)
@@ -58,7 +58,7 @@ class Replica(View):
             loop.call_at(self._due, self._catch_up, context=self._context)
 
     def documents(self, table: Table) -> list[Document]:
-        """Return the objects of a kind as this replica knows them, by namespace and name."""
+        """Return the objects of a kind in the state that this replica knows, sorted by namespace and name."""
         self._catch_up()
         return [document for _, document in sorted(self._rows.get(table, {}).items())]
 
@@ -68,7 +68,7 @@ class Replica(View):
         return self._latest.get(table, 0)
 
     def plan(self, table: Table | None) -> None:
-        """Apply the next change of a kind or, if ``table`` is None, of any kind, once the lag is over."""
+        """Set a timer for the next change of a kind or, if ``table`` is None, of any kind."""
         if (due := self._next(table)) is not None:
             asyncio.get_running_loop().call_at(due, self._catch_up, context=self._context)
 
@@ -104,7 +104,7 @@ class ConnectionEnd(Enum):
     PROPER = "proper"
     """As if the server had ended the connection."""
     WITHIN_LINE = "within a line"
-    """As if the server had ended the connection after a part of a line."""
+    """As if the server had ended the connection in the middle of a line."""
 
 
 class BreakableWatches(Watches):
@@ -113,12 +113,12 @@ class BreakableWatches(Watches):
     def __init__(self, history: History, rng: random.Random) -> None:
         super().__init__(history)
         self.delays = Delays[[Watch]]()
-        """Draws the seconds that a line takes to arrive."""
+        """Returns how many seconds the next line of a watch takes to arrive."""
         self._rng = rng
         self._broken: dict[Watch, ConnectionEnd] = {}
 
     def cut_one(self, watch: Watch) -> None:
-        """End the connection of a watch, perhaps within a line."""
+        """End the connection of a watch, perhaps in the middle of a line."""
         self._broken[watch] = self._rng.choice(list(ConnectionEnd))
         super().cut_one(watch)
 

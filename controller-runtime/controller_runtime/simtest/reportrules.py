@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules for what managers report: events and metrics.
 
-An event that is sent is stored, unless the server refuses it or cannot be reached for a long time. When an event is
-repeated, its count rises. The metrics of controllers count the reconciles that took place, by their results.
+Each event that a manager sends is stored, unless the server refuses it or cannot be reached for a long time. If an
+event is repeated, its count increases. The metrics of a controller count its reconciles correctly, for each result.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from .loop import Process
 from .network import WRITE_METHODS, Observer
 
 _MANY: Final = 10
-"""Number of requests for one event after which a recorder may give up."""
+"""After this many requests for one event, a recorder may drop the event."""
 _RESULTS = (SUCCESS, REQUEUE_AFTER, ERROR)
 
 
 @dataclass
 class _Sending:
-    """The requests for the event that a process is sending."""
+    """How many requests a process has sent for its current event, and whether one was refused."""
 
     sent: int = 0
     refused: bool = False
 
 
 class Events(Observer):
-    """Follows the recorders of all processes; ``fail`` is called with the description of a broken rule."""
+    """Checks the events of all processes; calls ``fail`` with a description if a rule is broken."""
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         self._fail = fail
         self._stored: dict[NamespacedName, int] = {}
-        """The highest count that the server has stored."""
+        """The highest count of each event that the server has stored."""
         self._sending: dict[Process, _Sending] = {}
 
     def see(self, event: Event) -> None:
@@ -87,8 +87,7 @@ class Events(Observer):
     def answered(self, process: Process, request: Sent, response: Response) -> None:
         """Note a refusal.
 
-        If the server answers that a new event exists already, or that a repeated event has expired, this is not a
-        refusal.
+        Two answers are not refusals: a new event exists already, and the event to be repeated has expired.
         """
         expected = {"POST": 409, "PATCH": 404}.get(request.method)
         if _is_of_event(request) and process in self._sending:
@@ -106,10 +105,12 @@ class Metrics:
         self._counted: Counter[tuple[str, str]] = Counter()
         """The number of reconciles, by controller and result."""
         self._before: dict[str, dict[str, float]] = {}
-        """For each controller, the values of its metrics when the life began."""
+        """The values of each controller's metrics at the beginning of the life."""
         self._working: list[tuple[str, set[Request]]] = []
-        """For each controller, its name and the requests that it reconciles. The requests of killed processes stay in
-        these sets."""
+        """The name of each controller, and the requests that it is reconciling.
+
+        If the process of a controller is killed, its requests stay in the set.
+        """
 
     def follow(
         self, controller: Controller, working: set[Request], reconcile: Callable[[Request], Awaitable[Result]]
@@ -137,7 +138,7 @@ class Metrics:
         return counted
 
     def problems(self) -> Iterator[str]:
-        """Yield descriptions of wrong metrics. Call it only while no controller of a running manager works."""
+        """Yield descriptions of wrong metrics. Call it only while no controller of a running manager reconciles."""
         for name, before in self._before.items():
             now = _values(name)
             for result in _RESULTS:

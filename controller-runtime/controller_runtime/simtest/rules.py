@@ -1,23 +1,25 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The promises of the library to every operator, checked in every life.
+"""The promises of the library to every operator. They are checked in every life.
 
 - A replica that has led does not write while another replica holds the lease.
-- A read through the cache never returns a state that is older than the result of an earlier read, or than a write by
-  the same process that was answered earlier. A read does not return our own write if the watch has already reached a
-  newer version without reporting that write. A read does not return an object whose deletion our own write completed. A
-  read finds every existing object that the watch has reported. A list contains exactly the objects that reads find,
-  each once. A cache that was filled can be read while access to its kind is denied.
-- A request is not reconciled by two workers at the same time. The first failure after a success is retried soon.
+- A read through the cache never goes back: its result is not older than that of an earlier read of the object, and not
+  older than a write of this process that was answered before. If the watch gets past the version of our own write
+  without reporting it, reads must not return the write any more. If our own write removed the last finalizer of an
+  object, reads no longer return the object. A read finds every existing object that the watch has reported. A list
+  contains exactly the objects that reads find, and none of them twice. A cache that was filled can be read even while
+  access to its kind is denied.
+- Two workers never reconcile the same request at the same time. If a request fails after a success, its first retry
+  comes soon.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
 - As long as a lease is renewed, it stays with its holder, unless a person takes it. If a leader reads that another
-  process holds its lease, the leader ends. A manager that is stopped releases its own lease, and never the lease of
-  another manager. When faults have ended, one of the replicas leads.
-- While our own write of an object is unanswered, changes of the object are held back from handlers, but only for a
-  short time. A watch that was refused for a short time is resumed: see :mod:`.cacherules`. An event that a manager
-  sends is stored: see :mod:`.reportrules`.
-- A cache has every change up to the version that its watch has reached. When faults have ended, every cache equals the
-  server and has the right indices, no queue holds ready work, and the metrics of controllers are right.
+  process holds its lease, the leader ends. A manager that is stopped releases its own lease. It never releases the
+  lease of another manager. After the last fault, one of the replicas leads.
+- While our own write of an object is unanswered, handlers do not get changes of the object, but only for a short time.
+  If a watch is refused for a short time, the cache resumes it: see :mod:`.cacherules`. An event that a manager sends is
+  stored: see :mod:`.reportrules`.
+- A cache has every change up to the version that its watch has reached. Some time after the last fault, every cache
+  equals the server, its indices and the metrics of controllers are right, and no queue contains ready requests.
 """
 
 from __future__ import annotations
@@ -67,11 +69,13 @@ _FORESEEN: Final = (
     errors.UnreachableError,
 )
 _SETTLED: Final = 180.0
-"""Seconds after the last fault within which caches must agree with the server. A watch that receives nothing notices
-this after 70 seconds."""
+"""Maximum seconds from the last fault until caches agree with the server.
+
+A watch needs 70 seconds of this time to notice that it no longer receives anything.
+"""
 _POLL: Final = 10.0
 _FIRST_RETRY: Final = 1.0
-"""Maximum delay in seconds of the first retry of a request that had succeeded before."""
+"""If a request fails after a success, its first retry must come within this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Written:
     uid: str
     version: int
     ended: bool = False
-    """True if this write completed the deletion of the object."""
+    """True if the object was removed by this write: it was being deleted, and its last finalizer was removed."""
 
 
 @dataclass
@@ -91,11 +95,13 @@ class ManagerReplica:
     has_led: bool = False
     controllers: list[Controller] = field(default_factory=list)
     answered: dict[asyncio.Task[Any] | None, dict[ObjectRef, Written]] = field(default_factory=dict)
-    """For each task, the writes that were answered since the task's last read. The call of the last of these writes may
-    not have returned yet."""
+    """For each task, the writes that were answered since the task's last read.
+
+    The call that made the last of these writes may not have returned yet.
+    """
     written: dict[ObjectRef, Written] = field(default_factory=dict)
     read: dict[tuple[Any, ObjectRef], Written] = field(default_factory=dict)
-    """By class and object, the version that the last read returned."""
+    """The version that the last read returned, for each class and object."""
 
     @property
     def identity(self) -> str:
@@ -105,7 +111,7 @@ class ManagerReplica:
 
 
 def is_foreseen(error: BaseException | None) -> bool:
-    """Return True if ``error`` may end a manager; for a plain ManagerError, its cause decides."""
+    """Return True if ``error`` may end a manager. For a plain ManagerError, this depends on its cause."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_foreseen, error.exceptions))
     if type(error) is errors.ManagerError:
@@ -114,7 +120,7 @@ def is_foreseen(error: BaseException | None) -> bool:
 
 
 class Rules(Observer):
-    """The rules, and the replicas that they concern."""
+    """Checks the rules for all replicas of the manager."""
 
     def __init__(
         self,
@@ -123,7 +129,7 @@ class Rules(Observer):
         failures: list[BaseException],
         on_change: Callable[[Callable[[Change], None]], None],
     ) -> None:
-        """Broken rules are appended to ``failures``; functions passed to ``on_change`` are called with every change."""
+        """Append broken rules to ``failures``. ``on_change`` registers a function that is called with every change."""
         self._server = server
         self._now = now
         self._failures = failures
@@ -131,7 +137,7 @@ class Rules(Observer):
         self._writers: dict[Process, ManagerReplica] = {}
         """The replica of each process. Replicas that have ended are included, because their writes may arrive later."""
         self._sent: dict[int, tuple[Sent, float]] = {}
-        """By id, the writes that have not arrived, and when they were sent."""
+        """The writes that have not reached the server, and when they were sent, by ``id(request)``."""
         leases = Leases(now, lambda holder: holder in self._identities())
         stored = functools.partial(server.objects, Lease)
         self.leases = Holders(stored, leases.left, self.fail, now)
@@ -203,11 +209,11 @@ class Rules(Observer):
             self._sent[id(sent)] = sent, self._now()
 
     def arrives(self, process: Process, sent: Sent) -> None:
-        """Check that a write comes from the leader, unless it writes a lease or an event.
+        """Check that a write comes from the leader. Writes of leases and events are not checked.
 
         A leader stops before its lease expires; the margin is the lease duration minus the renew deadline. A write that
-        is on its way for longer than this margin may arrive too late. After a process has released its lease, none of
-        its writes may arrive while another process leads.
+        takes longer than this margin to reach the server may arrive while another process leads. After a process has
+        released its lease, none of its writes may arrive while another process leads.
         """
         replica = self._writers.get(process)
         if replica is None or not is_fenced_write(sent) or not replica.identity:
@@ -223,7 +229,7 @@ class Rules(Observer):
                 self.fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
 
     def _identities(self) -> set[str]:
-        """Return the holder identities of all managers; a person may take a lease under another identity."""
+        """Return the holder identities of all managers. People who take a lease use other identities."""
         return {replica.identity for replica in self._writers.values()} - {""}
 
     def _holders(self) -> set[str]:
@@ -233,7 +239,7 @@ class Rules(Observer):
     # Reads see our own writes.
 
     def _writer(self, process: Process, sent: Sent) -> ManagerReplica | None:
-        """Return the replica that sent a write; None for other requests, leases and events."""
+        """Return the replica that sent a write. Return None for reads and for writes of leases and events."""
         replica = self.replicas.get(process.name)
         if replica is None or replica.process is not process or not is_fenced_write(sent):
             return None
@@ -308,7 +314,7 @@ class Rules(Observer):
         return found
 
     def _check_missing(self, replica: ManagerReplica, kind: Any, ref: ObjectRef) -> None:
-        """Check that a read was right to find nothing."""
+        """Check, after a read that found nothing, that the object does not exist."""
         expected, informer = replica.written.get(ref), _informer(replica, kind)
         reported = informer.store.observed(ref[1]) if informer is not None else None
         if not self._is_whole(replica, kind):
@@ -382,7 +388,7 @@ class Rules(Observer):
     # The end.
 
     async def check_rest(self) -> None:
-        """Wait until caches agree with the server and queues are at rest. Raises AssertionError if that takes long."""
+        """Wait until caches agree with the server and queues are empty. Raises AssertionError if that takes long."""
         with anyio.move_on_after(_SETTLED):
             while next(self._unrest(), None) is not None:  # noqa: ASYNC110 -- many things must hold at once
                 await anyio.sleep(_POLL)

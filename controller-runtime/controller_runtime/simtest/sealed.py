@@ -1,12 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Isolate a run from the wall clock, random numbers, threads, processes and connections of the machine.
+"""Isolate a run from the machine: its clock, its random numbers, and new threads, processes and connections.
 
-Within :func:`sealed`, ``time`` and ``datetime.now`` follow the loop's clock, ``random``, ``secrets``, ``uuid`` and
-``os.urandom`` follow the seed, work for a thread runs at once, and attempts to leave the simulation raise
-:class:`LeakError`. Outside a run, the replacements of clocks and of ``os.urandom`` call the real functions: a module
-that is first imported during a run may keep a replacement, which must also work after the run and in the next run. The
-order of hashes is not controlled: ``python -m controller_runtime.simtest check`` finds code that depends on it.
+Within :func:`sealed`:
+
+- ``time`` and ``datetime.now`` show the time of the loop.
+- ``random``, ``secrets``, ``uuid`` and ``os.urandom`` return numbers that the seed determines.
+- ``anyio.to_thread.run_sync`` calls the function in this thread.
+- Attempts to leave the simulation raise :class:`LeakError`.
+
+A module that is first imported during a run may keep a replaced function. The replacements of clocks and of
+``os.urandom`` therefore call the real functions outside a run. The hash seed of Python is not replaced. To find code
+that depends on the order of hashes, use ``python -m controller_runtime.simtest check``.
 """
 
 from __future__ import annotations
@@ -39,22 +44,22 @@ from controller_runtime import log
 from .loop import LOOP_START, LeakError, SimLoop
 
 EPOCH: Final = 1_767_225_600.0 - LOOP_START
-"""The wall clock's time when the loop's clock is zero; runs begin on 1 January 2026."""
+"""The wall clock's time when the loop's clock is zero, such that each run begins on 1 January 2026."""
 
 _NOTHING: Final = -100
-"""A verbosity below that of every message."""
+"""A verbosity so low that no message is logged."""
 _RealDatetime = datetimes.datetime
 
 
 @dataclass(slots=True)
 class _Sources:
-    """The sources of a run's time and of its random bytes."""
+    """Where a run gets its time and its random bytes from."""
 
     wall: Callable[[], float]
     steady: Callable[[], float]
     random_bytes: Callable[[int], bytes]
     leaks: list[LeakError]
-    """The attempts to leave the simulation; they are recorded because the program may catch the errors."""
+    """What the program tried to use outside the simulation. It is recorded here, as the program may catch the error."""
 
 
 _sources: _Sources | None = None
@@ -85,7 +90,7 @@ class _SimDatetime(_RealDatetime, metaclass=_Meta):
 
 
 def _clocks() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield each function of a clock or of random bytes, and its replacement."""
+    """Yield the functions that return the time or random bytes: module, name and replacement."""
     for name, by_wall in (
         ("time", True),
         ("monotonic", False),
@@ -195,7 +200,7 @@ def _modules_with_datetime() -> list[Any]:
 
 
 class _InOrder(dict[Any, None]):
-    """A set in the order of insertion."""
+    """A set that keeps the order in which its items were added."""
 
     def add(self, item: Any) -> None:
         self[item] = None
@@ -208,13 +213,13 @@ class _InOrder(dict[Any, None]):
 
 
 def _library() -> str | None:
-    """Return the name of the async library that runs; anyio asks for it in each of its calls."""
+    """Return the name of the async library that is running. anyio calls this function very often."""
     return None if asyncio._get_running_loop() is None else "asyncio"
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Write no logs: rendering them would be most of the work of a run."""
+    """Write no logs, because a run would spend most of its time on them."""
     before, limit = structlog.get_config(), log.limit(_NOTHING)
     sink = log.Sink(None, _NOTHING)
     structlog.configure(
@@ -241,7 +246,7 @@ def _refuse(act: str) -> Callable[..., Any]:
 
 
 async def _inline(func: Callable[..., Any], *args: Any, **_: object) -> Any:
-    """Run a function in this thread instead of another; other tasks may run before and after."""
+    """Run a function in this thread instead of another one. Let other tasks run before and after it."""
     await anyio.lowlevel.checkpoint()
     try:
         return func(*args)

@@ -26,7 +26,7 @@ MANAGER: Final = "manager"
 
 
 class Server(fake.Server):
-    """The objects of a cluster, and the answers of several replicas to requests about them."""
+    """The API server of a simulated cluster, with several replicas."""
 
     watches: BreakableWatches
 
@@ -36,15 +36,15 @@ class Server(fake.Server):
         self.replicas = [Replica(history, rng, version=version) for _ in range(replicas)]
         super().__init__(storage, history, BreakableWatches(history, rng), check_namespaces=True)
         self.denied: set[tuple[str, str, str]] = set()
-        """User, verb and group resource that are refused with 403."""
+        """Requests that are refused with 403, as (user, verb, ``RESOURCE.GROUP``); ``*`` stands for all verbs."""
         self.missing: set[str] = set()
-        """Group resources that are not served to managers."""
+        """Resources that are not served to managers, as ``RESOURCE.GROUP``."""
         self._has_garbage = True
         self._sorted: dict[Table, list[Document]] = {}
         """For each kind, its objects sorted by namespace and name. The list is dropped when one of the objects
         changes."""
         self._by_owner: dict[Table, dict[str, list[Document]]] = {}
-        """For each kind, the same objects by the uid of their controller."""
+        """For each kind, its objects by the uid of their controlling owner, sorted in the same way."""
         self._by_uid: dict[Table, dict[str, Document]] = {}
         self.history.listeners.append(self._look_for_garbage)
         self.serve(Namespace)
@@ -54,14 +54,14 @@ class Server(fake.Server):
         return self.tables[_table_key(kind)]
 
     def objects(self, kind: type[Object]) -> list[Document]:
-        """Return the stored objects of a kind, by namespace and name."""
+        """Return the stored objects of a kind, sorted by namespace and name."""
         table = self.table(kind)
         if (found := self._sorted.get(table)) is None:
             found = self._sorted[table] = table.documents()
         return found.copy()
 
     def controlled(self, kind: type[Object], uid: str) -> list[Document]:
-        """Return the stored objects of a kind whose controller has a uid, by namespace and name."""
+        """Return the stored objects of a kind whose controlling owner has this uid, sorted by namespace and name."""
         table = self.table(kind)
         if (index := self._by_owner.get(table)) is None:
             index = self._by_owner[table] = {}
@@ -73,7 +73,7 @@ class Server(fake.Server):
         return index.get(uid, []).copy()
 
     def with_uid(self, kind: type[Object], uid: str) -> Document | None:
-        """Return the stored object of a kind that has a uid, or None."""
+        """Return the stored object with this uid, or None if no object of the kind has it."""
         table = self.table(kind)
         if (index := self._by_uid.get(table)) is None:
             documents = (row.document for row in table.rows.values())
@@ -91,9 +91,7 @@ class Server(fake.Server):
         garbage.collect(self.storage, self.tables.values())
 
     def _look_for_garbage(self, event: Event) -> None:
-        """Note that the collector has work: an object was deleted, its ``deletionTimestamp`` is set, or its owners
-        changed.
-        """
+        """Run the garbage collector later if a change may give it work: a deletion, or a change of owners."""
         for known in (self._sorted, self._by_owner, self._by_uid):
             known.pop(event.table, None)
         metadata = event.document["metadata"]
@@ -103,7 +101,7 @@ class Server(fake.Server):
         self._has_garbage = self._has_garbage or ends or owned
 
     def may_wait(self, request: Request) -> bool:
-        """Return True if the answer may have to wait: a list for a version, a write for admission."""
+        """Return True if the answer may have to wait: a list for a resourceVersion, a write for its reviewers."""
         if request.method == "GET":
             names = {name for name, _ in request.query}
             return "resourceVersion" in names and "watch" not in names
@@ -113,7 +111,7 @@ class Server(fake.Server):
         return gvk is not None and self.writes.is_reviewed(gvk, subresource)
 
     def served_to(self, user: str) -> requests.Tables:
-        """Return the tables of the kinds that are served to a user; for managers, without the missing ones."""
+        """Return the tables of the kinds that are served to a user. Managers do not get the kinds in ``missing``."""
         if not self.missing or user != MANAGER:
             return self.tables
         return {

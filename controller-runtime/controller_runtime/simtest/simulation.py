@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One life of a cluster: its size, its server, its processes, the steps that are drawn for it, and the checks."""
+"""One life of a cluster: its size, its server, its processes, its random steps (actions and faults), and the checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .sealed import EPOCH
 from .server import MANAGER, Server
 
 _STORM: Final = 6.0
-"""Average seconds from the start of a storm to a step in it."""
+"""Average seconds from the beginning of a storm to a step in it. A storm is a time with many steps."""
 _IN_STORMS: Final = 0.75
 """The fraction of the steps that happen in storms."""
 Setup = Callable[[Manager], Awaitable[None]]
@@ -44,9 +44,9 @@ _STORMS: Final = 4
 
 
 def options(**others: Any) -> Options:
-    """Return options of a manager in a simulation: with leader election, without servers; ``others`` take precedence.
+    """Return options for a simulated manager: it elects a leader and has no servers. ``others`` replace these options.
 
-    Leases last longer than by default, because otherwise their renewals would be most of the work of a life.
+    Leases last longer than by default. Otherwise a life would spend most of its time on renewing them.
     """
     given: dict[str, Any] = {
         "leader_election": True,
@@ -70,14 +70,14 @@ class Size(TypedDict, total=False):
     minutes: float
     """Length of the life in virtual minutes; ten by default."""
     faults: float
-    """How many faults there are, on average; twelve by default."""
+    """Average number of faults; twelve by default."""
     actions: float
-    """The fraction of the users' actions that happen; all of them by default."""
+    """The fraction of the users' actions that are performed, from 0 to 1; 1 by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: ``cause`` causes the fault and ends it."""
+    """A fault: ``cause`` makes it happen and ends it again."""
 
     name: str
     cause: Act
@@ -87,12 +87,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An action of users or a fault, at a certain time."""
+    """A user's action or a fault, and when it happens."""
 
     at: float
     name: str
     seed: int
-    """The seed of the step's own random generator: the numbers that a step draws do not depend on other steps."""
+    """The seed of the step's own random generator, so that its numbers do not depend on other steps."""
 
     def __str__(self) -> str:
         return f"t={self.at:8.3f}  {self.name} ({self.seed})"
@@ -115,7 +115,10 @@ class Line:
 def spread(
     rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
 ) -> Iterable[Step]:
-    """Draw about ``times`` steps over ``length`` seconds, most of them in storms, because real faults come together."""
+    """Yield about ``times`` steps at random times within ``length`` seconds.
+
+    Most of them are in storms, because real faults often come together.
+    """
     for _ in range(int(times) + (rng.random() < times % 1)):
         at = rng.random() * length
         if rng.random() < _IN_STORMS:
@@ -176,13 +179,14 @@ class Simulation:
         self.server.serve(*kinds)
 
     def manager(self, setup: Setup, *, replicas: int = 2, options: Options = OPTIONS) -> None:
-        """Run ``replicas`` managers, each of which ``setup`` sets up; one of them leads."""
+        """Run ``replicas`` managers, of which one leads. ``setup`` is called with each manager before it starts."""
         registered = self._registered
         registered.setup, registered.replicas, registered.options = setup, replicas, options
 
     def admission(self, *configurations: Mapping[str, Any]) -> None:
-        """Let the managers' webhooks review writes according to webhook configurations. Call :meth:`serve` for the
-        kinds first.
+        """Let the managers' webhooks review writes, as the configurations define.
+
+        Before that, call :meth:`serve` for the kinds in the rules of the webhooks.
         """
         self._registered.has_webhooks = True
         self.webhooks.configure(configurations)
@@ -192,13 +196,11 @@ class Simulation:
         self._registered.actions[name or act.__name__] = (act, times)
 
     def actor(self, run: Check, name: str = "") -> None:
-        """For the whole life, run another part of the cluster, such as a controller or kubelets, beside the
-        managers.
-        """
+        """Run another part of the cluster for the whole life, such as kubelets or a controller that is not tested."""
         self._registered.actors.append((name or run.__name__, run))
 
     def on_change(self, check: Callable[[Change], None]) -> None:
-        """Call ``check`` at every change of an object. ``check`` must raise AssertionError if the change is wrong."""
+        """Call ``check`` with every change of an object. It must raise AssertionError if the change is wrong."""
 
         def look(event: Change) -> None:
             try:
@@ -209,7 +211,7 @@ class Simulation:
         self.server.history.listeners.append(look)
 
     def finally_(self, check: Check) -> None:
-        """Call ``check`` at the end, when the faults have stopped and the cluster had time to settle."""
+        """Call ``check`` at the end of the life, some time after the last fault."""
         self._registered.checks.append(check)
 
     # Called by the parts of the simulation.
@@ -251,7 +253,7 @@ class Simulation:
     # A life.
 
     def plan(self) -> list[Step]:
-        """Draw the steps of this life; return them sorted by time."""
+        """Return the random steps of this life, sorted by time."""
         rng = random.Random(f"{self.seed}/plan")
         length: float = self.minutes * 60.0
         steps: list[Step] = []
@@ -264,7 +266,7 @@ class Simulation:
         return sorted(steps, key=lambda step: step.at)
 
     async def live(self, steps: Sequence[Step]) -> None:
-        """Run the managers and the actors, do the steps, let the cluster settle, and check it."""
+        """Start the managers and the actors, do the steps, give the cluster time to settle, and run the checks."""
         await self.client().create(
             Namespace.from_dict({"metadata": {"name": "default", "finalizers": ["kubernetes"]}})
         )
@@ -296,7 +298,7 @@ class Simulation:
         self._spawn(step.name, lambda sim: act(sim, rng))
 
     def _spawn(self, name: str, work: Check) -> None:
-        """Run ``work`` in a task; an error in it fails the life."""
+        """Run ``work`` in a task. If it raises an error, the life fails."""
         task = self.loop.create_task(self._guard(name, work), context=self.network.home.copy())
         self._tasks.append(task)
 
@@ -354,7 +356,7 @@ def _note_end(process: Process, _: asyncio.Task[None]) -> None:
 
 
 class _Direct:
-    """A RoundTripper that bypasses the network and its faults. Users and models of other controllers use it."""
+    """A RoundTripper without network faults, for users and for simulated controllers that are not under test."""
 
     def __init__(self, simulation: Simulation, user: str) -> None:
         self._simulation = simulation

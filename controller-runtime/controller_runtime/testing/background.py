@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Services that a fixture starts and ends.
+"""Services that run while a fixture is in use.
 
-The parts of an asynchronous fixture before and after its ``yield`` may run in different tasks, so no task group can
-span them.
+pytest may run the part of an async fixture after its ``yield`` in another task than the part before it. A fixture can
+therefore not hold a task group open across its ``yield``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class _Started:
-    """The ``task_status`` of a service."""
+    """The ``task_status`` that a service gets."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -24,12 +24,13 @@ class _Started:
 
 
 async def start_in_background(start: Callable[..., Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-    """Run ``start(task_status=…)`` in a task, and return the task once ``start`` has called ``task_status.started()``.
+    """Run ``start(task_status=…)`` in a new task; return the task when it has called ``task_status.started()``.
 
-    The caller must cancel the task. An error that ``start`` raises before that call is raised here.
+    The caller must cancel the task. If ``start`` raises an error before it calls ``started()``, the error is raised
+    here.
 
     Raises:
-        RuntimeError: ``start`` returned before that call.
+        RuntimeError: ``start`` returned without calling ``started()``.
     """
     status = _Started()
     task = asyncio.create_task(start(task_status=status))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin: one real API server for the whole run, a client and a namespace for each test.
+"""A pytest plugin: one real API server for the whole run, and a client and a namespace for each test.
 
 Import the fixtures in ``conftest.py``::
 
@@ -31,7 +31,7 @@ __all__ = ["control_plane", "live_client", "namespace", "rest_config"]
 
 @contextmanager
 def running(environment: Environment) -> Iterator[Environment]:
-    """Run an API server for fixtures with a scope of their own. The server is not bound to an event loop."""
+    """Run an API server, for your own fixtures. Tests with different event loops can use it."""
     anyio.run(environment.start)
     try:
         yield environment
@@ -48,7 +48,7 @@ def control_plane() -> Iterator[Environment]:
 
 @pytest.fixture
 def rest_config(control_plane: Environment) -> Config:
-    """The administrator's client configuration for the run's API server; a copy that the test may change."""
+    """A copy of the administrator's client configuration for the API server; the test may change it."""
     return dataclasses.replace(control_plane.config)
 
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin: async tests run on a loop with a virtual clock, unless marked ``real_time``.
+"""A pytest plugin that runs async tests on a loop with a virtual clock, except tests with the marker ``real_time``.
 
-Import the plugin's names in the ``conftest.py`` of the directory whose tests use it::
+Import its names in the ``conftest.py`` of the directory that contains the tests::
 
     from controller_runtime.testing.pytest_virtual_time import *
 """
@@ -60,5 +60,5 @@ def fail_if_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="session")
 def virtual_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return a function that creates virtual loops, for tests that run several, such as property tests."""
+    """Return a function that creates virtual loops, for tests that need several loops, such as property tests."""
     return VirtualTimeLoop

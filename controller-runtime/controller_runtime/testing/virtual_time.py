@@ -3,8 +3,8 @@
 """An event loop with a virtual clock: a wait takes no real time, and its length is exact.
 
 The clock advances to the next timer as soon as no callback is ready. A test that waits for an event that cannot occur
-fails instead of hanging. A test also fails if it blocks the loop: by ``time.sleep``, a connection, a new process, or a
-long computation.
+fails instead of hanging. A test also fails if it blocks the loop: if it calls ``time.sleep``, opens a connection,
+starts a process, or computes for a long time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ import time
 from typing import Final
 
 STEP_SECONDS: Final = 5.0
-"""Maximum CPU time of one pass over the ready callbacks; generous, to allow for imports and first validations."""
+"""Maximum CPU time for one pass over the ready callbacks. It is long because the first pass may import modules."""
 THREAD_GRACE_SECONDS: Final = 0.02
 """Real time that other threads get before the clock advances."""
 WORKER_GRACE_SECONDS: Final = 0.5
-"""Real time that other threads get while a worker thread of anyio computes: a busy machine may be slow to run that
-thread."""
+"""Real time that other threads get while a worker thread of anyio computes; a busy machine may run it late."""
 GRACE_WAITS: Final = 10
-"""Number of waits into which either grace is divided: if the machine stalls, only one of the waits is lost."""
+"""The time for other threads is divided into this many waits, so that a short stall of the machine costs only one."""
 SHORTEST_WAIT: Final = 0.002
 DEADLOCK_SECONDS: Final = 20.0
-"""Real time that other threads get when no timer is set."""
+"""Real time that other threads get if every task waits and no timer is set."""
 FORBIDDEN: Final = frozenset({"socket.connect", "socket.getaddrinfo", "subprocess.Popen"})
 
 
@@ -43,7 +42,7 @@ def _computes(thread: threading.Thread) -> bool:
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Advances the clock instead of waiting."""
+    """A selector that advances the clock instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +98,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def refuse_in_virtual_loop(name: str) -> None:
-    """Raise BlockedLoopError if this thread runs a virtual loop, which a call of ``name`` would block."""
+    """Raise BlockedLoopError if this thread runs a virtual loop, because the function ``name`` would block the loop."""
     loop = asyncio._get_running_loop()
     if isinstance(loop, VirtualTimeLoop):
         problem = f"{name} inside the event loop"
@@ -113,5 +112,5 @@ def _audit(event: str, _args: tuple[object, ...]) -> None:
 
 
 def install_audit_hook() -> None:
-    """From now on, make blocking calls fail in every virtual loop of this process."""
+    """Make blocking calls fail in every virtual loop of this process. This cannot be undone."""
     sys.addaudithook(_audit)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generators for the authors of operators: ``python -m controller_runtime crd|rbac|webhook|new``.
 
-Controllers do not import them at run time. ``crd`` generates CustomResourceDefinitions from kinds; ``rbac`` and
+A running controller does not need them. ``crd`` generates CustomResourceDefinitions from kinds; ``rbac`` and
 ``webhook`` generate roles and webhook configurations from the ``+kubebuilder:rbac`` and ``+kubebuilder:webhook``
 comments beside the code that needs them; ``new`` writes a project.
 """

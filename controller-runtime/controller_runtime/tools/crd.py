@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""CustomResourceDefinitions from the kinds that a module defines."""
+"""Generate CustomResourceDefinitions from the kinds in a module."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from controller_runtime.machinery.crd import custom_resource_definition
 
 
 def load(module: str) -> list[type[Object]]:
-    """Return the kinds that a module defines or, if ``module`` is ``MODULE:KIND``, only that kind.
+    """Return the kinds that ``MODULE`` defines. For ``MODULE:KIND``, return only that kind.
 
     Raises:
-        ValueError: the module cannot be imported, or does not define the kind.
+        ValueError: the module cannot be imported, or does not define such a kind with a plural name.
     """
     name, _, wanted = module.partition(":")
     try:
@@ -32,8 +32,9 @@ def load(module: str) -> list[type[Object]]:
 
 
 def kinds_of(module: ModuleType) -> list[type[Object]]:
-    """Return the kinds that have a plural name and that a module (or a package and its submodules) defines, sorted by
-    name.
+    """Return a module's kinds that have a plural name, sorted.
+
+    A kind that the module imports counts only if a submodule of this module defines it.
     """
     inside = f"{module.__name__}."
     found = {
@@ -55,12 +56,12 @@ def file_name(kind: type[Object]) -> str:
 
 
 def definitions(kinds: Iterable[type[Object]]) -> dict[str, JSON]:
-    """Return the CustomResourceDefinitions of kinds, by the names of their files.
+    """Return the CustomResourceDefinition of each kind, by file name.
 
     Raises:
         TypeError: a field has a type that CustomResourceDefinitions cannot express.
-        ValueError: a kind has no plural name, or two kinds are versions of one resource, which would need a common
-            definition.
+        ValueError: a kind has no plural name, or two kinds are versions of the same resource. Such versions would have
+            to share one definition.
     """
     found: dict[str, JSON] = {}
     for kind in kinds:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write generated files, but only the files that differ."""
+"""Write generated files. Files that already have the right text are not written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def stale(directory: Path, files: Mapping[str, str]) -> list[Path]:
-    """Return the paths of the files that are missing below ``directory`` or contain a different text there."""
+    """Return the paths of the files in ``directory`` that are missing or have a different text."""
     return [
         directory / name
         for name, text in files.items()
@@ -18,7 +18,7 @@ def stale(directory: Path, files: Mapping[str, str]) -> list[Path]:
 
 
 def write(directory: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write the files that are missing or differ, and return their paths; other files in the directory are kept."""
+    """Write the files that are missing or differ, and return their paths. Other files in the directory stay."""
     changed = stale(directory, files)
     for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 _NOT_SOURCES = frozenset({"site-packages", "__pycache__"})
 
 Fields = dict[str, list[str]]
-"""A marker's values by field; multiple values are separated by ``;``."""
+"""The fields of a marker. A field has a list of values, which the marker separates by ``;``."""
 
 
 class MarkerError(ValueError):
@@ -22,7 +22,7 @@ def fields_of(text: str, kind: str, required: Iterable[str], optional: Iterable[
     """Yield the fields of each ``+kubebuilder:KIND`` marker in a source text.
 
     Raises:
-        MarkerError: a marker lacks a required field, or has an unknown one; the error quotes the marker.
+        MarkerError: a marker lacks a required field, or has an unknown field. The message contains the marker.
     """
     required = tuple(required)
     known = {*required, *optional}
@@ -49,7 +49,7 @@ def one(fields: Mapping[str, list[str]], name: str, default: str = "") -> str:
 
 
 def sources(*paths: Path) -> Iterator[Path]:
-    """Yield the Python files among ``paths`` and below the folders among them, in order; hidden folders are left out.
+    """Yield the files in ``paths``, and the Python files in its folders and their subfolders, except hidden folders.
 
     Raises:
         FileNotFoundError: a path does not exist.

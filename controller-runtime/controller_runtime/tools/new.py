@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write a new operator's project: validate its names, fill in the templates, generate the first manifests."""
+"""Write the project of a new operator: check the names, fill in the templates, generate the first manifests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TAKEN: Final = frozenset({"controller_runtime", "config", "tests", "wheels", "d
 _PROTECTED: Final = ("k8s.io", "kubernetes.io")
 _LONGEST_LABEL: Final = 63
 _LONGEST_GROUP: Final = 180
-"""Maximum length of a group: the name of a CustomResourceDefinition, PLURAL.GROUP, has at most 253 characters."""
+"""Maximum length of a group, so that the name of the CRD, PLURAL.GROUP, has at most 253 characters."""
 _LONGEST_NAME: Final = _LONGEST_LABEL - len("-webhook")
 _PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
@@ -46,12 +46,12 @@ class Project:
     """The names in a project."""
 
     name: str
-    """The name of the project, its program, its Deployment and its roles."""
+    """The name of the project; its program, its Deployment and its roles have the same name."""
     kind: str
     group: str = "example.com"
     version: str = "v1alpha1"
     plural: str = ""
-    """The kind's plural name; derived from the kind if empty."""
+    """The kind's plural name. If it is empty, it is formed from the kind."""
     webhook: bool = True
 
     @property
@@ -128,10 +128,10 @@ def create(project: Project, directory: Path) -> list[Path]:
 
 
 def render(project: Project) -> dict[str, str]:
-    """Return the project's files that come from templates, by path.
+    """Return the text of each file that comes from a template, by its path in the project.
 
     Raises:
-        ProjectError: the project's code already uses the kind's name.
+        ProjectError: a file of the project imports something else with the kind's name.
     """
     values = project.values()
     conditions = {"webhook": project.webhook}
@@ -149,7 +149,7 @@ def render(project: Project) -> dict[str, str]:
 
 
 def _chosen(text: str, conditions: dict[str, bool]) -> Iterator[str]:
-    """Yield the lines whose condition holds, as given by ``%% if NAME``, ``%% else`` and ``%% end``."""
+    """Yield the lines of a template, without those that ``%% if NAME``, ``%% else`` and ``%% end`` exclude."""
     holds = True
     for line in text.splitlines(keepends=True):
         match line.split():
@@ -188,7 +188,7 @@ def _kinds(path: Path) -> list[type[Object]]:
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module without writing its bytecode, because the folder belongs to the user."""
+    """Loads a module, but writes no ``__pycache__`` into the user's folder."""
 
     def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
         """Write nothing."""
@@ -230,7 +230,7 @@ def _plural(word: str) -> str:
 
 
 def _requirement() -> str:
-    """Return the requirement that this release and compatible later releases satisfy."""
+    """Return a pip requirement for this release and compatible newer ones."""
     try:
         major, minor = (int(part) for part in version(_DISTRIBUTION).split(".")[:2])
     except (PackageNotFoundError, ValueError):

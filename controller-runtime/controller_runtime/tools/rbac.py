@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles from ``+kubebuilder:rbac`` markers.
 
-A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. A marker with
-``namespace`` extends the Role of that namespace; any other marker extends the ClusterRole. A marker with ``urls`` and
-``verbs`` gives the ClusterRole access to paths that are not resources.
+A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. If it has the field
+``namespace``, it adds a rule to the Role in that namespace, otherwise to the ClusterRole. A marker with ``urls`` and
+``verbs`` lets the ClusterRole access URL paths such as ``/metrics``.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import Final
 from . import markers
 
 Grant = tuple[str, str, str]
-"""Group, resource and verb; for a path, an empty group, the path and the verb."""
+"""A permission: (group, resource, verb), or ("", path, verb) for a URL path."""
 Grants = dict[Grant, tuple[str, ...]]
-"""Grants, each with the names of the objects to which the grant is restricted; an empty tuple means all objects."""
+"""For each grant, the names of the objects for which it is valid. An empty tuple means all objects."""
 Rule = dict[str, list[str]]
 """A PolicyRule."""
 
 _FIELDS: Final = ("groups", "resources", "resourceNames", "namespace", "urls")
 
 CLUSTER: Final = ""
-"""The key of the ClusterRole's grants. The key of other grants is their namespace."""
+"""The key for the grants of the ClusterRole, in place of a namespace."""
 
 
 def grants_in(text: str, namespace: str = CLUSTER) -> Grants:
-    """Return the grants of the markers in a source text.
+    """Return the grants of the markers in a source text: for the Role in ``namespace``, or for the ClusterRole.
 
     Raises:
-        MarkerError: a marker lacks groups, resources or verbs; has an unknown field or one that it must not have; or
-            has a URL that does not begin with ``/``.
+        MarkerError: a marker lacks groups, resources or verbs; or it has an unknown field; or it has ``urls`` and a
+            field other than ``verbs``; or a URL does not begin with ``/``.
     """
     return _by_namespace([text]).get(namespace, {})
 
 
 def collect(paths: Iterable[Path]) -> dict[str, Grants]:
-    """Return the grants of the markers in Python files and folders, by namespace.
+    """Return the grants of all markers in Python files and folders: for each namespace, and for the ClusterRole.
 
     Raises:
         MarkerError: as :func:`grants_in`.
@@ -50,9 +50,7 @@ def collect(paths: Iterable[Path]) -> dict[str, Grants]:
 
 
 def merge(found: Iterable[Grants]) -> Grants:
-    """Return the grants of several sources; a grant for all objects takes precedence over a grant that is restricted to
-    names.
-    """
+    """Join grants. If one source grants a permission for all objects and another one only for some, it is for all."""
     merged: Grants = {}
     for grants in found:
         for grant, names in grants.items():
@@ -61,9 +59,9 @@ def merge(found: Iterable[Grants]) -> Grants:
 
 
 def rules(wanted: Iterable[Grant], named: Mapping[Grant, tuple[str, ...]] | None = None) -> list[Rule]:
-    """Return compact rules: resources of a group with equal verbs share a rule, and so do groups with equal resources.
+    """Return few rules for many grants. Resources with equal verbs share a rule, and so do groups with equal resources.
 
-    ``named`` has the object names to which a grant is restricted.
+    If a grant is valid only for some objects, ``named`` contains their names.
     """
     wanted = set(wanted)
     paths = {grant for grant in wanted if grant[1].startswith("/")}
@@ -101,7 +99,7 @@ def _resource_rules(wanted: Iterable[Grant], named: Mapping[Grant, tuple[str, ..
 
 
 def manifest(name: str, grants: Grants, namespace: str = CLUSTER) -> str:
-    """Return the YAML of the ClusterRole with these grants, or of the Role in a namespace."""
+    """Return the YAML of a ClusterRole with these grants or, if ``namespace`` is not empty, of a Role."""
     lines = ["apiVersion: rbac.authorization.k8s.io/v1\n"]
     lines.append(f"kind: {'Role' if namespace else 'ClusterRole'}\nmetadata:\n  name: {name}\n")
     if namespace:
@@ -132,7 +130,7 @@ def _by_namespace(texts: Iterable[str]) -> dict[str, Grants]:
 
 
 def _granted(fields: markers.Fields) -> tuple[list[str], list[str]]:
-    """Return the groups and resources of a marker, or an empty group and its paths."""
+    """Return the groups and resources of a marker; for a marker with ``urls``, an empty group and the URL paths."""
     if "urls" not in fields:
         for name in ("groups", "resources"):
             if name not in fields:
@@ -149,12 +147,12 @@ def _granted(fields: markers.Fields) -> tuple[list[str], list[str]]:
 
 
 def _either(before: tuple[str, ...] | None, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that two markers of one grant allow in total."""
+    """Return the object names that either of two markers allows; an empty tuple if one allows all objects."""
     if before is None:
         return names
     return tuple(sorted({*before, *names})) if before and names else ()
 
 
 def _scalar(value: str) -> str:
-    """Quote values that YAML would not read as plain strings: the core group, and ``*``."""
+    """Quote the values that need quotes in YAML: the empty string (the core group) and ``*``."""
     return value if value.strip("*") else f'"{value}"'

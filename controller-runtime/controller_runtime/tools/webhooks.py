@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Webhook configurations from ``+kubebuilder:webhook`` markers, with the fields of Go's controller-gen."""
+"""Generate webhook configurations from ``+kubebuilder:webhook`` markers. The fields are those of controller-gen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def collect(paths: Iterable[Path]) -> list[markers.Fields]:
     """Return the webhook markers in Python files and folders.
 
     Raises:
-        MarkerError: a marker lacks a required field or has an unknown one.
+        MarkerError: a marker lacks a required field, or has an unknown field.
         FileNotFoundError: a path does not exist.
     """
     return [
@@ -54,7 +54,7 @@ def collect(paths: Iterable[Path]) -> list[markers.Fields]:
 
 
 def configurations(found: Iterable[markers.Fields], service: Service) -> list[dict[str, JSON]]:
-    """Return a mutating and a validating webhook configuration; a configuration without webhooks is omitted.
+    """Return a mutating and a validating webhook configuration, or only one if the other would have no webhooks.
 
     Raises:
         MarkerError: a field has a value that is not valid in Kubernetes.

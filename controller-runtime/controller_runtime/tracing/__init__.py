@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""OpenTelemetry spans of reconciles and of their requests, in one trace for each object.
+"""OpenTelemetry spans for reconciles and their requests. All spans of an object are in one trace.
 
-Only a program that enables tracing loads OpenTelemetry, which the extra ``otel`` installs; see ``Options.tracing``.
+OpenTelemetry is loaded only if tracing is enabled; see ``Options.tracing``. The extra ``otel`` installs it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tracing as the ``OTEL_*`` environment variables of OpenTelemetry describe it.
+"""Set up tracing from the ``OTEL_*`` environment variables of OpenTelemetry.
 
-The SDK itself reads resource attributes, sampler, limits and batches; its exporters read endpoints and headers. This
-module chooses the exporters by ``OTEL_TRACES_EXPORTER``, and creates nothing if ``OTEL_SDK_DISABLED`` is true.
+This module reads only ``OTEL_TRACES_EXPORTER``, which lists the exporters, and ``OTEL_SDK_DISABLED``, which disables
+tracing. OpenTelemetry's SDK and its exporters read all other variables, such as those for sampling and endpoints.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _NONE: Final = "none"
 def from_environment(
     service: str, version: str = "", environ: Mapping[str, str] = os.environ
 ) -> Tracing | None:
-    """Return the tracing that the environment describes, or None if the environment disables the SDK or chooses the
-    exporter ``none``.
+    """Return tracing as the environment sets it up, or None if the environment disables it.
 
-    Without ``OTEL_TRACES_EXPORTER``, the exporter is ``otlp``. ``service`` is the name of the service unless
-    ``OTEL_SERVICE_NAME`` or ``OTEL_RESOURCE_ATTRIBUTES`` contains one.
+    ``OTEL_SDK_DISABLED=true`` and ``OTEL_TRACES_EXPORTER=none`` disable it.
+
+    Without ``OTEL_TRACES_EXPORTER``, the exporter is ``otlp``. ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``
+    can set a service name; otherwise it is ``service``.
 
     Raises:
-        MissingExtraError: OpenTelemetry or a named exporter is not installed.
+        MissingExtraError: an exporter in ``OTEL_TRACES_EXPORTER`` is not installed.
     """
     names = [
         name.strip() for name in (environ.get("OTEL_TRACES_EXPORTER") or "otlp").split(",") if name.strip()

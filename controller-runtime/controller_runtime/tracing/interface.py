@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The interface between a manager, its controllers and tracing; this module does not load OpenTelemetry."""
+"""The interface through which a manager and its controllers use tracing. This module does not load OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from controller_runtime.reconcile import Reconciler, Request
 from controller_runtime.workqueue import PriorityQueue
 
 UIDs = Callable[[GVK, NamespacedName], str]
-"""Returns the uid of the object at a key, or an empty string. The function sends no request."""
+"""Returns the uid of the object with this key, or an empty string if it is not known. It must not send a request."""
 
 
 class MissingExtraError(ImportError):
-    """OpenTelemetry, or the exporter that the environment names, is not installed."""
+    """OpenTelemetry, or an exporter in ``OTEL_TRACES_EXPORTER``, is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Subject:
 
 
 class Instrumentation(Protocol):
-    """Wraps the places where spans begin and end."""
+    """Adds spans to the parts of a manager."""
 
     def round_tripper(self, inner: rest.RoundTripper) -> rest.RoundTripper:
-        """Return ``inner`` with a span for each request of a reconcile."""
+        """Return a RoundTripper that calls ``inner`` within a span, for each request of a reconcile."""
         ...
 
     def instrument(self, runnable: object, uids: UIDs) -> None:
@@ -43,14 +43,14 @@ class Instrumentation(Protocol):
         ...
 
     def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:
-        """Return ``inner`` with spans for each reconcile."""
+        """Return a Reconciler that calls ``inner`` within spans."""
         ...
 
 
 @runtime_checkable
 class Instrumentable(Protocol):
-    """A runnable that takes an instrumentation before its start."""
+    """A runnable that can record spans."""
 
     def instrument(self, tracing: Instrumentation, uids: UIDs) -> None:
-        """Record spans with ``tracing``."""
+        """Record spans with ``tracing`` from now on. This is called before the runnable starts."""
         ...

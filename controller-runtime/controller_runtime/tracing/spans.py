@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tracing: the spans of reconciles and of their requests.
+"""Tracing: spans for reconciles and their requests.
 
-Each reconcile has a root span, from the first event that caused the reconcile until the reconcile ends. The root span
-contains a span for the time in the queue and a span for the reconcile itself. The latter contains the spans of the
-reconcile's requests. The trace ID is derived from the uid of the object, so one trace shows the whole life of an
-object, across restarts and replicas. The header ``traceparent`` lets the API server continue the span of a request.
+Each reconcile has a root span. It begins with the first event that caused the reconcile, and ends with the reconcile.
+It contains a span for the time in the queue and a span for the reconcile itself, which contains a span for each
+request. The trace ID is derived from the uid of the object, so one trace shows the whole life of an object, across
+restarts and replicas. The header ``traceparent`` lets the API server add its own spans to that of a request.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from .interface import Instrumentable, Subject, UIDs
 
 _SCOPE: Final = "controller_runtime"
 _ALWAYS: Final = -128
-"""Lower than every verbosity of the log."""
+"""A verbosity so low that origins are always kept, even if the log does not show them."""
 _MOST_UIDS: Final = 4096
 FLUSH: Final = 5.0
-"""Seconds that sending the last spans may take at the end of the process."""
+"""Maximum seconds for sending the last spans at the end of the process."""
 _ROOTS: Final = ("api", "apis")
 _wanted: Final[ContextVar[int]] = ContextVar("controller-runtime.trace-id", default=0)
 
@@ -59,7 +59,7 @@ class Tracing:
         self._now = now
 
     def round_tripper(self, inner: rest.RoundTripper) -> rest.RoundTripper:
-        """Return ``inner`` with a span for each request of a reconcile."""
+        """Return a RoundTripper that calls ``inner`` within a span, for each request of a reconcile."""
         return TracedRoundTripper(inner, self._tracer)
 
     def instrument(self, runnable: object, uids: UIDs) -> None:
@@ -68,7 +68,7 @@ class Tracing:
             runnable.instrument(self, uids)
 
     def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:
-        """Return ``inner`` with spans for each reconcile; the queue keeps the origins of its items from now on."""
+        """Return a Reconciler that calls ``inner`` within spans. From now on, the queue keeps its items' origins."""
         origins: TimedOrigins[Request] = TimedOrigins(self._now)
         subject.queue.origins = origins
         Origins.kept_from = _ALWAYS
@@ -98,7 +98,7 @@ class _TracedReconciler(Reconciler):
         self._uids: dict[Request, str] = {}
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile within spans; return or raise as the inner reconciler does."""
+        """Call the inner reconciler within spans; return its result or raise its error."""
         uid = self._uid(request)
         stay = self._origins.take_stay(request)
         began = self._now()
@@ -143,9 +143,7 @@ class _TracedReconciler(Reconciler):
         return found
 
     def _uid(self, request: Request) -> str:
-        """Return the uid of the object. If the object is not found, it may have been deleted: return the uid that was
-        last found.
-        """
+        """Return the uid of the object. If the object does not exist any more, return its last known uid."""
         kind = self._subject.kind
         uid = self._subject.uids(kind, request) if kind is not None else ""
         if not uid:
@@ -157,7 +155,7 @@ class _TracedReconciler(Reconciler):
 
 
 def trace_id(uid: str) -> int:
-    """Return the trace ID of an object: its uid without dashes; a hash if the uid is not a UUID; 0 without a uid."""
+    """Return the trace ID for an object: its uid as a number, a hash if the uid is not a UUID, or 0 if it is empty."""
     if not uid:
         return 0
     try:
@@ -168,7 +166,7 @@ def trace_id(uid: str) -> int:
 
 @contextmanager
 def _root(uid: str) -> Iterator[None]:
-    """Derive the trace ID from ``uid`` for all root spans that start in the block."""
+    """Give all root spans that start in the block a trace ID that is derived from ``uid``."""
     token = _wanted.set(trace_id(uid))
     try:
         yield
@@ -177,22 +175,26 @@ def _root(uid: str) -> Iterator[None]:
 
 
 class UIDGenerator(RandomIdGenerator):
-    """Generates random IDs, except for the root spans of reconciles: their trace ID is derived from the uid before
-    samplers see it.
+    """Generates random IDs. Only the trace ID of a reconcile is derived from the object's uid.
+
+    A sampler may decide by the trace ID, so the ID must be right from the beginning.
     """
 
     def generate_trace_id(self) -> int:
-        """Return the derived ID if there is one, and a random ID otherwise."""
+        """Return the derived ID within a reconcile's root span, otherwise a random ID."""
         return _wanted.get() or super().generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
-        """Return False: derived IDs are not random, and Kubernetes up to 1.36 drops a traceparent with this flag."""
+        """Return False, because derived IDs are not random.
+
+        Kubernetes up to 1.36 also drops a traceparent in which the flag is set.
+        """
         return False
 
 
 @dataclass(slots=True)
 class QueueStay:
-    """Why an item was added to a queue, and when; times are nanoseconds since the epoch."""
+    """Why and when an item was added to a queue. Times are nanoseconds since the epoch."""
 
     since: int
     """The time of the item's first origin."""
@@ -201,7 +203,10 @@ class QueueStay:
 
 
 class TimedOrigins(Origins[T]):
-    """Notes origins and their times. The controller takes the origins for its log; then the tracer takes the times."""
+    """Records the origins of each item and their times.
+
+    When an item is reconciled, the controller calls :meth:`take` for its log, then the tracer calls :meth:`take_stay`.
+    """
 
     def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
         super().__init__()
@@ -210,7 +215,7 @@ class TimedOrigins(Origins[T]):
         self._taken: dict[T, QueueStay] = {}
 
     def note(self, item: T, origin: str) -> None:
-        """Keep one more origin of an item, and the time."""
+        """Record one more origin of an item, with the current time."""
         super().note(item, origin)
         now = self._now()
         stay = self._waiting.setdefault(item, QueueStay(now))
@@ -222,21 +227,25 @@ class TimedOrigins(Origins[T]):
             self._waiting.popitem(last=False)
 
     def take(self, item: T) -> list[str]:
-        """Return the origins of an item, oldest first; :meth:`take_stay` returns their times, once."""
+        """Return the origins of an item, oldest first, and forget them. Their times are kept for :meth:`take_stay`."""
         if (stay := self._waiting.pop(item, None)) is not None:
             self._taken[item] = stay
         return super().take(item)
 
     def take_stay(self, item: T) -> QueueStay | None:
-        """Return the notes about ``item`` from the time before it was last taken. A second call returns None, and so
-        does a call for an item without notes.
+        """Return the origins of an item that was just taken, with their times, and forget them.
+
+        Return None if there are none.
         """
         return self._taken.pop(item, None)
 
 
 @contextmanager
 def recording(span: trace.Span) -> Iterator[None]:
-    """Record an exception of the body on ``span``. OpenTelemetry's own method may itself raise for some exceptions."""
+    """If the body raises an exception, record it on ``span``.
+
+    OpenTelemetry's own method is not used, because it may raise an error for some exceptions.
+    """
     try:
         yield
     except Exception as error:
@@ -256,9 +265,7 @@ def recording(span: trace.Span) -> Iterator[None]:
 
 
 class TracedRoundTripper:
-    """Sends each request of a reconcile in a span. Streams, and requests that do not belong to a reconcile, are sent
-    without a span.
-    """
+    """Sends each request of a reconcile within a span. Streams and all other requests get no span."""
 
     def __init__(self, inner: rest.RoundTripper, tracer: trace.Tracer) -> None:
         self._inner = inner
@@ -266,7 +273,7 @@ class TracedRoundTripper:
         self._propagator = TraceContextTextMapPropagator()
 
     async def send(self, request: rest.Request) -> rest.Response:
-        """Send ``request``; the span ends when the head of the response has arrived."""
+        """Send ``request`` within a span, which ends when the head of the response has arrived."""
         # A watch that a reconcile starts inherits the context of the reconcile, and outlives it.
         if request.stream or not trace.get_current_span().is_recording():
             return await self._inner.send(request)
@@ -289,7 +296,7 @@ class TracedRoundTripper:
 
 
 def _described(request: rest.Request) -> tuple[str, dict[str, str]]:
-    """Return the resource of a request, with its subresource, and the attributes of the span."""
+    """Return the resource of a request, such as ``jobs.batch/status``, and the attributes of its span."""
     attributes = {"http.request.method": request.method, "url.path": request.path}
     scope, *parts = request.path.strip("/").split("/")
     if scope not in _ROOTS:

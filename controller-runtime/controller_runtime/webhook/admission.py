@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: validators and defaulters of one kind, and the responses for their verdicts.
+"""Admission: validators, defaulters and mutators of one kind, and the responses to the API server.
 
 A validator rejects a request by raising an error. A ``StatusError`` is passed on unchanged. Field errors, errors of the
 connection to the API server and errors of the cache become a 403 with the text of the error. The notes of the error
-(``add_note``) are the warnings of the rejection. Any other error is a bug: it is counted, and answered with 500.
+(``add_note``) become the warnings of the response. Any other error is a bug: it is counted, and the answer is a 500.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ DELETE: Final = "DELETE"
 CONNECT: Final = "CONNECT"
 
 LONGEST_MESSAGE: Final = 32 * 1024
-"""Maximum number of characters of a rejection's message: an error may quote a whole object, and there may be thousands
-of errors."""
+"""Maximum number of characters in the message of a rejection. Without this limit, an error could quote a whole object,
+and there could be thousands of errors."""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
 """The errors that a validator or defaulter raises to reject a request."""
 
 
 class BadRequestError(Exception):
-    """A request is invalid; it is answered with 400."""
+    """A request is invalid. The answer is a 400."""
 
 
 class Handler(ABC):
@@ -55,13 +55,13 @@ class Handler(ABC):
     async def handle_json(
         self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
     ) -> AdmissionResponse:
-        """Return the response to a request whose objects are JSON text; by default, decode them for :meth:`handle`."""
+        """Return the answer to a request whose objects are JSON text. By default, decode them for :meth:`handle`."""
         request.object, request.old_object = await offload.run(_any, obj), await offload.run(_any, old)
         return await self.handle(request)
 
 
 class CustomValidator(ABC, Generic[T]):
-    """Validates objects of one kind; each method returns warnings, or raises an error to reject the request."""
+    """Validates objects of one kind. Each method returns warnings, or raises an error to reject the request."""
 
     @abstractmethod
     async def validate_create(self, obj: T) -> list[str]:
@@ -73,7 +73,7 @@ class CustomValidator(ABC, Generic[T]):
 
     @abstractmethod
     async def validate_delete(self, obj: T) -> list[str]:
-        """Validate a deletion; called only if the webhook's rules include deletions."""
+        """Validate a deletion. It is called only if the webhook's rules include DELETE."""
 
 
 class CustomDefaulter(ABC, Generic[T]):
@@ -81,27 +81,26 @@ class CustomDefaulter(ABC, Generic[T]):
 
     @abstractmethod
     async def default(self, obj: T) -> None:
-        """Change ``obj`` in place; raise an error to reject it."""
+        """Change ``obj`` in place, or raise an error to reject the request."""
 
 
 class CustomMutator(ABC, Generic[T]):
-    """Changes objects of one kind before validation, given the request and the stored object."""
+    """Changes objects of one kind before validation. Unlike a defaulter, it gets the request and the stored object."""
 
     leaves_undecodable: ClassVar[bool] = False
     """Whether to allow an object that cannot be decoded. The API server's schema validation then rejects the object and
     names every invalid field."""
 
     def concerns(self, request: AdmissionRequest, old: T | None, new: T) -> bool:
-        """Return False if :meth:`mutate` would change nothing, which saves the call and a comparison. The default is
-        True.
-        """
+        """Return False if :meth:`mutate` would change nothing. This saves the call. By default, return True."""
         del request, old, new
         return True
 
     @abstractmethod
     async def mutate(self, request: AdmissionRequest, old: T | None, new: T) -> list[str]:
-        """Change ``new`` in place and return warnings; raise an error to reject ``new``. ``old`` is None for a new
-        object.
+        """Change ``new`` in place and return warnings, or raise an error to reject the request.
+
+        ``old`` is None for a new object.
         """
 
 
@@ -196,7 +195,7 @@ class DefaulterHandler(MutatorHandler[T]):
 
 
 class _Defaulting(CustomMutator[T]):
-    """A defaulter as a mutator."""
+    """A mutator that calls a defaulter."""
 
     def __init__(self, defaulter: CustomDefaulter[T]) -> None:
         self._defaulter = defaulter
@@ -250,7 +249,7 @@ def errored(code: int, message: str) -> AdmissionResponse:
 
 
 def refused(error: Exception) -> AdmissionResponse:
-    """Return the rejection for one of :data:`VERDICTS`, with its notes as warnings."""
+    """Return the rejection for an error of :data:`VERDICTS`, with the notes of the error as warnings."""
     warnings = list(getattr(error, "__notes__", ()))
     if isinstance(error, StatusError):
         status = Status.from_dict(to_status(error))
@@ -260,7 +259,7 @@ def refused(error: Exception) -> AdmissionResponse:
 
 
 def json_patch(old: JSON, new: JSON, path: str = "") -> list[dict[str, JSON]]:
-    """Return the RFC 6902 patch from ``old`` to ``new``. A list is patched item by item if its length is unchanged."""
+    """Return the RFC 6902 patch from ``old`` to ``new``. If a list has kept its length, its items are patched."""
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [
             change

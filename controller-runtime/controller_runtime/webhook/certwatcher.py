@@ -15,7 +15,7 @@ from controller_runtime import log, metrics
 from controller_runtime.rest import load_chain
 
 PERIOD: Final = 10.0
-"""Seconds between checks of the files."""
+"""Seconds between two reads of the files."""
 _LIFETIME: Final = timedelta(days=365)
 
 _log = log.logger_from("controller-runtime.certwatcher")
@@ -38,12 +38,12 @@ def server_context() -> ssl.SSLContext:
 class CertWatcher:
     """Provides a TLS context that follows a certificate file and a key file.
 
-    The files are compared every ``period`` seconds by content, since a mounted Secret is replaced by
-    swapping links. A certificate and a key that do not match are not used, but read again later: files may be
-    replaced one after the other. Existing connections keep the certificate with which they began.
+    The files are read every ``period`` seconds, and their contents are compared with the previous ones. If a
+    certificate and a key do not match, one of the files may not have been replaced yet, so both are read again later.
+    Existing connections keep the certificate with which they began.
 
-    Each pair has its own context: OpenSSL keeps one certificate for each type of key, so an RSA certificate that is
-    loaded into an existing context would not replace an elliptic-curve certificate.
+    Each pair gets a new context. In an existing context, an RSA certificate would not replace an elliptic-curve
+    certificate, because OpenSSL keeps one certificate for each type of key.
     """
 
     name = "certificate watcher"
@@ -56,10 +56,10 @@ class CertWatcher:
         self._loaded: tuple[bytes, bytes] | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of the pair that was loaded last.
+        """Return the context with the certificate and key that were loaded last.
 
         Raises:
-            CertificateError: no usable pair has been read so far.
+            CertificateError: no usable files have been read so far.
         """
         if self._context is None:
             self.reload()
@@ -67,10 +67,10 @@ class CertWatcher:
         return self._context
 
     def reload(self) -> bool:
-        """Read the files and load them if they changed; return True if they changed.
+        """Read the files. If they have changed, load them and return True.
 
         Raises:
-            CertificateError: the files cannot be used; the previous pair stays in use.
+            CertificateError: the files cannot be used; the previous certificate stays in use.
         """
         try:
             pair = (self._cert.read_bytes(), self._key.read_bytes())
@@ -104,9 +104,7 @@ class CertWatcher:
 
 
 class SelfSigned:
-    """A certificate created in memory for ``names``: connections are encrypted, but the server's identity is not
-    proved.
-    """
+    """A certificate for ``names`` that is created in memory. It encrypts connections, but does not prove who we are."""
 
     def __init__(self, *names: str) -> None:
         self._names = names or ("localhost", "127.0.0.1")

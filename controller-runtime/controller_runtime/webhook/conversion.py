@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of objects between the versions of their kind, always through one version, the hub; and the webhook for
-such conversions.
+"""Conversion of objects between the versions of their kind, and the webhook for it.
 
-A :class:`Spoke` converts one other version to the hub and back. :class:`Conversions` contains the versions of several
-kinds, since a webhook server has one path for all of them, :data:`CONVERSION_PATH`. :class:`ConversionWebhook` answers
-a ConversionReview with all objects in the requested version, or with none and the reasons why some cannot be converted.
+One version of a kind is the hub. A :class:`Spoke` converts another version to the hub and back; all conversions go
+through the hub. :class:`Conversions` contains the versions of several kinds, because a webhook server has one path for
+all of them, :data:`CONVERSION_PATH`. :class:`ConversionWebhook` answers a ConversionReview with all objects in the
+requested version. If an object cannot be converted, it answers with the reasons and without objects.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 
 CONVERSION_PATH: Final = "/convert"
-"""The path that Go's controller-runtime serves, and that generated CustomResourceDefinitions name."""
+"""The path of the webhook. Go's controller-runtime and generated CustomResourceDefinitions use the same path."""
 
 _VERSION: Final = "apiextensions.k8s.io/v1"
 _MOST_ERRORS: Final = 20
-"""After this many failed objects, no further object of a review is converted."""
+"""If this many objects of a review have failed, no further object is converted."""
 
 _log = log.logger_from("conversion-webhook")
 
@@ -40,13 +40,11 @@ S = TypeVar("S", bound=Object)
 
 
 class ConversionError(Exception):
-    """An object cannot be converted; the message is shown to the API server's client. Converters may raise this
-    error.
-    """
+    """An object cannot be converted. Converters may raise this error; the API server's client sees the message."""
 
 
 class Convertible(Protocol[H]):
-    """A kind that converts itself to and from the hub ``H``, as Go's ``conversion.Convertible``."""
+    """A kind that converts itself to and from the hub ``H``, like Go's ``conversion.Convertible``."""
 
     def convert_to_hub(self) -> H:
         """Return this object in the hub's version."""
@@ -62,9 +60,9 @@ class Convertible(Protocol[H]):
 class Spoke(Generic[S, H]):
     """Converts objects of ``kind`` to the hub's version and back.
 
-    Both functions return a new object and have no side effects: large objects are converted in a thread. A result
-    without metadata gets the metadata of its source. The API server accepts changed labels and annotations, and
-    rejects an object whose name, namespace or uid changed.
+    Both functions must return a new object and have no side effects, because large objects are converted in a thread.
+    If the result has no metadata, it gets the metadata of the source. The API server accepts changes of labels and
+    annotations, but not of name, namespace and uid.
     """
 
     kind: type[S]
@@ -73,7 +71,7 @@ class Spoke(Generic[S, H]):
 
 
 def spoke_of(kind: type[Any]) -> Spoke[Any, Any]:
-    """Return the spoke of a kind that is :class:`Convertible`.
+    """Return the spoke for a :class:`Convertible` kind.
 
     Raises:
         ValueError: the kind lacks one of the methods.
@@ -85,13 +83,13 @@ def spoke_of(kind: type[Any]) -> Spoke[Any, Any]:
 
 
 class Conversions:
-    """The versions of kinds, and the conversions between any two of them."""
+    """Converts objects between any two versions of a registered kind."""
 
     def __init__(self) -> None:
         self._versions: dict[GroupKind, dict[str, Spoke[Any, Any]]] = {}
 
     def register(self, hub: type[H], *spokes: Spoke[Any, H]) -> None:
-        """Convert a kind between the version of ``hub`` and the versions of ``spokes``.
+        """Register a kind, with the version of ``hub`` and the versions of ``spokes``.
 
         Raises:
             ValueError: a spoke is of another kind, a version is given twice, or the kind is registered already.
@@ -224,7 +222,7 @@ class _Response(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct, rename="camel"):
-    """The review that the API server sends; the empty response in it is ignored."""
+    """The review that the API server sends. It also has an empty response, which is ignored."""
 
     api_version: str = ""
     kind: str = ""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Endpoint: the common part of all webhooks: metrics, limits of bodies, and the response to an unreadable body.
 
-A small text may decode to a large object. So the contents of a large body are counted while the body arrives. If the
-body contains more than two objects may contain, it is rejected before all of it has arrived.
+A small text may decode to a large object. Therefore, while a large body arrives, we count its maps, lists and items. If
+it has more of them than two objects may have, we reject the body at once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from . import envelope
 
 JSON: Final = "application/json"
 MAX_BODY: Final = 7 * 1024 * 1024
-"""Maximum number of bytes of a body: two objects of 3 MB, which is the limit of an API server, and the rest of the
-review."""
+"""Maximum number of bytes of a body. A review may have two objects of 3 MB, the limit of an API server."""
 LARGE: Final = 4 * 1024 * 1024
-"""A body with more bytes than this is larger than the review of two objects of 1.5 MB, etcd's default limit."""
+"""A larger body does not review stored objects: a review has two, and by default etcd stores up to 1.5 MB for each."""
 BODY: Final = msgspec.structs.replace(
     rawjson.DEFAULT,
     size=MAX_BODY,
@@ -41,7 +40,7 @@ _log = log.logger_from("admission")
 
 
 class Endpoint(ABC):
-    """An HTTP handler at ``path``, with metrics. ``clock`` is the clock of the metrics, by default the event loop's."""
+    """An HTTP handler at ``path``, with metrics. ``clock`` measures times; the default is the event loop's clock."""
 
     def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
         self.path = path
@@ -67,10 +66,10 @@ class Endpoint(ABC):
 
     @abstractmethod
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer one HTTP request; called by :meth:`__call__`, which measures the time."""
+        """Answer one HTTP request. :meth:`__call__` calls this method and measures the time."""
 
     def unreadable(self, code: int, message: str) -> HTTPResponse:
-        """Return a Status for a request without a review: the API server shows the message to its user."""
+        """Return a Status as the answer to a request without a review. The API server's user sees the message."""
         if (held_back := self.log_limiter.allow()) is not None:
             _log.error("Bad request", error=message, **held_back)
         status = {
@@ -91,11 +90,10 @@ class BodyInspection:
     size = 64 * 1024  # a smaller body cannot exceed a limit
 
     def begin(self) -> Callable[[bytes], str | None]:
-        """Return a function that counts the contents of one body, and rejects the body only if it exceeds :data:`LARGE`
-        bytes.
+        """Return a function that counts the contents of one body.
 
-        A smaller body may review a change of an object that is stored already. Deleting such an object, and changing
-        its metadata, must be possible however much it contains.
+        It rejects only bodies of more than :data:`LARGE` bytes. A smaller body may belong to an update of a stored
+        object. Users must be able to delete such an object or to change its metadata, however much it contains.
         """
         counter, received, reason = rawjson.Counter(BODY), 0, None
 
@@ -112,7 +110,7 @@ def content(request: HTTPRequest) -> bytes:
     """Return the JSON text of a request.
 
     Raises:
-        UnreadableError: the body is too large, empty or declared as something else.
+        UnreadableError: the body is too large or empty, or its content type is not JSON.
     """
     if request.body_rejected:
         text = request.refusal or f"limit is {MAX_BODY} bytes"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AdmissionReviews, decoded except for their objects, which stay JSON text until their shape has been checked."""
+"""Decode AdmissionReviews. Their objects stay JSON text, because they must be checked before they are decoded."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from controller_runtime.log import CUT, cut
 from controller_runtime.machinery import rawjson
 
 MAX_REST: Final = 256 * 1024
-"""Maximum number of bytes of a review besides its two objects, e.g. for the user's groups and the operation's
-options."""
+"""Maximum number of bytes of all fields of a review except its two objects, e.g. of the user's groups."""
 _PIECE: Final = 256 * 1024
 _VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _KIND: Final = "AdmissionReview"
@@ -25,7 +24,7 @@ _OBJECTS: Final = ("object", "oldObject")
 
 
 class UnreadableError(Exception):
-    """A body is not an AdmissionReview, or is too large for one; ``code`` is the HTTP status of the answer."""
+    """A body is not an AdmissionReview, or is too large. ``code`` is the HTTP status of the answer."""
 
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
@@ -33,7 +32,7 @@ class UnreadableError(Exception):
 
 
 class _Request(msgspec.Struct, rename="camel"):
-    """The fields of a request; all others are skipped, and cost no memory."""
+    """The fields that we read from a request. All other fields are skipped, and cost no memory."""
 
     uid: str = ""
     kind: msgspec.Raw = _NONE
@@ -59,7 +58,7 @@ class _Review(msgspec.Struct, rename="camel"):
 
 
 class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The fields of an object whose kind has only the usual fields, as JSON texts."""
+    """An object of a kind that has only these fields. Their values stay JSON text."""
 
     api_version: str = ""
     kind: str = ""
@@ -93,9 +92,9 @@ class Review(msgspec.Struct):
         return len(self.object or b"") + len(self.old_object or b"")
 
     def only_metadata_changes(self) -> bool:
-        """Return True if the objects differ at most in metadata and status.
+        """Return True if the old and the new object differ only in metadata and status, or not at all.
 
-        Their texts can be compared, because the API server sorts the fields.
+        Comparing the texts is enough, because the API server sorts the fields.
         """
         if self.object is None or self.old_object is None:
             return False
@@ -107,9 +106,7 @@ class Review(msgspec.Struct):
 
 
 def without_managed_fields(obj: bytes) -> bytes:
-    """Return an object's text without managedFields; a text that has no managedFields, or is not an object, is returned
-    unchanged.
-    """
+    """Return an object's text without managedFields. If it has none or is not an object, return the text unchanged."""
     try:
         fields = _PARTS.decode(obj)
         metadata = _PARTS.decode(fields[_METADATA])
@@ -123,7 +120,7 @@ def read(body: bytes) -> Review:
     """Decode a body.
 
     Raises:
-        UnreadableError: the body is not an AdmissionReview, or contains too much besides the objects.
+        UnreadableError: the body is not an AdmissionReview, or the fields other than its objects are too large.
     """
     try:
         _check_text(body)
@@ -143,9 +140,9 @@ def read(body: bytes) -> Review:
 
 
 def _check_text(body: bytes) -> None:
-    """Raise UnicodeDecodeError unless the body is UTF-8.
+    """Raise UnicodeDecodeError if the body is not UTF-8.
 
-    The body is decoded in pieces, because the whole string could take four times the memory of the body.
+    The body is decoded in pieces, because the whole string could take four times as much memory as the body.
     """
     if body.isascii():
         return
@@ -156,7 +153,7 @@ def _check_text(body: bytes) -> None:
 
 
 def _rest(request: _Request) -> AdmissionRequest:
-    """Decode a request except its objects; raises like :func:`read`."""
+    """Decode all fields of a request except its objects. Raises like :func:`read`."""
     found = ((wire, getattr(request, name)) for name, wire in _SMALL)
     values = {wire: raw for wire, raw in found if raw is not _NONE}
     if (size := sum(map(len, values.values()))) > MAX_REST:

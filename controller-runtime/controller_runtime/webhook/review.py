@@ -3,9 +3,9 @@
 """AdmissionReviews over HTTP: decode the request, call the handler, encode the handler's response, and handle the
 errors of these steps.
 
-A body that is not a review is answered with a Status and its HTTP code, which the API server can show to the user. If a
-handler fails, or takes longer than the caller waits, the answer is a proper review with the code 500 or 504, so that
-the user reads which webhook failed and why.
+If a body is not a review, the answer is a Status with its HTTP code, which the API server can show to the user. If a
+handler fails or takes too long, the answer is a normal review with the code 500 or 504, so that the user reads which
+webhook failed and why.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from . import admission, endpoint, envelope
 MAX_WAIT: Final = 30.0
 """The longest timeout, in seconds, that can be configured for a webhook in the API server."""
 _TIMEOUT_FRACTION: Final = 0.9
-"""The fraction of the caller's timeout that a handler gets; the remaining time is for the response."""
+"""A handler gets this fraction of the caller's timeout. The remaining time is for the response."""
 _READING: Final = 16
-"""Decoding the text of an object takes this many times as long as skipping the text."""
+"""To decode the text of an object takes this many times as long as to skip the text."""
 _DURATION: Final = re.compile(r"(?:(\d+)m)?(\d+(?:\.\d+)?)s", re.ASCII)
 _LONGEST_DURATION: Final = 64
 
@@ -38,9 +38,7 @@ _log = log.logger_from("admission")
 
 
 class Webhook(endpoint.Endpoint):
-    """Serves ``handler`` at ``path``, with metrics. ``clock`` is the clock of the metrics, by default the event
-    loop's.
-    """
+    """Serves ``handler`` at ``path``, with metrics. ``clock`` measures times; the default is the event loop's clock."""
 
     def __init__(
         self, path: str, handler: admission.Handler, *, clock: Callable[[], float] | None = None
@@ -127,11 +125,11 @@ class Webhook(endpoint.Endpoint):
 
 
 async def _refused(review: envelope.Review) -> AdmissionResponse | None:
-    """Return the response to a review whose objects must not be decoded, or None if the objects may be decoded.
+    """If the objects of a review are too large to be decoded, return the response, otherwise None.
 
-    If an object is too large only because of its managedFields, they are removed. Objects that were stored before there
-    were limits can still be deleted, be made smaller, and have their metadata changed. If only the old object of an
-    update is too large, the old object is left out, and the new object is validated as if it were created.
+    If an object is too large only because of its managedFields, they are removed. If a stored object is too large, it
+    can still be deleted, be made smaller, and get other metadata. If only the old object of an update is too large, it
+    is left out, and the new object is validated as in a creation.
     """
     review.object, new = await offload.run(_bounded, review.object)
     review.old_object, old = await offload.run(_bounded, review.old_object)
@@ -148,9 +146,7 @@ async def _refused(review: envelope.Review) -> AdmissionResponse | None:
 
 
 def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
-    """Return the object, if necessary without managedFields, and the reason why the object must not be decoded, or
-    None.
-    """
+    """Return the object, and the reason if it is too large. A large object is returned without managedFields."""
     if obj is None or rawjson.check(obj) is None:
         return obj, None
     slim = envelope.without_managed_fields(obj)
@@ -173,10 +169,10 @@ def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, s
 
 
 def _timeout(request: HTTPRequest) -> float:
-    """Return how long the handler may take; the API server sends its own limit in the query, ``?timeout=10s``.
+    """Return how many seconds the handler may take. The API server sends its own limit in the query: ``?timeout=10s``.
 
     Raises:
-        UnreadableError: the limit has more digits than any duration.
+        UnreadableError: the text of the limit is too long to be a duration.
     """
     text = (request.query.get("timeout") or [""])[0]
     if len(text) > _LONGEST_DURATION:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The webhook server: admission handlers by path, over TLS with certificates that may be replaced while it runs."""
+"""The webhook server: serves handlers over TLS. Its certificates may be replaced while the server runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def default_cert_dir() -> Path:
 
 
 class Server:
-    """A runnable that serves webhooks, also on managers that do not lead.
+    """A runnable that serves webhooks. It runs on followers, too.
 
     It checks every ``cert_period`` seconds whether the certificate files have changed.
     """
@@ -66,7 +66,7 @@ class Server:
 
     @property
     def conversions(self) -> conversion.Conversions:
-        """The conversions that are served at :data:`.conversion.CONVERSION_PATH`, once this property has been read."""
+        """The conversions. Reading this property makes the server serve them at :data:`.conversion.CONVERSION_PATH`."""
         from . import conversion  # few programs convert
 
         if self._conversions is None:
@@ -115,7 +115,7 @@ class Server:
         _log.debug("Registering webhook", path=path)
 
     def started_checker(self) -> healthz.Checker:
-        """Return a health check that fails while the server does not serve."""
+        """Return a health check that passes only while the server serves."""
 
         def check() -> None:
             if not self._serving:
@@ -128,7 +128,7 @@ class Server:
         return False
 
     async def ready(self) -> None:
-        """Return once connections are accepted."""
+        """Return when the server accepts connections."""
         await self._server.ready()
 
     async def start(self) -> None:

@@ -17,12 +17,11 @@ MAX_PRIORITIES: Final = 25
 """Maximum number of priorities that have their own depth series; all other priorities share one series."""
 OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
 NORMAL_PRIORITY: Final = ""
-"""The label of priority 0. A Go manager without priority queues, which is the default up to v0.22, uses the same
-label."""
+"""The label of priority 0. Go managers without priority queues (the default up to v0.22) use the same label."""
 
 
 class QueueSeries(Protocol):
-    """The series of one queue. Every call is cheap and raises nothing."""
+    """The metric series of one queue. All calls must be cheap, and must not raise errors."""
 
     def added(self) -> None:
         """Count an item that became ready to be taken."""
@@ -37,15 +36,15 @@ class QueueSeries(Protocol):
         ...
 
     def waited(self, seconds: float) -> None:
-        """Observe the time an item was ready before it was taken."""
+        """Observe how many seconds an item was ready before it was taken."""
         ...
 
     def worked(self, seconds: float) -> None:
-        """Observe the time an item was in progress."""
+        """Observe how many seconds an item was in progress."""
         ...
 
     def watch(self, ages: Callable[[], Iterable[float]]) -> None:
-        """Call ``ages`` at each scrape for the ages of the items in progress."""
+        """At each scrape, call ``ages``, which returns the age in seconds of each item in progress."""
         ...
 
 
@@ -61,7 +60,7 @@ class PrometheusProvider:
     """Series in :data:`controller_runtime.metrics.REGISTRY`."""
 
     def __call__(self, name: str) -> QueueSeries:
-        """Return the series labelled ``name``; queues of the same name add up."""
+        """Return the series with the label ``name``. Queues with the same name share the series."""
         return _PrometheusSeries(name)
 
 
@@ -109,7 +108,7 @@ class _PrometheusSeries:
 
 
 class Stopwatch(Generic[T]):
-    """Turns a queue's steps into observations: when each item became ready, and when it was taken."""
+    """Measures how long each item is ready, and how long the work on it takes."""
 
     def __init__(self, series: QueueSeries | None, clock: Callable[[], float]) -> None:
         self._series = series

@@ -4,14 +4,14 @@
 
 An item is waiting (for its time), ready, or in progress. An item in progress may also be waiting or ready again, but it
 is not handed out again before :meth:`PriorityQueue.done` is called for it. If an item is added that is in the queue
-already, it keeps the higher of the two priorities and the earlier of the two times. Ready items are handed out by
-priority; among items of the same priority, the first to become ready is the first to be handed out. An item that is
-raised to a higher priority goes to the end of that priority.
+already, it keeps the higher of the two priorities and the earlier of the two times. Ready items are handed out in the
+order of their priorities. Items of the same priority are handed out in the order in which they became ready. An item
+that is raised to a higher priority goes to the end of that priority.
 
 Everything happens on one event loop; only coroutine methods yield to the loop.
 
 Workers get only items. The origins of an item are texts that say why the item was added. They are kept separately, for
-logs and spans, and only while the log level is debug or spans are recorded. No work depends on origins.
+logs and spans, and only while the log level is debug or spans are recorded. They do not influence any work.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_ITEMS: Final = 4096
 MOST_ORIGINS: Final = 8
 """Maximum number of origins that are kept for an item; the most recent ones are kept."""
 LOW_PRIORITY: Final = -100
-"""The priority of work without urgency: the first list, resyncs."""
+"""The priority of work that is not urgent: objects of the first list, and resyncs."""
 _GONE: Final = -1
 _SLACK: Final = 64
 
@@ -91,7 +91,7 @@ class Origins(Generic[T]):
         return log.may_write(Origins.kept_from)
 
     def note(self, item: T, origin: str) -> None:
-        """Keep one more origin of an item, if origins are kept now."""
+        """Record an origin of an item. Do nothing if origins are not kept now."""
         if not Origins.wanted():
             return
         origins = self._kept.setdefault(item, {})
@@ -124,9 +124,7 @@ class WithOrigin(Adder[T]):
 
 
 class _Entry(Generic[T]):
-    """An item in the queue. A row in a heap is valid only while it has the same ``turn`` and ``ready_at`` as its
-    entry.
-    """
+    """An item in the queue. A row of a heap is outdated if its ``turn`` or ``ready_at`` differs from the entry's."""
 
     __slots__ = ("key", "priority", "ready_at", "turn")
 
@@ -180,8 +178,7 @@ class PriorityQueue(Generic[T]):
     def add(
         self, item: T, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
-        """Add ``item``, which becomes ready after ``after`` seconds. Once the queue is shut down, the call has no
-        effect.
+        """Add ``item``, which becomes ready after ``after`` seconds. After a shutdown of the queue, do nothing.
 
         With ``rate_limited``, a failure of the item is counted, and the item waits as long as the rate limiter says. If
         ``after`` is shorter than that and not zero, the item waits for ``after`` seconds instead. The default of
@@ -206,7 +203,7 @@ class PriorityQueue(Generic[T]):
             self._merge(entry, priority or 0, ready_at)
 
     def _merge(self, entry: _Entry[T], priority: int, ready_at: float | None) -> None:
-        """Merge a repeated addition into the item: the higher priority, the earlier time."""
+        """Merge a repeated addition of an item: keep the higher priority and the earlier time."""
         raised = priority > entry.priority
         if raised:
             if entry.ready_at is None:
@@ -230,7 +227,7 @@ class PriorityQueue(Generic[T]):
         return (await self.get_with_priority())[0]
 
     async def get_with_priority(self) -> tuple[T, int]:
-        """Return the next item and its priority; wait and raise as :meth:`get` does."""
+        """Return the next item and its priority. Waits and raises like :meth:`get`."""
         while True:
             if self._shutting_down and not (self._draining and self._ready_count):
                 raise QueueShutDownError(f"work queue {self.name or '(unnamed)'} is shut down")
@@ -239,7 +236,7 @@ class PriorityQueue(Generic[T]):
             await self._until_woken()
 
     def done(self, item: T) -> None:
-        """End the work on ``item``; if it was added meanwhile, it may be handed out again."""
+        """Report that the work on ``item`` has ended. If it was added during the work, it may be handed out again."""
         self._working.discard(item)
         self._watch.done(item)
         entry = self._entries.get(item)
@@ -256,7 +253,7 @@ class PriorityQueue(Generic[T]):
         return self._limiter.num_requeues(item)
 
     def shut_down(self) -> None:
-        """Accept and hand out no more items, and wake the waiters in :meth:`get`. Work in progress continues."""
+        """Accept and hand out no more items, and wake tasks that wait in :meth:`get`. Work in progress continues."""
         self._shutting_down = True
         self._draining = False
         for entry in self._entries.values():
@@ -273,8 +270,8 @@ class PriorityQueue(Generic[T]):
     async def shut_down_with_drain(self) -> None:
         """Accept no more items, and return when all ready items have been handed out and are done.
 
-        Delayed items are dropped. If :meth:`shut_down` is called meanwhile, the draining ends: ready items are dropped,
-        too, and this call returns when the work in progress is done.
+        Delayed items are dropped. If :meth:`shut_down` is called meanwhile, ready items are dropped, too, and this call
+        returns when the work in progress is done.
         """
         self._shutting_down = True
         self._draining = self._draining or bool(self._ready_count)
@@ -340,7 +337,7 @@ class PriorityQueue(Generic[T]):
         self._timer = loop.call_at(loop.time() + max(0.0, when - self._clock()), self._time_has_come)
 
     def _time_has_come(self) -> None:
-        """Make due items ready, in the order of their times, and set the timer for the next."""
+        """Make due items ready, in the order of their times, and set the timer for the next item."""
         self._timer = None
         now = self._clock()
         while self._waiting:
@@ -385,7 +382,7 @@ class PriorityQueue(Generic[T]):
             self._wake_one()
 
     def _check_idle(self) -> None:
-        """After a shutdown, wake all tasks that wait in :meth:`get` or for the drain, to check the queue again."""
+        """After a shutdown, wake all tasks that wait in :meth:`get` or for the drain: they check the queue again."""
         if not self._shutting_down:
             return
         self._idle.set()

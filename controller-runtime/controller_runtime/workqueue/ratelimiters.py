@@ -49,7 +49,7 @@ class RateLimiter(ABC, Generic[T]):
 
 
 class ItemExponentialFailureRateLimiter(RateLimiter[T]):
-    """Delays an item by ``base`` after its first failure, twice as long after each further one, up to ``maximum``."""
+    """Delays an item by ``base`` after its first failure. Each further failure doubles the delay, up to ``maximum``."""
 
     def __init__(self, base: float = BASE_DELAY, maximum: float = MAX_DELAY) -> None:
         self._base = base
@@ -96,7 +96,7 @@ class ItemFastSlowRateLimiter(RateLimiter[T]):
 
 
 class BucketRateLimiter(RateLimiter[T]):
-    """A token bucket that all items share: ``burst`` at once, then ``qps`` a second. Remembers no item."""
+    """A token bucket that all items share: ``burst`` items at once, then ``qps`` a second. It counts no failures."""
 
     def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] | None = None) -> None:
         self._bucket = TokenBucket(qps, burst, clock if clock is not None else LoopClock())

@@ -45,7 +45,7 @@ class ReplicatedJob(Struct):
     name: str = ""
     """Name of the replicated job. It is part of the names of its Jobs."""
     group_name: Annotated[str | None, CRD(default="default")] = None
-    """Name of the group of replicated jobs that this one belongs to. Defaults to default."""
+    """Name of the group of replicated jobs to which this replicated job belongs. Defaults to default."""
     template: Annotated[JobTemplateSpec, CRD(required=True)] = Field(
         default_factory=JobTemplateSpec, exclude_if=is_unset
     )
@@ -56,7 +56,7 @@ class ReplicatedJob(Struct):
         list[DependsOn] | None,
         CRD(max_items=5, list_type="map", list_map_keys=("name",), rules=(_IMMUTABLE,)),
     ] = None
-    """Replicated jobs, earlier in the list, that must be ready or complete before this one starts."""
+    """Earlier replicated jobs of the list that must be ready or complete before this replicated job starts."""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "template"})
 
 
@@ -184,7 +184,7 @@ class JobSetSpec(Struct):
     )
 
     replicated_jobs: Annotated[list[ReplicatedJob] | None, MAP_BY_NAME] = None
-    """Groups of Jobs that are created from one template each."""
+    """Groups of Jobs. The Jobs of a group are created from the same template."""
     network: Annotated[Network | None, CRD(rules=(_IMMUTABLE,))] = None
     """The DNS names of the pods."""
     success_policy: Annotated[SuccessPolicy | None, CRD(rules=(_IMMUTABLE,))] = None

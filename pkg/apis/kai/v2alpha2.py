@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """KAI-Scheduler's PodGroup: pods that are scheduled together or not at all.
 
-The fields are those of v0.13 and v0.17. A server with the CRD of v0.13 prunes those that only v0.17 has:
+The fields are those of v0.13 and v0.17. A server with the CRD of v0.13 prunes the fields that only v0.17 has:
 ``minSubGroup``, ``preemptionDelay`` and ``stalenessGracePeriod``.
 """
 
@@ -63,19 +63,19 @@ class PodGroupSpec(Struct):
     min_member: Annotated[Int32 | None, CRD(minimum=1)] = None
     """Minimum number of pods that must start together. Without resources for all of them, none is started."""
     min_sub_group: Annotated[Int32 | None, CRD(minimum=1)] = None
-    """Minimum number of subgroups without a parent that must start together. It cannot be combined with minMember."""
+    """Minimum number of top-level subgroups that must start together. It cannot be combined with minMember."""
     queue: str | None = None
     """The queue from which the resources are taken. Without it, the group is not scheduled."""
     priority_class_name: str | None = None
     """The PriorityClass of the group."""
     preemptibility: Annotated[str | None, CRD(enum=(PREEMPTIBLE, NON_PREEMPTIBLE))] = None
-    """Whether the group may be preempted. If unset, it may be if its priority is below 100."""
+    """Whether the group may be preempted. If unset, a group with a priority below 100 may be preempted."""
     parallelism: Int32 | None = None
     """Number of pods that run at the same time."""
     completions: Int32 | None = None
     """Number of pods that must succeed for the group to succeed."""
     backoff_limit: Int32 | None = None
-    """Number of failed pods with which the group has failed."""
+    """Number of failed pods at which the group counts as failed."""
     mark_unschedulable: bool | None = None
     """Whether an event on the pods reports that they are unschedulable."""
     scheduling_backoff: Int32 | None = None
@@ -110,7 +110,7 @@ class PodGroupCondition(Struct):
 
 
 class QuotaDetails(Struct):
-    """The resources of a queue and those that the group requested, when the group was found unschedulable."""
+    """Resources of the queue, and requests of the group, at the time when the group was found unschedulable."""
 
     name: str | None = None
     queue_requested_resources: ResourceList | None = None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of KAI-Scheduler's pod grouper, v0.13.0 to v0.17.0, and the Configuration that they stand for."""
+"""The flags of KAI-Scheduler's pod grouper, v0.13.0 to v0.17.0, and their conversion to a Configuration."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _configuration(values: dict[str, Any]) -> Configuration:
 
 
 def _integer(text: str) -> int:
-    """Return the integer that Go reads in any base, for example from ``0x10``, ``010`` or ``1_000``."""
+    """Parse an integer in any base, as Go does: for example ``0x10``, ``010`` or ``1_000``."""
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdecimal()
     try:
@@ -116,7 +116,7 @@ def _rules(text: str) -> str:
 
 
 def _labels(text: str) -> dict[str, str]:
-    """Return the labels of ``a=b,c=d``. Parts without an equals sign are ignored, as upstream does."""
+    """Parse labels in the form ``a=b,c=d``. As upstream, parts without an equals sign are ignored."""
     pairs = (pair.partition("=") for pair in text.split(","))
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AmlJobs: one group that requires all nodes at once. Their number is in the job's environment."""
+"""AmlJobs: one group that requires all nodes at once. An environment variable of the job sets the number of nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AmlGrouper(DelegatingGrouper):
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require the job's node count.
+        """Require as many pods as the job has nodes.
 
         Raises:
             GroupingError: the job has no valid node count.

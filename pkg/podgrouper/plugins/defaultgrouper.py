@@ -39,7 +39,7 @@ class GrouperOptions:
 class DefaultGrouper(Grouper):
     """Makes a group for each top owner. The group requires one pod.
 
-    Without a reader, no priority class counts as existing.
+    Without a reader, we assume that no priority class exists.
     """
 
     name: ClassVar[str] = "Default Grouper"
@@ -84,7 +84,10 @@ class DefaultGrouper(Grouper):
         return f"{kai.POD_GROUP_NAME_PREFIX}-{top_owner.name}-{top_owner.metadata.uid or ''}"
 
     def calc_pod_group_annotations(self, top_owner: Object, pod: Pod) -> dict[str, str]:
-        """Return the pod's user, the top-owner annotation, and the owner's annotations, which take precedence."""
+        """Return the owner's annotations.
+
+        The pod's user and the top-owner annotation are added, unless the owner sets them.
+        """
         annotations = {}
         if (user := pod.annotations.get(kai.USER_LABEL_KEY)) is not None:
             annotations[kai.USER_LABEL_KEY] = user
@@ -93,7 +96,7 @@ class DefaultGrouper(Grouper):
         return annotations
 
     def calc_pod_group_labels(self, top_owner: Object, pod: Pod) -> dict[str, str]:
-        """Return the owner's labels; the pod's user label is used if the owner has none."""
+        """Return the owner's labels. If they do not include the user label, add the pod's."""
         labels = dict(top_owner.labels)
         if kai.USER_LABEL_KEY not in labels and (user := pod.labels.get(kai.USER_LABEL_KEY)) is not None:
             labels[kai.USER_LABEL_KEY] = user
@@ -118,13 +121,13 @@ class DefaultGrouper(Grouper):
     async def calc_pod_group_priority_class(self, top_owner: Object, pod: Pod, default: str) -> str:
         """Return the priority class that the owner or the pod names, else the ConfigMap's, else ``default``.
 
-        A class that does not exist is skipped, except for ``default``.
+        Classes from the first two sources are used only if they exist. ``default`` is not checked.
         """
         priority_class, _ = await self._priority_class((top_owner,), pod, default)
         return priority_class
 
     async def defaults_for(self, owner: Object) -> WorkloadDefaults:
-        """Return the defaults of the kind of ``owner``, without the priority class if that class does not exist."""
+        """Return the ConfigMap's defaults for the kind of ``owner``. Omit a priority class that does not exist."""
         try:
             found = (await self._defaults()).get(owner.gvk.group_kind)
         except (*UNREADABLE, DefaultsError) as error:
@@ -207,7 +210,7 @@ def preemption_delay(text: str) -> int:
 
 
 def _duration(key: str, parse: Callable[[str], int], annotated: Sequence[Object]) -> str | None:
-    """Return the first valid duration in the annotation ``key`` of the objects, or None."""
+    """Return the duration from the first object whose annotation ``key`` is valid, or None."""
     for obj in annotated:
         if (text := obj.annotations.get(key)) is None:
             continue

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ConfigMap of defaults: priority class and preemptibility by kind of workload."""
+"""The ConfigMap that holds the default priority class and preemptibility of each kind of workload."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class WorkloadDefaults:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Defaults by ``Kind.group`` or by ``Kind``."""
+    """The defaults of all kinds. Each key is ``Kind.group`` or just ``Kind``."""
 
     by_kind: Mapping[str, WorkloadDefaults] = field(default_factory=dict)
 
     def get(self, kind: GroupKind) -> WorkloadDefaults | None:
-        """Return the defaults of ``kind``: by ``Kind.group``, else by ``Kind``; None if there are none."""
+        """Return the defaults for ``Kind.group``, else for ``Kind``, else None."""
         found = self.by_kind.get(str(kind))
         return found if found is not None else self.by_kind.get(kind.kind)
 
@@ -74,7 +74,7 @@ def parse_defaults(text: str | None) -> Defaults:
 
 
 class _Pairs:
-    """A JSON object's fields in their order, including repeated ones."""
+    """The fields of a JSON object in order. A repeated field occurs several times."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         self.pairs = pairs

@@ -45,9 +45,9 @@ class DelegatingGrouper(Grouper):
 
 
 class LegacyGroupsGrouper(DelegatingGrouper):
-    """Base of groupers that keep a group whose name follows earlier rules, if one exists.
+    """Base of groupers that keep using an existing group whose name an older release chose.
 
-    Such groups are looked for only with ``search_for_legacy_pod_groups``.
+    If ``search_for_legacy_pod_groups`` is False, they do not look for such groups.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class LegacyGroupsGrouper(DelegatingGrouper):
 
 
 class ReadingGrouper(Grouper):
-    """Reads objects other than the top owner through ``client``; the default grouper completes the group."""
+    """Base of groupers that use the default grouper, and read objects other than the top owner through ``client``."""
 
     def __init__(self, default: DefaultGrouper, client: Reader) -> None:
         self._default = default

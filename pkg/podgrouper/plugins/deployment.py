@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments: one group for each pod, with the priority class of inference."""
+"""Deployments: one group for each pod, with the priority class ``inference`` as the default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .grouper import Reads
 
 # +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
 class DeploymentGrouper(DelegatingGrouper):
-    """Groups each pod of a Deployment alone: replicas are independent."""
+    """Makes a group for each pod of a Deployment, because replicas are independent."""
 
     name = "Deployment Grouper"
     reads = Reads.METADATA

@@ -16,7 +16,9 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 
 UNREADABLE: Final = (StatusError, RestError, CacheError)
-"""The errors of a Reader: refused, unreachable, kind not served, or missing in the cache."""
+"""The errors that a Reader raises if it cannot read an object: access denied, server unreachable, kind not served, and
+so on.
+"""
 
 
 class GroupingError(Exception):
@@ -37,7 +39,7 @@ class AccessorError(GroupingError):
 
 
 class failing:  # noqa: N801 # used as a statement, like contextlib.suppress
-    """Prefix the text of a GroupingError that the body raises."""
+    """Add a prefix to the text of a GroupingError that the body of the ``with`` statement raises."""
 
     __slots__ = ("_prefix",)
 

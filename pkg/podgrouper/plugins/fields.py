@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Typed readers of the fields of an owner whose kind has no model here.
+"""Functions that read a field of an owner and check its type, for kinds that have no model class here.
 
-A reader returns None if the path does not exist or passes through a null. It raises :class:`AccessorError` if a value
-on the path, including the last one, does not have the expected type. The error names the path to that value and both
-types in Go's terms.
+They return None if the path does not exist or passes through a null. They raise :class:`AccessorError` if a value on
+the path, or at its end, does not have the expected type. The error contains the path to that value, its type and the
+expected type, with Go's names of types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller_runtime.machinery.gojson import go_text
 from .errors import AccessorError
 
 Owner = Unstructured | Mapping[str, JSON]
-"""An owner, or a map from inside one."""
+"""An owner, or a map inside an owner."""
 
 _MAP: Final = "map[string]interface{}"
 _LIST: Final = "[]interface{}"
@@ -91,7 +91,7 @@ def nested_string_list(obj: Owner, *path: str) -> list[str] | None:
 
 
 def go_owner_reference(owner: OwnerReference) -> str:
-    """Return ``owner`` as Go's ``%v`` writes it, with values instead of addresses for its two pointers."""
+    """Return ``owner`` as Go's ``%v`` formats it, but show the values of the two pointer fields, not addresses."""
     flags = (go_text(flag) for flag in (owner.controller, owner.block_owner_deletion))
     return f"{{{owner.api_version} {owner.kind} {owner.name} {owner.uid} {' '.join(flags)}}}"
 

@@ -22,7 +22,7 @@ _NANOSECONDS: Final = {
 _PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^.0-9]+)", re.ASCII)
 _MOST: Final = 2**63
 _LONGEST: Final = 64
-"""Maximum length of a text that is read; every valid duration can be written in fewer characters."""
+"""Longer texts are rejected. Every valid duration can be written in fewer characters."""
 
 
 def parse_duration(text: str) -> int:

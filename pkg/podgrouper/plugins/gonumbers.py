@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Go's integers: 64 bits, division towards zero, parsing as in ``strconv.Atoi``.
 
-Owners are not validated, so sums may overflow; the results then equal upstream's.
+Owners are not validated, so sums may overflow. The results are then the same as in upstream.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def atoi(text: str) -> int:
 
 
 def parse_int32(text: str) -> int:
-    """Return the number in ``text`` as ``strconv.ParseInt(text, 10, 32)`` does; for the form see :func:`atoi`.
+    """Parse ``text`` as Go's ``strconv.ParseInt(text, 10, 32)`` does. It accepts the same form as :func:`atoi`.
 
     Raises:
         ValueError: ``text`` is not a number or exceeds 32 bits; the message is Go's.

@@ -20,7 +20,7 @@ class Reads(Enum):
     METADATA = "metadata"
     """Only the metadata; the rest of the object may be missing."""
     SPEC = "spec"
-    """The parts that change with ``metadata.generation``: all except ``status``, which may be missing or stale."""
+    """The whole object except ``status``, which may be missing or stale."""
     OBJECT = "object"
     """Everything."""
 
@@ -39,8 +39,8 @@ class Grouper(ABC):
     ) -> Metadata:
         """Return the group of ``pod``.
 
-        ``other_owners`` are the metadata of the pod's owners, nearest first, including the top owner; empty for
-        a pod without owners, which is its own top owner. The arguments must not be changed.
+        ``other_owners`` contains the metadata of all owners of the pod, including the top owner, nearest first. A pod
+        without owners is its own top owner, and ``other_owners`` is empty. The arguments must not be changed.
 
         Raises:
             GroupingError: the owner is malformed.

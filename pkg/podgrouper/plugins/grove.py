@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Grove's sets (PodCliqueSet, formerly PodGangSet): one group for each PodGang, one subgroup for each pod group of it.
+"""Grove's sets (PodCliqueSet, formerly PodGangSet): one group for each PodGang, with a subgroup for each pod group in
+the PodGang.
 
 Grove's operator writes PodGangs for schedulers. A label of the pod names its PodGang.
 """
@@ -99,7 +100,7 @@ def _apply_labels(metadata: Metadata, labels: Mapping[str, str], named: str) -> 
 
 
 def _apply_annotations(metadata: Metadata, annotations: Mapping[str, str]) -> None:
-    """Set those parts of the topology that are still empty. Their values come from annotations."""
+    """Set the parts of the topology that are still empty from annotations."""
     metadata.preferred_topology_level = metadata.preferred_topology_level or annotations.get(
         kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""
     )
@@ -141,7 +142,7 @@ class _Gang:
             metadata.topology = constraint.topology
 
     def apply_priority_class(self, metadata: Metadata) -> None:
-        """Set the group's priority class to that of the gang, even if the gang's is an empty string."""
+        """Copy the gang's priority class to the group. An empty string is copied too, but an unset field is not."""
         with failing(
             f"failed to get spec.priorityClassName from PodGang {self.named}."
             f" Err: failed to get spec.priorityClassName: "

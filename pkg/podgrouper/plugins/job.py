@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: one group for each pod by the rules of v0.13, and one for all pods by those of v0.17."""
+"""Jobs. By the rules of v0.13 each pod has its own group; by the rules of v0.17 all pods of a Job share a group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log: Final = log.logger_from("podgrouper")
 
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
 class K8sJobGrouper(LegacyGroupsGrouper):
-    """Groups each pod of a Job alone: a Job does not need its pods at the same time."""
+    """Makes a group for each pod of a Job, because the pods of a Job need not run at the same time."""
 
     name = "BatchJob Grouper"
     reads = Reads.SPEC
@@ -35,7 +35,7 @@ class K8sJobGrouper(LegacyGroupsGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Name the group after the pod.
 
-        If a group exists under the name that an older release gave, that name is kept.
+        If a group with the name that an older release used exists, the pod stays in that group.
 
         Raises:
             StatusError: reading the group of an older release failed.
@@ -48,7 +48,7 @@ class K8sJobGrouper(LegacyGroupsGrouper):
             metadata.name = _name(self._base_name(pod), owner)
 
     def _base_name(self, pod: Pod) -> str:
-        """Return the base of the group's name."""
+        """Return the name from which the group's name is made."""
         return pod.name
 
 
@@ -84,7 +84,7 @@ def _name(base: str, job: Unstructured) -> str:
 
 
 def _legacy_base(job: Unstructured, pod: Pod) -> str:
-    """Return the base of the name that older releases gave: the pod's name for a parallel Job, else the Job's name."""
+    """Return the name from which older releases made the group's name: the pod's for a parallel Job, else the Job's."""
     try:
         parallelism = fields.nested_int64(job, "spec", "parallelism")
     except AccessorError:  # a malformed Job counts as a Job of one pod

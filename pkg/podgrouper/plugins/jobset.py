@@ -28,9 +28,9 @@ IN_ORDER: Final = "InOrder"
 class JobSetGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
-    With an ordered start, one group for all would wait forever, because JobSet creates a replicated job only once its
-    predecessor runs. The same holds if a replicated job depends on another one: JobSet creates the dependent job later.
-    In that case the startup order is ``AnyOrder``, as JobSet requires.
+    If the startup order is ``InOrder``, JobSet creates a replicated job only after its predecessor runs, so one group
+    for all replicated jobs would wait forever. The same would happen if a replicated job depends on another one,
+    because JobSet creates it later. JobSet permits such dependencies only with the startup order ``AnyOrder``.
     """
 
     name = "JobSet Grouper"
@@ -75,7 +75,7 @@ def _startup_policy_order(job_set: Unstructured) -> str:
 
 
 def _pods_of_one(job_set: Unstructured, name: str) -> int:
-    """Return the number of pods of the first replicated job of that name; 1 if there is none."""
+    """Return the number of pods of the first replicated job with that name; 1 if none has it."""
     for replicated_job in _replicated_jobs(job_set):
         if name_of(replicated_job) == name:
             return _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
@@ -83,7 +83,7 @@ def _pods_of_one(job_set: Unstructured, name: str) -> int:
 
 
 def _pods_of_all(job_set: Unstructured) -> int:
-    """Return the number of pods of all named replicated jobs; 1 if there is none."""
+    """Return the number of pods of all replicated jobs that have a name; 1 if none has a name."""
     total = 0
     for replicated_job in _replicated_jobs(job_set):
         if name := name_of(replicated_job):

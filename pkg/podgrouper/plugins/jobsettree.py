@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below that one for each replica.
+"""JobSets by the rules of v0.17: one group. Each replicated job is a subgroup, and contains a subgroup per replica.
 
-A replicated job has a group of its own if another one waits for its completion. In a common group, the scheduler of
-v0.17 would choose the completed job again as the one that the group requires, and never bind the pods of the job that
-waited for it.
+A replicated job has a group of its own if another replicated job waits until it is complete. If both were in one group,
+the scheduler of v0.17 would still choose the completed job to fulfil the group's minimum, and would never bind the pods
+of the other job.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _Job = dict[str, JSON]
 class JobSetTreeGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
-    The group requires the number of replicated jobs that an annotation sets. By default the group requires
-    all replicated jobs, or only one if JobSet creates some of them only when others are ready.
+    An annotation sets how many replicated jobs the group requires; the default is all of them. If JobSet creates some
+    of them only after others are ready, the default is one.
 
-    A JobSet that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
+    If the JobSet already has a group without subgroups, which the rules of v0.13 create, its groups stay without
+    subgroups.
     """
 
     name = "JobSet Grouper"
@@ -98,7 +99,8 @@ class JobSetTreeGrouper(DelegatingGrouper):
 def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: Pod) -> None:
     """Describe a group without subgroups.
 
-    If replicated jobs start one after another, each of them has such a group, else the set has one.
+    If replicated jobs start one after another, each replicated job has its own group. Otherwise there is one group for
+    the whole set.
     """
     replicated_job = _label(pod, REPLICATED_JOB_NAME_KEY)
     if _starts_in_order(job_set) or depend_on_others(jobs):
@@ -142,7 +144,7 @@ def _starts_in_order(job_set: Unstructured) -> bool:
 
 
 def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
-    """Return the subgroups: that of each replicated job, followed by those of the replicas of the job."""
+    """Return the subgroups. After the subgroup of each replicated job come the subgroups of its replicas."""
     groups: list[SubGroupMetadata] = []
     leaves = 0
     for index, job in enumerate(jobs):
@@ -182,7 +184,7 @@ def _needed_pods(job: _Job) -> int:
 
 
 def _topology(job: _Job) -> TopologyConstraintMetadata | None:
-    """Return the constraint of each replica, or None without a topology or without a level."""
+    """Return the topology constraint of each replica, or None if the template sets no topology or no level."""
     topology = _template_annotation(job, kai.TOPOLOGY_KEY)
     required = _template_annotation(job, kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY)
     preferred = _template_annotation(job, kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY)

@@ -46,7 +46,7 @@ class KnativeGrouper(ReadingGrouper):
     async def get_pod_group_metadata(
         self, _top_owner: Unstructured, pod: Pod, *_other_owners: Object
     ) -> Metadata:
-        """Return the group of the pod's revision, or a group of the pod alone.
+        """Return the group of the pod's revision, or a group that contains only the pod.
 
         Raises:
             GroupingError: the pod names no revision, or it is unclear how the other pods of the revision are grouped.
@@ -85,7 +85,7 @@ class KnativeGrouper(ReadingGrouper):
     def _group(
         self, owner: Object, revision: Unstructured, pod: Pod, priority_class: str, min_available: int
     ) -> Metadata:
-        """Return a group without preemptibility and topology: upstream gives a revision neither."""
+        """Return a group that sets neither preemptibility nor topology, as in upstream."""
         uid = owner.metadata.uid or ""
         return Metadata(
             namespace=owner.namespace,
@@ -101,12 +101,12 @@ class KnativeGrouper(ReadingGrouper):
         )
 
     async def _has_a_group_for_each_pod(self, revision: Unstructured) -> bool:
-        """Return True if the revision's pods were grouped one by one, by an older release or another setting.
+        """Return True if each pod of the revision already has its own group, from an older release or another setting.
 
         Pods that have ended are ignored: a revision with only such pods is grouped as a new one.
 
         Raises:
-            GroupingError: the only group cannot be read, or its owner is neither a revision nor a pod.
+            GroupingError: only one group exists, and it cannot be read, or its owner is neither a revision nor a pod.
         """
         pods = await self._client.list(
             Pod, namespace=revision.namespace, labels={REVISION_LABEL: revision.name}

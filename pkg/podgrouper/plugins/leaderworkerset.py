@@ -47,7 +47,8 @@ class LwsGrouper(DelegatingGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Require all pods of the replica, or only the leader.
 
-        Only the leader is required if the workers wait for a ready leader, and ``pod`` is the leader without a node.
+        Only the leader is required if the workers wait until it is ready, and ``pod`` is the leader and has no node
+        yet.
 
         Raises:
             GroupingError: the spec is malformed, or the pod's labels do not match its segments.
@@ -133,7 +134,7 @@ def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[Su
 
 
 def _count_sub_groups(groups: list[SubGroupMetadata]) -> None:
-    """Let each subgroup that has subgroups itself require all of these subgroups, not a number of pods."""
+    """Make a subgroup that contains other subgroups require all of these, instead of a number of pods."""
     children = Counter(each.parent for each in groups)
     for group in groups:
         if group.name in children:
@@ -149,7 +150,7 @@ def _check_number(number: int) -> None:
 
 
 def _leader_and_workers(pod: Pod, size: int) -> list[SubGroupMetadata]:
-    """Return the subgroups of the leader and of any workers; the pod is in one of them."""
+    """Return a subgroup for the leader and, if there are workers, one for them. Add the pod to its subgroup."""
     groups = [SubGroupMetadata(name=_LEADER, min_available=1)]
     if size > 1:
         groups.append(SubGroupMetadata(name=_WORKERS, min_available=size - 1))
@@ -177,7 +178,7 @@ def _layout(lws: Unstructured, size: int) -> _Layout | None:
 
 
 def _segment_size(lws: Unstructured) -> int | None:
-    """Return the size from the spec, else the set's annotation, else the worker template's."""
+    """Return the segment size from the spec, else from the set's annotation, else from the worker template's."""
     template = ("spec", "leaderWorkerTemplate")
     if (size := fields.nested_int64(lws, *template, "subGroupPolicy", "subGroupSize")) is not None:
         return size
@@ -212,7 +213,7 @@ class _Layout:
     policy: str
 
     def sub_groups(self, pod: Pod, constraint: TopologyConstraintMetadata | None) -> list[SubGroupMetadata]:
-        """Return the segments, and the subgroups that the policy adds for the leader; the pod is in one of them.
+        """Return the segments, and the subgroups that the policy adds for the leader. Add the pod to its subgroup.
 
         With LeaderWorker, the leader and the workers of the first segment have subgroups below that segment. With
         LeaderExcluded, the leader has a subgroup beside the segments.

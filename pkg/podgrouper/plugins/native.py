@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods that name a gang of Kubernetes' own scheduling API: one group for each gang.
 
-Kubernetes 1.35 has Workloads with pod groups (``spec.workloadRef`` of a pod); from 1.36 on, a PodGroup is an object of
-its own (``spec.schedulingGroup.podGroupName``).
+In Kubernetes 1.35, a pod group is part of a Workload, and a pod names it in ``spec.workloadRef``. From 1.36 on, a
+PodGroup is a separate object, and a pod names it in ``spec.schedulingGroup.podGroupName``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def native_gang(pod: Pod) -> NativeGang | None:
 
 # +kubebuilder:rbac:groups=scheduling.k8s.io,resources=podgroups;workloads,verbs=get;list;watch
 class NativeGroupers:
-    """Makes the grouper of a pod that names a gang. The versions that are served are remembered."""
+    """Returns the grouper of a pod that names a gang. Remembers which version of each kind the server serves."""
 
     def __init__(self, default: DefaultGrouper, reader: client.Reader) -> None:
         self._default = default
@@ -72,7 +72,7 @@ class NativeGroupers:
         self._served: dict[str, GVK] = {}
 
     def grouper_for(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
-        """Return the grouper of the pods of ``gang``. If we may not read the gang, that grouper uses ``otherwise``."""
+        """Return a grouper for the pods of ``gang``. It calls ``otherwise`` if we are not allowed to read it."""
         return _NativeGrouper(self, self._default, gang, otherwise)
 
     async def read(self, gang: NativeGang, namespace: str) -> Unstructured:
@@ -102,7 +102,7 @@ class NativeGroupers:
 
 
 class _NativeGrouper(Grouper):
-    """Groups the pods of one gang. Queue, priority, labels and annotations are those of the top owner."""
+    """Groups the pods of one gang. Queue, priority, labels and annotations come from the top owner."""
 
     name = "Kubernetes Gang Grouper"
 
@@ -118,7 +118,7 @@ class _NativeGrouper(Grouper):
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
     ) -> Metadata:
-        """Return the group of the gang, which requires the gang's minimum of pods.
+        """Return the group of the gang. It requires the number of pods that the gang sets as its minimum.
 
         Raises:
             GroupingError: the gang does not exist or is malformed.
@@ -153,7 +153,7 @@ def _policy(obj: Unstructured, gang: NativeGang) -> dict[str, JSON]:
 
 
 def _min_count(policy: dict[str, JSON]) -> int:
-    """Return the number of pods that start together: one with the basic policy."""
+    """Return how many pods must start together: ``gang.minCount``, or 1 if the policy is not ``gang``."""
     if not fields.has_field(policy, "gang"):
         return 1
     count = fields.nested_int32(policy, "gang", "minCount")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods without an owner: Spark's pods are grouped by application, any other pod alone."""
+"""Pods without an owner: Spark's pods are grouped by application, and every other pod has a group of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""RunaiJobs: one group for each replica, named by the pod's name without its last part."""
+"""RunaiJobs: one group for each replica. The name of the group is made from the pod's name without its last part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .job import K8sJobGrouper
 
 # +kubebuilder:rbac:groups=run.ai,resources=runaijobs,verbs=get;list;watch
 class RunaiJobGrouper(K8sJobGrouper):
-    """Groups the pods of a RunaiJob by replica: only the last part of the name of a recreated pod differs."""
+    """Groups the pods of a RunaiJob by replica. When a pod is recreated, only the last part of its name changes."""
 
     name = DefaultGrouper.name
 

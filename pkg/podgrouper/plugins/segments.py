@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Segments: parts of one size into which workers are divided. The pods of a segment are placed close together."""
+"""Workers can be divided into segments of equal size. The pods of a segment are placed close together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import fields
 from .errors import AccessorError, GroupingError
 
 MAX_SEGMENTS: Final = 100_000
-"""Maximum number of segments of a group. No API server stores so many subgroups; the limit bounds our memory."""
+"""Maximum number of segments of a group. An API server could not store more; the limit protects our memory."""
 
 MAX_SUBGROUPS_V0_17: Final = 10_000
 """Maximum number of segments or replicas of a group by the rules of v0.17."""
@@ -32,9 +32,10 @@ def check_number(segments: int) -> None:
 def topology_constraint(
     pod: Pod, template: Mapping[str, JSON], owner_annotations: Mapping[str, str]
 ) -> TopologyConstraintMetadata | None:
-    """Return the topology constraint of a segment, from the pod's annotations, else the worker template's.
+    """Return the topology constraint of a segment, or None if no topology or no level is set.
 
-    Return None if no level or no topology is named. An annotation of the owner may also name the topology.
+    Each value comes from an annotation of the pod, else of the worker template. The topology may also come from an
+    annotation of the owner.
     """
     topology = annotation(pod, template, kai.TOPOLOGY_KEY) or owner_annotations.get(kai.TOPOLOGY_KEY, "")
     required = annotation(pod, template, kai.SEGMENT_TOPOLOGY_REQUIRED_PLACEMENT_KEY)
@@ -47,7 +48,7 @@ def topology_constraint(
 
 
 def annotation(pod: Pod, template: Mapping[str, JSON], key: str) -> str:
-    """Return the pod's annotation, else the template's; a malformed template has none."""
+    """Return the annotation of the pod, else of the template, else an empty string."""
     if value := pod.annotations.get(key):
         return value
     try:

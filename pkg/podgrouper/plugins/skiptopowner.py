@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Owners that wrap another owner: the inner owner determines the group.
 
-Wrappers are Argo's Workflows, run.ai's workloads, TrainJobs and Dynamo's graphs. The inner owner inherits labels and
-annotations of the wrapper that it does not set.
+Wrappers are Argo's Workflows, run.ai's workloads, TrainJobs and Dynamo's graphs. The inner owner inherits the wrapper's
+labels and annotations, unless it sets them itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Object)
 
 
 class SkipTopOwnerGrouper(ReadingGrouper):
-    """Groups by the owner below the top one."""
+    """Groups pods by the owner below the top owner."""
 
     name = "SkipTopOwner Grouper"
     reads = Reads.METADATA
@@ -49,8 +49,9 @@ class SkipTopOwnerGrouper(ReadingGrouper):
     ) -> Metadata:
         """Return the group from the grouper of the owner below ``top_owner``.
 
-        That owner is the second last of ``other_owners`` (all owners, nearest first), or the pod itself if there is
-        only one owner. Only rows of the exact version are used: upstream ignores rows for any version here.
+        ``other_owners`` lists all owners, nearest first, so the owner below ``top_owner`` is the second last. If there
+        is only one owner, the pod itself takes this place. As in upstream, only rows for an exact version are used
+        here.
 
         Raises:
             GroupingError: the inner owner cannot be read or was replaced, or the grouper of the inner owner raises it.
@@ -76,7 +77,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         return await grouper.get_pod_group_metadata(_heir(owner, top_owner), pod, *others)
 
     async def _default_labels(self, skipped: Unstructured) -> dict[str, str]:
-        """Return the defaults of the kind of ``skipped`` as labels."""
+        """Return labels that contain the defaults for the kind of ``skipped``."""
         defaults = await self._default.defaults_for(skipped)
         labels = {
             kai.PRIORITY_LABEL_KEY: defaults.priority_name,
@@ -86,7 +87,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
 
 
 def _with_labels(obj: T, labels: Mapping[str, str]) -> T:
-    """Return ``obj`` with the labels that it lacks; everything else is shared with ``obj``."""
+    """Return a shallow copy of ``obj`` with ``labels`` added. Labels that ``obj`` already has keep their values."""
     if labels.keys() <= obj.labels.keys():
         return obj
     metadata = obj.metadata.model_copy(update={"labels": {**labels, **obj.labels}})
@@ -94,7 +95,10 @@ def _with_labels(obj: T, labels: Mapping[str, str]) -> T:
 
 
 def _heir(owner: Unstructured, skipped: Unstructured) -> Unstructured:
-    """Return ``owner`` with the labels and annotations of ``skipped`` that it lacks; everything else is shared."""
+    """Return a shallow copy of ``owner`` that inherits the labels and annotations of ``skipped``.
+
+    Labels and annotations that ``owner`` sets itself are kept.
+    """
     metadata = owner.metadata.model_copy(
         update={
             "labels": {**skipped.labels, **owner.labels} or None,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's pods: drivers and executors of one application are one group, by their labels."""
+"""Spark's pods: labels name the application, and the driver and executors of an application form one group."""
 
 from __future__ import annotations
 

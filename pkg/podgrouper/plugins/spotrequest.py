@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""SPOTRequests: the default group, with the priority class of inference."""
+"""SPOTRequests: the default group, with the priority class ``inference`` as the default."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SpotRequestGrouper(DelegatingGrouper):
     reads = Reads.METADATA
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Set the priority class of inference unless the workload names one."""
+        """Set the priority class ``inference`` if the workload names no class."""
         metadata.priority_class_name = await self._default.calc_pod_group_priority_class(
             owner, pod, kai.INFERENCE_PRIORITY_CLASS
         )

@@ -23,13 +23,13 @@ from .updater import pod_groups_equal, update_pod_group
 _log: Final = log.logger_from("podgrouper")
 
 _TRIES: Final = 5
-"""Number of attempts to write a group that other clients also write, before the conflict is raised."""
+"""How often we try to write a group that other clients also write. After the last attempt, the conflict is raised."""
 _REMEMBERED: Final = 20_000
-"""Maximum number of groups and subgroups, counted together, that are remembered as up to date."""
+"""Maximum number of groups that are remembered as up to date. Each subgroup counts like a group."""
 
 
 class _UpToDate(NamedTuple):
-    """A group that was found up to date. Its other pods, reconciled later, usually describe the same group."""
+    """A group that was up to date when one of its pods was reconciled. The other pods usually need the same group."""
 
     version: str
     metadata: Metadata
@@ -37,7 +37,7 @@ class _UpToDate(NamedTuple):
 
 
 class Handler:
-    """Creates and updates pod groups. Tasks of this process write each group one at a time.
+    """Creates and updates pod groups. In this process, only one task at a time writes a group.
 
     ``client`` reads from a cache; ``live`` reads the newest state when the server reports that the cache is stale.
     ``node_pool_key`` and ``queue_key`` are the keys of labels whose existing values are kept.
@@ -54,7 +54,7 @@ class Handler:
         self._up_to_date: Memory[NamespacedName, _UpToDate] = Memory(_REMEMBERED)
 
     async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
-        """Create or update the group that ``metadata`` describes, in the fields that ``rules`` know.
+        """Create or update the group that ``metadata`` describes. Only fields of the release in ``rules`` are set.
 
         Raises:
             StatusError, RestError, CacheError: the group cannot be read or written. A stale cache is
@@ -114,9 +114,9 @@ class Handler:
         return None
 
     def _keep_assigned_values(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
-        """Keep the stored values that the assigner of queues and node pools sets.
+        """Keep the stored values that another component assigns, such as the queue and the node pool.
 
-        ``labels`` are the labels that we want.
+        ``labels`` are the labels that the grouper has chosen.
         """
         wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
         wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
@@ -129,13 +129,13 @@ class Handler:
 
 
 def _keep_durations(wanted: PodGroup, stored: PodGroup) -> None:
-    """Keep the stored durations, which the rules of v0.13 do not know: another client set them."""
+    """Keep the stored durations. The rules of v0.13 do not know these fields, so another client has set them."""
     wanted.spec.preemption_delay = stored.spec.preemption_delay
     wanted.spec.staleness_grace_period = stored.spec.staleness_grace_period
 
 
 def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
-    """Return the pod group that ``metadata`` describes, in the fields that ``rules`` know."""
+    """Return the pod group that ``metadata`` describes. Only fields of the release in ``rules`` are set."""
     group = PodGroup(
         metadata=ObjectMeta(
             name=metadata.name,
@@ -174,7 +174,7 @@ def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:
 
 
 def _require(part: PodGroupSpec | SubGroup, described: Metadata | SubGroupMetadata, rules: Rules) -> None:
-    """Set the required number of pods or subgroups. The rules of v0.13 leave a zero unset; later ones set it."""
+    """Set the required number of pods or subgroups. By the rules of v0.13, a field whose value is zero is not set."""
     if rules is Rules.V0_13:
         part.min_member = described.min_available or None
     elif described.min_sub_group is not None:

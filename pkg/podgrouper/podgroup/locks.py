@@ -19,11 +19,11 @@ class KeyedLocks(Generic[K]):
 
     def __init__(self) -> None:
         self._waiting: dict[K, deque[anyio.Event]] = {}
-        """Waiting tasks of each locked key, longest wait first."""
+        """The tasks that wait for each locked key, in the order in which they arrived."""
 
     @asynccontextmanager
     async def holding(self, key: K) -> AsyncIterator[None]:
-        """Hold the lock of ``key``; first come, first served."""
+        """Hold the lock of ``key``. Waiting tasks receive the lock in the order in which they arrived."""
         waiting = self._waiting.get(key)
         if waiting is None:
             self._waiting[key] = deque()

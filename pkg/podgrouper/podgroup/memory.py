@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded memory in which a namespace with many values does not evict those of smaller namespaces."""
+"""A bounded memory: a namespace with many values does not evict the values of smaller namespaces."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ V = TypeVar("V")
 
 
 class Memory(Generic[K, V]):
-    """Remembers values of at most ``capacity`` total size. With ``ttl``, values expire after that many seconds.
+    """Remembers values up to a total size of ``capacity``. With ``ttl``, values expire after that many seconds.
 
-    Above the capacity, the least recently used values of the namespace with the largest total size are evicted, so
-    that a namespace with many values does not evict those of smaller namespaces.
+    When the memory is full, it evicts values of the namespace with the largest total size, the least recently used
+    first. A namespace with many values therefore cannot evict the values of smaller namespaces.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from controller_runtime.apis.meta.v1 import OwnerReference
 
 @dataclass(slots=True, kw_only=True)
 class TopologyConstraintMetadata:
-    """Desired placement of pods near each other; an empty string is unset."""
+    """Desired placement of pods near each other. An empty string means that the field is not set."""
 
     preferred_topology_level: str = ""
     required_topology_level: str = ""
@@ -22,8 +22,8 @@ class TopologyConstraintMetadata:
 class SubGroupMetadata:
     """A part of the group.
 
-    ``pods_references`` are the names of its pods, in the group's namespace; comparisons ignore them. With
-    ``min_sub_group``, that many of its own subgroups are required instead of ``min_available`` pods.
+    ``pods_references`` lists the names of its pods; comparisons ignore this field. If ``min_sub_group`` is set, the
+    scheduler requires this number of child subgroups, and ``min_available`` is not used.
     """
 
     name: str
@@ -38,8 +38,9 @@ class SubGroupMetadata:
 class Metadata:
     """The desired group of a pod. The caller owns it and may change it.
 
-    None for labels and annotations is Go's nil map, which is equal to an empty one. With ``min_sub_group``, that many
-    subgroups without a parent are required instead of ``min_available`` pods. The two durations are in Go's notation.
+    Labels and annotations may be None, like a nil map in Go; this means the same as an empty dict. If ``min_sub_group``
+    is set, the scheduler requires this number of subgroups without a parent, and ``min_available`` is not used. The two
+    durations are in Go's notation.
     """
 
     name: str

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of grouping: each release of KAI-Scheduler expects the groups of its own pod grouper."""
+"""The rules of grouping. Each release of KAI-Scheduler expects groups as its own pod grouper writes them."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ class Rules(StrEnum):
 
 
 OLDEST: Final = Rules.V0_13
-"""The rules while the schema of PodGroup is unknown: every release of the scheduler understands these groups."""
+"""The rules that apply while the schema of PodGroup is unknown. Groups that follow them work with all releases."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of a pod group with the desired one, and its update."""
+"""Compares a stored pod group with the desired one, and updates it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyCons
 def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
     """Return True if ``old`` matches ``new``. Labels and annotations that only ``old`` has are ignored.
 
-    An unset field equals Go's zero value unless the field is a pointer in Go, and absent subgroups equal an empty list.
+    An unset field is equal to the zero value of its type in Go: an empty string, 0 or, for a pointer, nil. Missing
+    subgroups are equal to an empty list.
     """
     return (
         _has_all(old.labels, new.labels)
@@ -27,7 +28,7 @@ def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
 def update_pod_group(old: PodGroup, new: PodGroup) -> None:
     """Update the labels, annotations, owners and spec of ``old`` to match ``new``.
 
-    Labels and annotations that only ``old`` has stay, and so do unknown fields of its spec.
+    Other labels and annotations of ``old`` are kept, and so are unknown fields of its spec.
     """
     if new.metadata.annotations:
         old.metadata.annotations = {**old.annotations, **new.metadata.annotations}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The limit on the work of all merges into one template."""
+"""Limits how much a TrainJob's changes may write when they are merged into a template."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from controller_runtime.machinery import JSON
 from controller_runtime.machinery.patch import StrategicMergeError
 
 _MOST_VALUES: Final = 500_000
-"""Maximum number of values that all merges of a TrainJob write.
+"""Maximum number of values that all merges of one TrainJob may write together.
 
-Writing them takes half a second of CPU time; 500 overrides with volumes write as many values.
+Writing them takes half a second of CPU time. The limit is reached by 500 overrides with volumes.
 """
 
 
@@ -23,13 +23,13 @@ class Budget:
         self._left = _MOST_VALUES
 
     def spend(self, written: JSON) -> None:
-        """Count the values of one merge's result."""
+        """Count the values in the result of a merge."""
         self._left -= _values(written)
 
     def check(self, field: str, done: int, of: int, advice: str) -> None:
         """Raise StrategicMergeError if too many values were written.
 
-        ``done`` of the ``of`` items in ``field`` have been merged.
+        The list ``field`` has ``of`` items, and the first ``done`` items have been merged.
         """
         if self._left < 0:
             raise StrategicMergeError(

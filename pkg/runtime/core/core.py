@@ -31,7 +31,7 @@ async def new(
     reader: Reader | None = None,
     published: Published | None = None,
 ) -> dict[str, Runtime]:
-    """Return the runtimes by the keys of the registry. The runtimes and their plugins cannot write through ``client``.
+    """Return the runtimes, by their keys in the registry. Runtimes and plugins cannot write through ``client``.
 
     Args:
         client: the client that reads runtimes and children.

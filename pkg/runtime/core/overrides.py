@@ -27,7 +27,7 @@ _texts: Final[deque[tuple[JobSetSpec, bytes]]] = deque(maxlen=_KEPT)
 """Recent specs and their JSON. Specs are compared by identity: all TrainJobs of a runtime share the cached spec."""
 
 Observe = Callable[[dict[str, JSON], str], None]
-"""Called with the original template and an empty text, then after each change with the template and a description."""
+"""Receives the template and a description: first the original and an empty text, then the result of each change."""
 
 
 def with_overrides(
@@ -36,11 +36,11 @@ def with_overrides(
     patches: Sequence[trainer.RuntimePatch] = (),
     observe: Observe | None = None,
 ) -> JobSetSpec:
-    """Return a decoded copy of the spec, into which first the overrides and then the patches are merged, in order.
+    """Return a copy of the spec into which the overrides, the patches and Kueue's placements are merged, in this order.
 
-    Kueue up to v0.16 places pods by overrides. These overrides are merged last, after the patches: otherwise a user's
-    patch could move pods to nodes that Kueue has not chosen for them. For the same reason, the webhook keeps the patch
-    of Kueue v0.17 and newer at the end of the patches.
+    A placement is an override with which Kueue up to v0.16 chooses the nodes of pods. It is merged last, because a
+    user's patch could otherwise move the pods to other nodes. Kueue v0.17 and newer uses a runtime patch instead. The
+    webhook keeps that patch at the end of the patches, for the same reason.
 
     Raises:
         RuntimePatchError: a patch cannot be merged into the template.
@@ -70,9 +70,9 @@ def _merge_overrides(
     *,
     placements: bool,
 ) -> Iterator[str]:
-    """Merge Kueue's placements, or all other overrides, into a template's JSON.
+    """Merge overrides into a template's JSON, and yield a description of each override after its merge.
 
-    Yield the description of each override after its merge.
+    If ``placements`` is True, only Kueue's placements are merged. If it is False, only the other overrides are merged.
     """
     by_name: dict[JSON, list[dict[str, JSON]]] = {}
     for job in data.get("replicatedJobs", ()):
@@ -102,7 +102,7 @@ def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: 
 
 
 def _typed_text(spec: JobSetSpec) -> bytes:
-    """Return a spec's JSON as a typed client sends it.
+    """Return the JSON that a typed client would send for a spec.
 
     The JSON is cached for recent specs, so callers must not change a spec.
     """

@@ -29,7 +29,7 @@ class RuntimeRegistrar(msgspec.Struct, frozen=True):
 
 
 Registry = Mapping[str, RuntimeRegistrar]
-"""Factories by the keys of ``runtime_ref_to_runtime_registry_key``."""
+"""Factories of runtimes. The keys are those that ``runtime_ref_to_runtime_registry_key`` returns."""
 
 
 def new_runtime_registry(

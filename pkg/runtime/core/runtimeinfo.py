@@ -29,12 +29,12 @@ def new_runtime_info(
     *,
     merges_resources: bool = False,
 ) -> runtime.Info:
-    """Return the Info before the first stage: the changed template, its pod sets, and the labels.
+    """Return the Info with which the first stage begins: it has the template with the TrainJob's changes.
 
-    Without ``merges_resources``, the TrainJob's ``resourcesPerNode`` replace the resources of the template, and the pod
-    sets' requests remain those of the template. With ``merges_resources``, and if the runtime has an mlPolicy, the
-    TrainJob's resources are merged into those of the template and count in the pod sets' requests. Trainer v2.1 and
-    v2.3 differ in the same way.
+    Trainer v2.1 and v2.3 apply the TrainJob's ``resourcesPerNode`` differently. If ``merges_resources`` is False
+    (v2.1), the TrainJob's resources replace the resources in the template, but the requests of the pod sets stay as
+    they were. If ``merges_resources`` is True (v2.3), the TrainJob's resources are merged into the resources in the
+    template, and the requests of the pod sets include them. In v2.3, they are ignored if the runtime has no mlPolicy.
 
     Raises:
         StrategicMergeError: a change cannot be merged into the template.
@@ -63,10 +63,10 @@ def new_runtime_info(
 async def info_for_validation(
     spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob, *, merges_resources: bool
 ) -> runtime.Info:
-    """Return the Info of :func:`new_runtime_info` for validation, and raise the same errors.
+    """Return the Info for a validation, and raise the same errors as :func:`new_runtime_info`.
 
-    If a TrainJob is small and has neither overrides nor patches, the template is built only when a plugin reads the
-    template.
+    If the TrainJob is large or has overrides or patches, the template is built immediately. Otherwise it is built when
+    a plugin reads it.
     """
     wanted, template = train_job.spec, spec.template
 
@@ -92,7 +92,10 @@ async def info_for_validation(
 def _labels_and_annotations(
     metadata: ObjectMeta | None, wanted: trainer.TrainJobSpec, patches: Sequence[trainer.RuntimePatch]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the JobSet's labels and annotations: the runtime's, then the TrainJob's, then those of the patches."""
+    """Return the JobSet's labels and annotations.
+
+    A value of the TrainJob replaces the runtime's value with the same key, and a value of a patch replaces both.
+    """
     labels = {**((metadata and metadata.labels) or {}), **(wanted.labels or {})}
     annotations = {**((metadata and metadata.annotations) or {}), **(wanted.annotations or {})}
     for patch in job_set_metadata(patches):
@@ -120,10 +123,11 @@ def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.
 def _apply_resources(
     spec: JobSetSpec, train_job: trainer.TrainJob, ml_policy: trainer.MLPolicy | None, *, merge: bool
 ) -> None:
-    """Merge the TrainJob's resources into those of the trainer's containers, or replace them.
+    """Apply the TrainJob's resources to the trainer's containers.
 
-    Claims are dropped, as upstream. If the TrainJob sets neither limits nor requests, nothing is replaced; an empty map
-    of the TrainJob replaces that of the template.
+    If ``merge`` is True, the TrainJob's resources are merged into the containers' resources. Otherwise they replace the
+    containers' resources, but only if the TrainJob sets limits or requests. An empty map counts as set. As upstream,
+    claims are dropped.
     """
     own = train_job.spec.trainer
     wanted = own.resources_per_node if own is not None else None
@@ -137,7 +141,7 @@ def _apply_resources(
 
 
 def _trainers(spec: JobSetSpec, ml_policy: trainer.MLPolicy | None) -> Iterator[Container]:
-    """Yield the containers ``node`` of the trainer's jobs and, if an MPI launcher trains too, of the job ``node``."""
+    """Yield the trainer's containers named ``node``. If an MPI launcher trains too, this includes the job ``node``."""
     mpi = ml_policy.mpi if ml_policy is not None else None
     launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
     for job in spec.replicated_jobs or ():

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``runtimePatches``: strategic merge patches of a runtime's template, one for each manager.
+"""``runtimePatches``: strategic merge patches that change a runtime's template. Each manager has at most one patch.
 
 The patches are merged in the order of the list.
 """
@@ -45,7 +45,9 @@ class DeniedPatchError(RuntimePatchError):
 
 
 def deny_security_context(spec: trainer.TrainJobSpec) -> None:
-    """Check that no runtime patch that takes effect sets the securityContext of a pod or container.
+    """Raise an error if a runtime patch sets the securityContext of a pod or container.
+
+    Patches that do not take effect are ignored.
 
     Raises:
         DeniedPatchError: a patch sets a securityContext.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
 _UNKNOWN_VERSION: Final = "?"
-"""Stands for the version of a snapshot while ConfigMaps cannot be watched: the snapshot may or may not exist."""
+"""Used as the version while ConfigMaps cannot be watched: it is not known whether the snapshot exists."""
 _REVIEW_TIMEOUT: Final = 2.0
 """Maximum time, in seconds, for which an admission review waits for a snapshot."""
 _REVIEWS_PER_SECOND: Final = 10.0
@@ -63,7 +63,7 @@ class SnapshotTextError(Exception):
 
 
 class SnapshotError(Exception):
-    """A TrainJob's snapshot cannot be used or created. The text is upstream's; the cause is chained."""
+    """A TrainJob's snapshot cannot be used or created. The text is the same as in upstream. The cause is chained."""
 
 
 class SnapshotCreationError(SnapshotError):
@@ -72,18 +72,18 @@ class SnapshotCreationError(SnapshotError):
 
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch
 class Snapshots:
-    """Returns the runtime of a TrainJob: the one in the TrainJob's snapshot or, without a snapshot, the live runtime.
+    """Returns the runtime of a TrainJob from its snapshot. Without a snapshot, the live runtime is returned.
 
     If ``creates`` is True, a TrainJob without a snapshot gets a snapshot of the live runtime. This also happens if its
     snapshot was deleted. The new snapshot then has the content of the deleted snapshot, if this process remembers it.
 
     From the first TrainJob on, the metadata of ConfigMaps is watched: it shows which TrainJobs have a snapshot, and
     when a snapshot has changed. ``store`` does not cache the content of snapshots; ``reader`` reads it once for each
-    version. A new TrainJob therefore costs one request if ``creates`` is True, otherwise none.
+    version. A new TrainJob therefore costs one request if ``creates`` is True, and no request otherwise.
 
     While ConfigMaps cannot be watched, a snapshot that this process remembers is used, and later changes of that
-    snapshot are not noticed. Any other snapshot is read if ``creates`` is True. If ``creates`` is False, the live
-    runtime is used instead.
+    snapshot are not noticed. If this process does not remember the snapshot, the snapshot is read if ``creates`` is
+    True; otherwise the live runtime is used.
     """
 
     def __init__(self, store: Client, reader: Reader | None = None, *, creates: bool) -> None:
@@ -124,7 +124,7 @@ class Snapshots:
         """Return the runtime of a TrainJob's snapshot, or None if the snapshot is missing, invalid or not readable.
 
         Unlike :meth:`runtime_of`, this method creates no snapshot, so a replica that is not the leader may call it. It
-        is meant for admission reviews. Because any client can cause them, a call takes at most two seconds, and all
+        is meant for admission reviews. Any client can cause reviews, so each call takes at most two seconds, and all
         calls together read at most ten snapshots per second on average.
         """
         from controller_runtime.cache import CacheError
@@ -160,9 +160,10 @@ class Snapshots:
         return _version_of(found)
 
     def _remembered(self, train_job: TrainJob, kind: type[T], version: str = _UNKNOWN_VERSION) -> T | None:
-        """Return the runtime of the snapshot that was last read or written.
+        """Return the runtime of the TrainJob's snapshot, as it was last read or written.
 
-        Return None if there is none, or if that snapshot had another version. By default, any version is accepted.
+        Return None if the snapshot is not remembered, or if it had another version at that time. By default, any
+        version is accepted.
         """
         known, digest = self._versions.get(train_job.metadata.uid or "", ("", b""))
         found = self._decoded.get(digest) if version in (known, _UNKNOWN_VERSION) else None
@@ -237,7 +238,7 @@ def decode(kind: type[T], text: str, ref: RuntimeRef) -> T:
     """Return the runtime of a snapshot.
 
     Raises:
-        SnapshotTextError: the text is not a runtime, or not the runtime that ``ref`` names.
+        SnapshotTextError: the text does not contain a runtime, or contains another runtime than ``ref`` names.
     """
     try:
         data = yaml.load(text, strict=False)

@@ -68,7 +68,7 @@ async def new_training_runtime(
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
-    """Add the index of TrainJobs by TrainingRuntime, and that by ClusterTrainingRuntime."""
+    """Index TrainJobs by the TrainingRuntime or ClusterTrainingRuntime to which they refer."""
     await indexer.index_field(
         trainer.TrainJob,
         index.TRAIN_JOB_RUNTIME_REF_KEY,
@@ -99,7 +99,7 @@ class TrainingRuntime(interface.Runtime):
         self._snapshots = snapshots
 
     def observe(self, observer: Observer | None) -> None:
-        """Set the observer of all later passes, including those of the cluster-scoped kind."""
+        """Set the observer of all later passes. It also observes the passes of the cluster-scoped kind."""
         self.framework.observer = observer
 
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
@@ -129,7 +129,7 @@ class TrainingRuntime(interface.Runtime):
     ) -> T:
         """Return the TrainJob's runtime, from its snapshot or from ``live``.
 
-        ``reads`` is the verb with which the texts of read errors begin.
+        If the snapshot cannot be read, the text of the error begins with ``reads``, for example "unable to get".
 
         Raises:
             RuntimeNotFoundError: the runtime could not be read, or its snapshot could not be created.
@@ -172,7 +172,7 @@ class TrainingRuntime(interface.Runtime):
         ml_policy: trainer.MLPolicy | None,
         pod_group_policy: trainer.PodGroupPolicy | None,
     ) -> runtime.Info:
-        """Return the Info after all stages that precede the building of objects."""
+        """Run all stages that precede the building of objects, and return the resulting Info."""
         if not isinstance(runtime_template_spec, trainer.JobSetTemplateSpec):
             raise TypeError("unsupported runtimeTemplateSpec")
         info = new_runtime_info(
@@ -197,7 +197,7 @@ class TrainingRuntime(interface.Runtime):
         return await self.framework.why_waiting(train_job)
 
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
-        """Return the watches of snapshots and of the plugins."""
+        """Return the functions that watch snapshots and the objects of the plugins."""
         watches = [] if self._snapshots is None else [self._snapshots.watch]
         return [*watches, *self.framework.reconciler_builders()]
 
@@ -232,9 +232,10 @@ class TrainingRuntime(interface.Runtime):
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Return the plugins' warnings and errors, and the errors of changes that cannot be merged into the template.
+        """Run the plugins' validation, and return the warnings and errors.
 
-        If overrides cannot be merged, only that error is returned, and no plugin is called.
+        A runtime patch that cannot be merged into the template is an additional error. If an override cannot be merged,
+        no plugin is called, and this is the only error.
         """
         old, new = old and generations.with_word(old), generations.with_word(new)
         misfits, merges = field.ErrorList(), self.cfg.second_generation

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The extension points. A plugin inherits from those that it implements.
+"""The extension points of the framework. A plugin is a class that inherits from one or more of them.
 
 To build the objects, the framework runs the stages EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork →
 ComponentBuilder. CustomValidation runs at admission, TrainJobStatus when the status is computed, and WatchExtension
@@ -39,12 +39,12 @@ class UnavailableError(PluginError):
 
 
 class Plugin(ABC):
-    """A plugin, known by its name."""
+    """A plugin, which is identified by its name."""
 
     name: ClassVar[str]
 
     def configure(self, cfg: Configuration) -> None:
-        """Receive the manager's Configuration, once and before the first stage. The plugin must not change it."""
+        """Receive the manager's Configuration before the first stage. The plugin must not change the Configuration."""
         del cfg
 
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
@@ -90,7 +90,7 @@ class EnforcePodGroupPolicyPlugin(Plugin):
     """Applies the runtime's podGroupPolicy."""
 
     async def prepare(self, pod_group_policy: PodGroupPolicy) -> None:
-        """Read the state of the cluster that the stage depends on, before objects are built."""
+        """Read the state of the cluster that this stage needs. The framework does this before the first stage."""
         del pod_group_policy
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
@@ -118,7 +118,7 @@ class ComponentBuilderPlugin(Plugin):
     """Builds objects."""
 
     def sync_parallel_count(self, info: Info) -> None:
-        """Write the pod sets' counts into the template; all plugins do so before the first one builds.
+        """Write the pod sets' counts into the template. All plugins are called before the first plugin builds objects.
 
         See ``ComponentBuilderPlugin.SyncParallelCount`` of Trainer v2.3.
         """
@@ -129,12 +129,12 @@ class ComponentBuilderPlugin(Plugin):
         """Return the objects to apply. Existing objects that must not be changed are left out.
 
         Raises:
-            StatusError: a read failed for a reason other than absence.
+            StatusError: an object could not be read. A missing object is not an error.
         """
 
 
 class TrainJobStatusPlugin(Plugin):
-    """Reports the status of TrainJobs. At most one plugin may do so."""
+    """Reports the status of TrainJobs. At most one plugin may report the status."""
 
     @abstractmethod
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
@@ -150,7 +150,11 @@ class Observer(ABC):
 
     @abstractmethod
     def template(self, spec: dict[str, JSON], change: str) -> None:
-        """Observe the JSON of the template's spec: at first with an empty ``change``, then after each change."""
+        """Observe the JSON of the template's spec.
+
+        The first call has the original template and an empty ``change``. A call follows for each change, with its
+        description.
+        """
 
     @abstractmethod
     def begin(self, info: Info) -> None:

@@ -6,10 +6,10 @@ A pass reads the Secret and repairs it if necessary, adds the Secret's authority
 serves with the Secret's certificate. A new authority is used only after it has been in the webhook configurations for
 ``settle`` seconds. Until then, and after any error, the last good certificate is served from memory.
 
-Replicas that start together end up with the same authority. Each write names the version that was read, so only one
-replica succeeds; the others get a conflict and begin another pass, which reads the authority of that replica. No
-admission fails because of a rotation, provided that each API server observes changes of its webhook configurations
-within ``settle`` seconds.
+Replicas that start together end up with the same authority. If several replicas write the Secret, only the first one
+succeeds. The others get a conflict, because the Secret has changed since they read it. They begin another pass, which
+reads the authority of the first one. No admission fails because of a rotation, provided that each API server observes
+changes of its webhook configurations within ``settle`` seconds.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ EXPIRY: Final = Gauge(
 )
 
 _BREATH: Final = 0.1
-"""Seconds within which several changes cause one pass."""
+"""Seconds that a pass waits after a change, so that several changes cause only one pass."""
 _RETRY: Final = (0.5, 30.0)
 _EXPECTED: Final = (StatusError, rest.RestError, OSError)
 """OSError is expected, because loading a certificate needs a file descriptor, and all of them may be in use."""
@@ -128,11 +128,11 @@ class Certificates:
         return self._context
 
     async def served(self) -> None:
-        """Return once there is a certificate that the API server trusts."""
+        """Wait until there is a certificate that the API server trusts."""
         await self._ready.wait()
 
     def check(self) -> None:
-        """Raise NotHealthyError if there is no certificate to serve with, or if the certificate has expired."""
+        """Raise NotHealthyError if the certificate is missing or has expired."""
         if self._served is None:
             raise healthz.NotHealthyError(f"certificates are not ready: {self._problem}")
         if pki.certificate(self._served.tls_crt).not_valid_after_utc <= self._now():
@@ -162,7 +162,7 @@ class Certificates:
                     await anyio.sleep(_BREATH)
 
     async def run_pass(self, cluster: Cluster) -> float:
-        """Do one pass, and return the seconds until the next.
+        """Do one pass, and return the number of seconds until the next pass.
 
         Raises:
             StatusError: the API server refused a request.
@@ -241,7 +241,7 @@ class Certificates:
         return verdict
 
     def _report(self, secret: Secret, verdict: Verdict, *, first: bool) -> None:
-        """Report why this replica put a new certificate into the Secret. ``first`` says that the Secret had none."""
+        """Report why this replica put a new certificate into the Secret. ``first``: there was none before."""
         what = "authority and serving certificate" if verdict.authority else "serving certificate"
         if first:
             reason, label, kind, why = CREATED, "created", recorder.NORMAL, "there were none"
@@ -259,7 +259,7 @@ class Certificates:
     async def _trust(
         self, cluster: Cluster, configs: list[configurations.Configuration], material: Material
     ) -> None:
-        """Add the authority of ``material`` to the configurations ``configs``, and return once all of them have it."""
+        """Add the authority of ``material`` to each of the webhook configurations ``configs`` that lacks it."""
         served = self._served.ca_crt if self._served is not None else b""
         for each in configs:
             if configurations.trust(each, material.ca_crt, served, self._now()):
@@ -272,7 +272,7 @@ class Certificates:
     # Serving.
 
     def _settling(self, material: Material) -> float:
-        """Return the seconds until ``material`` may be served. They are zero or negative if it may be served now."""
+        """Return the seconds until ``material`` may be served: zero or less if it may be served now."""
         if self._served is None or self._served.ca_crt == material.ca_crt:
             return 0.0
         return self._trusted[1] + self._options.settle - anyio.current_time()

@@ -23,7 +23,7 @@ from controller_runtime.machinery.errors import ForbiddenError, StatusError
 
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
 UNTIL_PERMITTED: Final = 60.0
-"""Seconds between two attempts to read a configuration that the role does not permit to read."""
+"""Seconds between two attempts to read the MutatingWebhookConfiguration while the role does not permit it."""
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -64,8 +64,9 @@ class Cluster:
     async def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` whenever one of the objects may have changed, until cancelled.
 
-        A role may deny the MutatingWebhookConfiguration, as the role of Trainer v2.1 does, but the role may be replaced
-        later. Until reading is permitted, it is tried from time to time. A watch would log each of its failures.
+        The role of Trainer v2.1 does not grant access to the MutatingWebhookConfiguration, but the role may be replaced
+        later. The watch of this object therefore begins only when a read is no longer forbidden: a watch would log each
+        of its failures.
         """
         names: dict[type[Object], cache.ByObject] = {
             Secret: cache.ByObject(
@@ -108,7 +109,7 @@ class Cluster:
 
 @asynccontextmanager
 async def connect(config: rest.Config, options: Options) -> AsyncIterator[Cluster]:
-    """Provide a connection for certificates. Its requests do not wait for those of the controllers."""
+    """Provide a connection for certificates. The controllers' rate limit does not delay its requests."""
     async with rest.Transport(dataclasses.replace(config, qps=0)) as transport:
         live = client.LiveClient(transport, rest.RESTMapper(transport))
         yield Cluster(live, transport, options)

@@ -38,9 +38,9 @@ OVERLAP: Final = timedelta(hours=24)
 After this time, every replica uses the new authority.
 """
 SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
-"""Annotation with the time at which the newest authority was added. It is present while others are trusted, too."""
+"""Annotation with the time when the newest authority was added. It is removed when no other authority is trusted."""
 MAX_FORMER: Final = 64
-"""Maximum number of former authorities that are kept, for any number of rotations within the overlap."""
+"""Maximum number of former authorities that are kept, even if there are more rotations within the overlap."""
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 _ABSENT: Final = "The webhook configuration does not exist: its webhooks are not called"
@@ -91,9 +91,9 @@ def server_names(service: str, namespace: str, configurations: Iterable[Configur
 def trust(configuration: Configuration, current: bytes, served: bytes, now: datetime) -> bool:
     """Put ``current`` first in every hook's bundle. Return True if anything changed.
 
-    During the overlap, ``current`` is followed by the authorities that were trusted before and by ``served``, the
-    authority of the certificate with which this replica still serves. The start of the overlap is stored in an
-    annotation of the configuration, where all replicas see it.
+    During the overlap, the bundle also contains the authorities that were trusted before, and the authority ``served``,
+    which signed the certificate that this replica serves. The start of the overlap is stored in an annotation of the
+    configuration, where all replicas see it.
     """
     hooks = [hook for hook in configuration.webhooks or () if hook.client_config is not None]
     before = [_bundle(hook) for hook in hooks]
@@ -126,7 +126,11 @@ def _certificates(bundle: bytes) -> list[x509.Certificate]:
 
 
 def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datetime) -> list[bytes]:
-    """Return the certificates in ``bundles`` that are neither in ``newest`` nor expired, each once, youngest first."""
+    """Return the certificates in ``bundles`` that are not in ``newest`` and have not expired.
+
+    Each certificate is returned once, the youngest first. If there are more than ``MAX_FORMER``, the oldest are
+    dropped.
+    """
     kept = {
         found: found.public_bytes(Encoding.PEM)
         for bundle in bundles

@@ -37,7 +37,7 @@ CA_MARGIN: Final = timedelta(days=400)
 Until then, the certificates that it signs can have the full lifetime.
 """
 SERVING_MARGIN: Final = timedelta(days=120)
-"""A serving certificate is renewed this long before it expires. A Go manager renews it later, 90 days before."""
+"""A serving certificate is renewed this long before it expires. A Go manager renews it 90 days before it expires."""
 
 FORMER: Final = "ca-former.crt"
 """Key of the former authority in the Secret.
@@ -56,7 +56,10 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """An authority and the serving certificate it signed, all PEM."""
+    """The certificates and keys of an authority and of a server, as PEM.
+
+    The authority signed the server's certificate.
+    """
 
     ca_crt: bytes
     ca_key: bytes
@@ -79,7 +82,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The problem of the authority or of the serving certificate. It is empty if both are valid.
+    """The problem of the authority or of the serving certificate. If both are valid, both texts are empty.
 
     If ``due`` is True, the only problem is that the certificate expires soon.
     """
@@ -96,7 +99,7 @@ class Verdict:
 
 
 def inspect(material: Material, names: Collection[str], now: datetime) -> Verdict:
-    """Return the problems that prevent ``material`` from serving ``names`` for long enough.
+    """Check that ``material`` can serve ``names`` and does not expire soon, and return the problems.
 
     The checks of the keys take some 30 ms. A valid result stays valid until :func:`renewal`.
 
@@ -124,7 +127,7 @@ def inspect(material: Material, names: Collection[str], now: datetime) -> Verdic
 
 
 def former_authority(*candidates: bytes, current: bytes, now: datetime) -> bytes:
-    """Return the first valid authority that is not the current one; empty if there is none."""
+    """Return the first valid authority that differs from the current authority, or an empty value."""
     for pem in candidates:
         try:
             _check_authority(certificate(pem))
@@ -137,7 +140,7 @@ def former_authority(*candidates: bytes, current: bytes, now: datetime) -> bytes
 
 
 def renewal(material: Material) -> datetime:
-    """Return when the authority or the serving certificate of valid ``material`` is due for renewal."""
+    """Return the time at which the authority or the serving certificate of a valid ``material`` must be renewed."""
     return min(
         certificate(material.ca_crt).not_valid_after_utc - CA_MARGIN,
         certificate(material.tls_crt).not_valid_after_utc - SERVING_MARGIN,
@@ -219,7 +222,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _pair(cert_name: str, cert: bytes, key_name: str, key: bytes) -> x509.Certificate:
-    """Return the certificate of a matching pair."""
+    """Check that a certificate and a key belong together, and return the certificate."""
     for name, value in ((cert_name, cert), (key_name, key)):
         if not value:
             raise UnusableError(f"{name} is missing")

@@ -147,7 +147,7 @@ def make_job_set(
 
 
 def make_ended_status(condition: str, *, reason: str = "R", **more: Any) -> JobSetStatus:
-    """Return the status of a JobSet that has ended with this condition; ``more`` are other fields by wire name."""
+    """Return the status of a JobSet that has ended with this condition; ``more`` are other fields by JSON name."""
     ended = {
         "type": condition,
         "status": "True",

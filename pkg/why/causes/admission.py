@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that the API server refused: children of the TrainJob, of its JobSet and of its Jobs."""
+"""Objects that the API server refused to create: children of the TrainJob, of its JobSet or of its Jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETRIED: Final = timedelta(minutes=20)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the newest refusal of each object whose children are incomplete."""
+    """Yield a finding for each object that lacks children, if a recent event says that the API server refused one."""
     job_set = snapshot.job_set
     if not snapshot.running and _may_lack_children(snapshot):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
@@ -56,7 +56,7 @@ def _may_lack_children(snapshot: Snapshot) -> bool:
 
 
 def _lacks_jobs(snapshot: Snapshot) -> bool:
-    """Return True if the JobSet is missing or has no Jobs. If Jobs cannot be read, use the counts of the JobSet."""
+    """Return True if the JobSet is missing or has no Jobs. If Jobs cannot be read, use the JobSet's status."""
     job_set = snapshot.job_set
     if job_set is None:
         return kinds.JOB_SET not in snapshot.unread
@@ -72,7 +72,7 @@ def _lacks_service(snapshot: Snapshot, job_set: LiveObject) -> bool:
 
 
 def _rules(snapshot: Snapshot, cause: str, message: str) -> Iterator[str]:
-    """Yield the rules of the quotas, LimitRanges or webhooks that refused an object, as lines of evidence."""
+    """Yield lines of evidence that show the quotas, LimitRanges or webhooks which may have refused the object."""
     if cause == "quota-exceeded":
         for quota in snapshot.all(kinds.QUOTA):
             hard, used = quota.at("status", "hard") or {}, quota.at("status", "used") or {}

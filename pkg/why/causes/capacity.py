@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The resources that a pod requests and those that nodes have."""
+"""Compares the resources that a pod requests with the resources that nodes have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NODES: Final = 5
 
 
 def shortage(snapshot: Snapshot, pod: LiveObject, resource: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return cause, summary and evidence for a pod, given that no node has enough of ``resource`` for the pod."""
+    """Return cause, summary and evidence for a pod for which no node has enough free ``resource``."""
     name = _named(pod, resource)
     wanted, largest = requested(pod, name), _largest(snapshot, name)
     if wanted is None or not snapshot.all(kinds.NODE):
@@ -40,7 +40,7 @@ def shortage(snapshot: Snapshot, pod: LiveObject, resource: str) -> tuple[str, s
 
 
 def fits_no_empty_node(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence if even an empty node could not hold the pod, otherwise None."""
+    """Return cause, summary and evidence if the pod would not fit even on an empty node, else None."""
     wanted = demand(pod)
     if room(snapshot, wanted) != 0:
         return None
@@ -57,10 +57,10 @@ def _amounts(pod: LiveObject, wanted: Iterable[str]) -> str:
 
 
 def exceeds_cluster(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence if even empty nodes cannot hold the TrainJob's pods at once, otherwise None.
+    """Return cause, summary and evidence if the TrainJob's pods would not all fit on empty nodes, else None.
 
-    The pods that count are those with the same requests as ``pod``, and those that their Jobs have yet to create. An
-    elastic job needs room only for the pods with which it starts.
+    We count the pods with the same requests as ``pod``, and the pods that their Jobs have not created yet. For an
+    elastic job, we count only the pods that it needs to start.
     """
     wanted = demand(pod)
     alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]
@@ -84,7 +84,7 @@ def _has_ended(pod: LiveObject) -> bool:
 
 
 def _least(pod: LiveObject) -> int | None:
-    """Return the number of pods with which an elastic PyTorch job starts: the lower end of the range ``PET_NNODES``."""
+    """Return how many pods an elastic PyTorch job needs to start: the lower end of the range ``PET_NNODES``."""
     for container in maps(pod.data, "spec", "containers"):
         for variable in maps(container, "env"):
             fewest, colon, _ = str(at(variable, "value")).partition(":")
@@ -99,7 +99,7 @@ def _offer(node: LiveObject, wanted: Mapping[str, int]) -> str:
 
 
 def demand(pod: LiveObject) -> dict[str, int]:
-    """Return how many thousandths of each resource a pod requests. Each pod requests one of the resource ``pods``."""
+    """Return the pod's requests in thousandths of each resource. Each pod also requests 1 of the resource ``pods``."""
     names = {"pods"}
     for container in (*maps(pod.data, "spec", "containers"), *maps(pod.data, "spec", "initContainers")):
         for part in ("requests", "limits"):
@@ -112,7 +112,7 @@ def demand(pod: LiveObject) -> dict[str, int]:
 def room(snapshot: Snapshot, wanted: Mapping[str, int]) -> int | None:
     """Return how many pods with these requests the nodes could take if they were empty; None if this is unknown.
 
-    Only resources are considered. Selectors, taints and other pods may leave room for fewer.
+    Only resources are considered. Because of selectors, taints and other pods, fewer pods may fit.
     """
     total = 0
     for node in snapshot.all(kinds.NODE):
@@ -141,7 +141,7 @@ def requested(pod: LiveObject, resource: str) -> str | None:
 
 
 def _plain(amount: str, resource: str) -> str:
-    """Return an amount as people write it: 1000 CPUs, where Kubernetes' own form is 1k."""
+    """Return an amount in the form that people write, such as 1000 CPUs. Kubernetes' own form is 1k."""
     if resource == "memory" or "storage" in resource or "hugepages" in resource:
         return amount
     whole, thousandths = divmod(quantity.milli_value(amount), 1000)
@@ -149,7 +149,7 @@ def _plain(amount: str, resource: str) -> str:
 
 
 def _named(pod: LiveObject, resource: str) -> str:
-    """Return the resource's name, also for schedulers that write ``GPUs``, ``CPU`` or ``Memory``."""
+    """Return Kubernetes' name of the resource. Some schedulers write ``GPUs``, ``CPU`` or ``Memory`` instead."""
     if resource.lower().startswith("gpu"):
         return next((each for each in _GPUS if requested(pod, each) is not None), resource)
     return resource.lower() if resource.lower().startswith(("cpu", "memory")) else resource
@@ -172,7 +172,10 @@ def _is_quantity(text: str) -> bool:
 
 
 def _largest(snapshot: Snapshot, resource: str) -> tuple[str, str] | None:
-    """Return the largest amount that a node offers and the name of that node, or None if no node offers any."""
+    """Return the largest amount that any node offers, and the name of this node.
+
+    Return None if no node has the resource.
+    """
     best: tuple[str, str] | None = None
     for node in snapshot.all(kinds.NODE):
         found = node.at("status", "allocatable", resource)

@@ -24,7 +24,7 @@ _CONFIG: Final = (
     "PostStartHookError",
     "ProcessesUnsupported",
 )
-"""The waiting reasons of containers that cannot be created; the kubelet of the local cluster writes the last one."""
+"""The waiting reasons of containers that cannot be created. Only the local cluster uses ``ProcessesUnsupported``."""
 _MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _KEY: Final = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
 _NO_COMMAND: Final = re.compile(
@@ -36,7 +36,7 @@ _UNRESOLVED: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT_EXECUTED: Final = (126, 127)
-"""The exit codes of a shell that cannot execute a command, or does not find it."""
+"""A shell ends with these codes if it cannot execute a command or does not find it."""
 KEEP: Final = (
     "To keep failed pods with their logs, set restartPolicy: Never in the runtime's pod template; "
     "with terminationMessagePolicy: FallbackToLogsOnError, the end of the log becomes the container's message."
@@ -54,7 +54,7 @@ _WORK: Final = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the containers that cannot start or have failed."""
+    """Yield findings on containers that cannot start, have failed or are not ready."""
     for status in _by_end(snapshot):
         ended = status.ended
         failed = ended is not None and number(ended, "exitCode") != 0
@@ -83,7 +83,7 @@ def messages_of(status: Status) -> list[str]:
 
 
 def failures(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the failed containers whose logs can be read, in the order in which they failed."""
+    """Yield the failed containers whose pods still exist, in the order in which the containers failed."""
     for status in _by_end(snapshot):
         ended = _last_end(status)
         if ended is not None and number(ended, "exitCode") != 0 and not status.is_gone:
@@ -181,9 +181,9 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
 
 
 def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
-    """Return a finding on a container that runs again after a failure: a note, or an error from the third restart on.
+    """Return a finding on a container that runs again after a failure, or None if it has been running for a long time.
 
-    Return None if the container has been running for a long time since its last restart.
+    The finding is a note for the first two restarts, and an error from the third restart on.
     """
     last, since = (
         at(status.data, "lastState", "terminated"),
@@ -221,7 +221,7 @@ def _probes(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _sidecars(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the pods in which other containers still run long after the container that does the work has succeeded."""
+    """Yield a finding for each pod whose work has succeeded long ago, but whose other containers still run."""
     for pod in snapshot.running:
         states = [each for each in of_pod(pod) if not each.is_init]
         done = [
@@ -258,6 +258,6 @@ def _has_succeeded(status: Status, before: datetime) -> bool:
 
 
 def _last(words: str) -> str:
-    """Return the last, most specific part of a chain of errors, in one line."""
+    """Return the end of a long error text in one line. The end is usually the most specific part."""
     shown = " ".join(words.split())
     return shown if len(shown) <= 160 else f"…{shown[-160:]}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Controllers that do not react: Trainer's manager, JobSet's, and the cluster's own."""
+"""Controllers that do not react: Trainer's manager, JobSet's controller, and the Job controller of the cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOB_SET_MANAGER: Final = "jobset-controller-manager"
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the controller that has to act next, if it does not react."""
+    """Yield a finding if the controller that has to act next does not react."""
     if (unread := snapshot.unread.get(kinds.JOB_SET)) == NOT_INSTALLED:
         yield Finding(
             "jobset-missing",
@@ -106,7 +106,7 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _has_tried(snapshot: Snapshot, job: LiveObject) -> bool:
-    """Return True if the manager has acted: it has failed and will try again, or it is replacing the JobSet."""
+    """Return True if the manager has acted recently: it is replacing the JobSet, or will try again after an error."""
     seen = map(event_time, snapshot.events(job, *admission.TRAIN_JOB, "JobSetRecreating"))
     return any(each is not None and snapshot.now - each <= admission.RETRIED for each in seen)
 
@@ -173,7 +173,7 @@ def _is_uncounted(snapshot: Snapshot, job: LiveObject) -> bool:
 
 
 def _has_no_pods(snapshot: Snapshot, job: LiveObject) -> bool:
-    """Return True if a Job that wants pods has had no pods for some time, and is not waiting to retry."""
+    """Return True if a Job has had no pods for some time although it should have some, and no pod of it has failed."""
     if kinds.POD in snapshot.unread or not snapshot.spec_is_settled(job):
         return False
     return (
@@ -199,7 +199,7 @@ def _unknown_pods(snapshot: Snapshot, job: LiveObject) -> Finding:
 
 
 def _uncreated(snapshot: Snapshot, job_set: LiveObject, missing: str) -> Finding:
-    """Return a finding on a JobSet without Jobs whose controller has created the headless service."""
+    """Return a finding on a JobSet for which its controller has created the headless service, but no Jobs."""
     for quota in snapshot.all(kinds.QUOTA):
         for name in ("count/jobs.batch", "jobs.batch"):
             limit, used = (quota.at("status", part, name) for part in ("hard", "used"))
@@ -221,14 +221,17 @@ def _uncreated(snapshot: Snapshot, job_set: LiveObject, missing: str) -> Finding
 
 
 def _is_idle(snapshot: Snapshot, job: LiveObject, patience: timedelta) -> bool:
-    """Return True if nothing has happened to a Job that wants pods, for longer than ``patience``."""
+    """Return True if a Job should have pods, but nothing has happened to it for longer than ``patience``."""
     if not snapshot.missing_pods(job) or snapshot.events(job) or job.text("status", "startTime"):
         return False
     return job.older_than(patience, snapshot.now) and (not patience or snapshot.spec_is_settled(job))
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:
-    """Return why no pod of a Deployment is available; None if a pod is available, or the Deployment is not known."""
+    """Return why no pod of a Deployment is available.
+
+    Return None if a pod is available, or if the Deployment was not found.
+    """
     for each in snapshot.all(kinds.DEPLOYMENT):
         if each.name != name or each.number("status", "availableReplicas"):
             continue

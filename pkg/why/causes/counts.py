@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that are not ready, found without reading pods: from the JobSet's counts of its Jobs."""
+"""Steps that are not ready. They are found without reading pods, by the numbers of Jobs in the JobSet's status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pkg.why.snapshot import PATIENCE, Snapshot, finished
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the steps whose Jobs are not ready. If pods can be read, yield nothing, because the pods show more."""
+    """Yield a finding for each step whose Jobs are not ready. If pods can be read, yield nothing: pods show more."""
     job_set = snapshot.job_set
     if kinds.POD not in snapshot.unread or job_set is None or finished(job_set):
         return
@@ -32,7 +32,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def silent(job_set: LiveObject, *evidence: str | None, to: str = "") -> Finding:
-    """Return the finding that JobSet's controller does not react. Evidence that is None is left out."""
+    """Return the finding that JobSet's controller does not react. ``evidence`` may contain None, which is ignored."""
     return Finding(
         "jobset-controller",
         f"the controller of JobSet does not react{to}",
@@ -47,7 +47,7 @@ def _is_ready(step: JSON, count: JSON) -> bool:
 
 
 def _waits_for_turn(job_set: LiveObject, step: JSON, count: JSON) -> bool:
-    """Return True if JobSet will start the Jobs of a step later, after those of another step."""
+    """Return True if JobSet lets the Jobs of a step wait for another step."""
     if isinstance(step, dict) and step.get("dependsOn") and not number(count, "active"):
         return True
     in_order = job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder"

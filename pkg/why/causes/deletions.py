@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects whose deletion the manager waits for, such as the JobSet of an earlier TrainJob of the same name."""
+"""Objects that must be deleted before the manager can continue, such as the JobSet of an earlier TrainJob of the same
+name.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ _MOST_PODS: Final = 3
 
 
 def references(snapshot: Snapshot) -> list[Reference]:
-    """Return the object whose deletion the manager waits for, if it is of a kind that a snapshot does not list."""
+    """Return the Secret or ConfigMap that must be deleted first, if any. Snapshots look up these kinds by name."""
     awaited = _awaited(snapshot)
     return [awaited] if awaited is not None and awaited.kind in _LOOKED_UP else []
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the object whose deletion the manager waits for."""
+    """Yield a finding if the manager waits until an object has been deleted."""
     job = snapshot.train_job
     if not snapshot.manager_must_act:
         return
@@ -60,7 +62,7 @@ def _first(awaited: LiveObject | Reference, *evidence: str) -> Finding:
 
 
 def _deleted_groups(snapshot: Snapshot) -> Iterator[LiveObject]:
-    """Yield the PodGroups with the TrainJob's name that have been in deletion for some time."""
+    """Yield the PodGroups with the TrainJob's name whose deletion was requested some time ago."""
     for group in (each for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
         since = group.deleted
         if group.name == snapshot.train_job.name and since is not None and snapshot.now - since >= PATIENCE:
@@ -68,7 +70,7 @@ def _deleted_groups(snapshot: Snapshot) -> Iterator[LiveObject]:
 
 
 def _earlier_job_set(snapshot: Snapshot) -> LiveObject | None:
-    """Return the JobSet of an earlier TrainJob of the same name."""
+    """Return the JobSet of an earlier TrainJob with the same name, or None."""
     job = snapshot.train_job
     for each in snapshot.all(kinds.JOB_SET):
         owners = [
@@ -107,7 +109,7 @@ def _of_job_set(snapshot: Snapshot, job_set: LiveObject) -> Finding:
 
 
 def _awaited(snapshot: Snapshot) -> Reference | None:
-    """Return the object that the manager's newest event names."""
+    """Return the object that must be deleted first according to the manager's newest event."""
     for event in snapshot.events(snapshot.train_job, _EVENT)[:1]:
         if match := _AWAITED.match(event.text("message")):
             return Reference(match["kind"], match["namespace"], match["name"])

@@ -26,18 +26,18 @@ _TAINT: Final = re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|
 _CORDONED: Final = re.compile(r"node\(s\) were unschedulable")
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _NODE_CONDITION: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""The prefixes of taints with which Kubernetes and clouds mark nodes that cannot run pods."""
+"""Taints with these prefixes mark nodes that cannot run pods. Kubernetes and cloud providers set such taints."""
 
 _SCALES_UP: Final = ("TriggeredScaleUp", "Nominated")
-"""The events of Cluster Autoscaler and Karpenter on a pod for which they add a node."""
+"""Cluster Autoscaler and Karpenter record these events on a pod when they add a node for it."""
 _PROVISIONED_WITHIN: Final = timedelta(minutes=15)
-"""The time after which Cluster Autoscaler gives up on a node that does not join."""
+"""If a new node has not joined after this time, Cluster Autoscaler gives up."""
 
 _Maker = Callable[[Snapshot, LiveObject, "re.Match[str]"], "Finding | None"]
 
 
 def unschedulable(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding:
-    """Return the finding on the last filter that excluded a node, because that node passed all earlier filters."""
+    """Return the finding for the last filter that excluded a node: this node has passed all earlier filters."""
     current = message[:MOST_MATCHED].partition(" preemption:")[0].strip()
     line = (
         f"the scheduler on {pod}: {message}"
@@ -60,7 +60,7 @@ def unschedulable(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding:
 
 
 def _adds_node(snapshot: Snapshot, scaling: LiveObject | None) -> bool:
-    """Return True if the newest event of an autoscaler says that it adds a node, on which the pod may fit."""
+    """Return True if the newest event of an autoscaler is recent and says that it adds a node for the pod."""
     if scaling is None or scaling.text("reason") not in _SCALES_UP:
         return False
     seen = event_time(scaling)
@@ -74,10 +74,10 @@ def _scaled_up(found: Finding) -> Finding:
 
 
 def _short(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding:
-    """Return the finding on a resource that nodes lack.
+    """Return the finding that no node has enough of a resource.
 
-    If even empty nodes do not have enough of a resource, the finding is on that resource, else on the one that most
-    nodes lack at the moment.
+    If the pod would not fit even on empty nodes, the finding is about the resource that causes this. Otherwise it is
+    about the resource that is short on most nodes.
     """
     by_nodes = sorted(_SHORT.finditer(match.string), key=lambda each: -int(each["nodes"] or 0))
     found = [capacity.shortage(snapshot, pod, _resource(each)) for each in by_nodes]
@@ -110,7 +110,7 @@ def _unbound(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Findi
 
 
 def _has_labelled_node(snapshot: Snapshot, pod: LiveObject, wanted: JSON) -> bool:
-    """Return True if a node matches the node selector ``wanted``, and the pod has no node affinity."""
+    """Return True if the pod has no node affinity, and a node has all labels of the node selector ``wanted``."""
     if not isinstance(wanted, dict) or not wanted or pod.at("spec", "affinity", "nodeAffinity") is not None:
         return False
     return any(
@@ -119,9 +119,9 @@ def _has_labelled_node(snapshot: Snapshot, pod: LiveObject, wanted: JSON) -> boo
 
 
 def _selected(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding | None:
-    """Return the finding on the node selector, or None if a node has all labels of the selector.
+    """Return the finding that no node matches the node selector.
 
-    In the second case, another filter excluded that node and is the cause.
+    Return None if a node matches: then another filter has excluded this node and is the cause.
     """
     del match
     wanted = pod.at("spec", "nodeSelector") or {}
@@ -140,9 +140,9 @@ def _selected(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Find
 def _tainted(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding | None:
     """Return a finding on the taints that the message names, else on the taints of the nodes.
 
-    Newer schedulers do not name taints. Taints of control planes are left out if there are other taints, since hardly
-    any pod is meant to tolerate them. If there are no other taints and the message says that nodes are cordoned, return
-    None.
+    Newer schedulers do not name taints. If there are other taints, the taints of control planes are left out, because
+    hardly any pod should tolerate them. If there are no other taints, and the message says that nodes are cordoned,
+    return None.
     """
     named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
     taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {
@@ -168,7 +168,11 @@ def _taint(taint: JSON) -> str:
 
 
 def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:
-    """Return a function that makes a finding; the texts may refer to groups of the pattern and to ``namespace``."""
+    """Return a function that makes a finding.
+
+    ``summary`` and ``advice`` may contain ``{namespace}`` and the names of groups in the rule's pattern, such as
+    ``{name}``.
+    """
 
     def made(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding:
         del snapshot
@@ -257,4 +261,6 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
         ),
     ),
 )
-"""Later filters of kube-scheduler stand first: a node that such a filter excludes has passed the earlier ones."""
+"""The rules for later filters of kube-scheduler come first: a node that a later filter excludes has passed the earlier
+filters.
+"""

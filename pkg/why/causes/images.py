@@ -22,7 +22,7 @@ REASONS: Final = (
     "RegistryUnavailable",
     "SignatureValidationFailed",
 )
-"""The waiting reasons of the kubelet that concern an image."""
+"""The kubelet sets one of these waiting reasons if there is a problem with an image."""
 
 _BY_TEXT: Final = (
     (
@@ -53,7 +53,7 @@ _PULL_SECRETS: Final = re.compile(r"Unable to retrieve some image pull secrets \
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each container that waits for its image, and a note on each pod that pulls an image."""
+    """Yield a finding for each container whose image cannot be pulled, and a note for each pod that pulls an image."""
     for pod in snapshot.pods:
         yield from _pulling(snapshot, pod)
     for status in statuses(snapshot):
@@ -74,7 +74,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _pulling(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
-    """Yield a note on a pod whose newest event says that a pull has begun."""
+    """Yield a note if the newest event of a pod says that a pull has begun."""
     if pod.text("status", "phase") not in ("", "Pending"):
         return
     for event in snapshot.events(pod, *CONTAINER_STEPS, "Failed", "BackOff")[:1]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The leases of the controllers. They show whether a replica leads."""
+"""The leases of the controllers. They show whether a replica of a controller is the leader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DURATION: Final = 15
 
 
 def no_leader(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
-    """Return why no replica leads; None if a replica leads, or if there is no lease, as without leader election."""
+    """Return why no replica leads. Return None if a replica leads, or if no lease exists (no leader election)."""
     found = [each for each in snapshot.all(kinds.LEASE) if each.name in names]
     if not found or any(_is_current(snapshot, each) for each in found):
         return None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lost nodes, and pods that a node or the control plane has ended, has refused or has not started."""
+"""Nodes that are lost, and pods that a node or the control plane has ended, refused or not started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SILENT: Final = timedelta(seconds=60)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield pods on nodes that are not ready or do not exist, and pods that were ended, refused or not started."""
+    """Yield findings on pods that were ended, refused or not started, and on pods whose node is lost."""
     nodes = {each.name: each for each in snapshot.all(kinds.NODE)}
     for pod in snapshot.pods:
         phase = pod.text("status", "phase")
@@ -48,7 +48,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _pinned(snapshot: Snapshot, nodes: dict[str, LiveObject]) -> Iterator[Finding]:
-    """Yield the Jobs whose pods name a node that does not exist. The pod garbage collector deletes such pods."""
+    """Yield a finding for each Job whose template sets a ``nodeName`` that does not exist.
+
+    The pod garbage collector deletes the pods of such a Job.
+    """
     for job in snapshot.jobs:
         name = job.text("spec", "template", "spec", "nodeName")
         if name and name not in nodes and snapshot.missing_pods(job):
@@ -149,7 +152,7 @@ def _sandbox(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
 
 
 def _silent(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
-    """Yield a pod that the kubelet of its node has not acknowledged for some time."""
+    """Yield a finding if a pod was bound to a node some time ago, but the node's kubelet has not reported on it."""
     if not pod.text("spec", "nodeName") or pod.text("status", "startTime") or list(of_pod(pod)):
         return
     bound = moment(pod.condition("PodScheduled"), "lastTransitionTime") or pod.created

@@ -26,11 +26,11 @@ _DISRUPTIONS: Final = {
         "Submit the TrainJob again; the runtime can set retries.",
     ),
 }
-"""Cause, summary and advice, by the reason of an event of a deleted pod."""
+"""The cause, summary and advice for each reason that an event of a deleted pod may have."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield why the TrainJob, or one of its Jobs, failed, and the Jobs that wait before a retry."""
+    """Yield findings on the failure of the TrainJob or its Jobs, and on Jobs that wait before they retry."""
     job = snapshot.train_job
     failed = job.condition("Failed")
     if failed.get("status") == "True" and text(failed, "reason") == "TrainingRuntimeNotSupported":
@@ -61,7 +61,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _disrupted(snapshot: Snapshot, job: LiveObject) -> Iterator[Finding]:
-    """Yield the disruptions of a failed Job whose pods were deleted. The events of these pods remain and are used."""
+    """Yield the disruptions of a failed Job, from the events of its pods. The pods themselves have been deleted."""
     if kinds.POD in snapshot.unread or snapshot.children(kinds.POD, [job]):
         return
     for event in snapshot.all(kinds.EVENT):
@@ -118,7 +118,7 @@ def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
 
 
 def _to_see(snapshot: Snapshot, obj: LiveObject) -> str:
-    """Return how to learn why the pods of a failed object failed."""
+    """Return advice on how to find out why the pods of a failed object failed."""
     job, step = snapshot.train_job, obj.label(REPLICATED_JOB_NAME_KEY)
     named = f"{job.name} -n {job.namespace}"
     if kinds.POD in snapshot.unread or any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods):

@@ -24,7 +24,7 @@ _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
 
 
 def queues(snapshot: Snapshot) -> list[Reference]:
-    """Return the queues that the TrainJob, its JobSet and its PodGroups name."""
+    """Return the queues to which the TrainJob, its JobSet and its PodGroups refer."""
     found = [
         Reference(_LOCAL_QUEUE, owner.namespace, name)
         for owner in (snapshot.train_job, snapshot.job_set)
@@ -52,7 +52,7 @@ def groups(snapshot: Snapshot) -> list[LiveObject]:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the queues and gangs that hold the TrainJob back, and queues that do not exist."""
+    """Yield findings on queues that do not exist, and on queues and gangs for which the TrainJob has to wait."""
     for queue in queues(snapshot):
         if queue in snapshot.absent and not snapshot.running:
             kind = queue.kind.partition(".")[0]
@@ -74,12 +74,12 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _are_placed(snapshot: Snapshot) -> bool:
-    """Return True if every pod has a node. Then no gang holds the pods back, even if the gang's last report says so."""
+    """Return True if every pod has a node. The status of a gang that still says otherwise is then out of date."""
     return bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
 
 
 def _unavailable(job: LiveObject) -> Iterator[Finding]:
-    """Yield a gang that the cluster cannot schedule."""
+    """Yield a finding if the cluster lacks the API or the CRD that the gang needs."""
     condition = job.condition(TRAIN_JOB_GANG_UNAVAILABLE)
     if condition.get("status") == "True":
         yield Finding(
@@ -92,9 +92,9 @@ def _unavailable(job: LiveObject) -> Iterator[Finding]:
 
 
 def _deleted_gang(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the gang whose PodGroup was deleted while its JobSet ran.
+    """Yield a finding if the PodGroup of the gang was deleted while the JobSet ran.
 
-    The manager does not create that PodGroup again.
+    The manager does not create it again.
     """
     job = snapshot.train_job
     if any(each.name == job.name for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
@@ -113,7 +113,7 @@ def _deleted_gang(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
-    """Yield why Kueue has not admitted a Workload."""
+    """Yield a finding if Kueue has not admitted a Workload."""
     if workload.is_true("Finished") or (workload.is_true("Admitted") and not workload.is_true("Evicted")):
         return
     queue = workload.text("spec", "queueName")
@@ -154,7 +154,10 @@ def _held(workload: LiveObject, queue: str) -> tuple[str, str, str]:
 
 
 def _checks(workload: LiveObject) -> list[str]:
-    """Return the admission checks that have not passed, once the quota is reserved or a check failed."""
+    """Return the admission checks that failed.
+
+    If none has failed, and the quota is reserved, return the checks that have not passed yet.
+    """
     if workload.at("spec", "active") is False:
         return []
     states = workload.maps("status", "admissionChecks")
@@ -184,7 +187,7 @@ def _unchecked(workload: LiveObject, checks: list[str], evidence: tuple[str, ...
 
 
 def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a TrainJob that names a queue of Kueue, if Kueue has made no Workload for it."""
+    """Yield a finding if the TrainJob names a queue of Kueue, but Kueue has not created a Workload for it."""
     job = snapshot.train_job
     queue = job.label(_QUEUE_LABEL)
     if queue and job.at("spec", "suspend") is True and job.older_than(PATIENCE, snapshot.now):
@@ -235,7 +238,7 @@ def _group(snapshot: Snapshot, group: LiveObject) -> Iterator[Finding]:
 
 
 def _members(group: LiveObject) -> tuple[int, str]:
-    """Return the number of pods that start together, and the group as a line of evidence."""
+    """Return how many pods must start together, and a line of evidence about the group."""
     if group.group_kind == kinds.NATIVE_GROUP:
         members = group.number("spec", "schedulingPolicy", "gang", "minCount")
     elif group.group_kind == kinds.NATIVE_WORKLOAD:
@@ -247,7 +250,7 @@ def _members(group: LiveObject) -> tuple[int, str]:
 
 
 def _too_large(snapshot: Snapshot, group: LiveObject, members: int, head: str) -> Iterator[Finding]:
-    """Yield a gang for which the cluster would have no room even if no other pods ran."""
+    """Yield a finding if the gang would not fit into the cluster even if no other pods ran."""
     if len(snapshot.pods) < members or any(pod.text("spec", "nodeName") for pod in snapshot.pods):
         return
     most = 0

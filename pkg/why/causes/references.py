@@ -65,7 +65,7 @@ def runtime_of(train_job: LiveObject) -> Reference:
 
 
 def references(snapshot: Snapshot) -> list[Reference]:
-    """Return every object that must exist for the TrainJob to run."""
+    """Return references to all objects that must exist so that the TrainJob can run."""
     found = dict.fromkeys([runtime_of(snapshot.train_job), *_initializers(snapshot.train_job)])
     for template in _templates(snapshot):
         found.update(dict.fromkeys(_of_pod(template, snapshot.train_job.namespace)))
@@ -73,7 +73,10 @@ def references(snapshot: Snapshot) -> list[Reference]:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each missing object that a Job or pod needs to start, and for a missing headless service."""
+    """Yield a finding for each missing object that keeps a Job or pod from starting.
+
+    A missing headless service is also reported.
+    """
     runtime = runtime_of(snapshot.train_job)
     if runtime in snapshot.absent and snapshot.manager_must_act:
         yield Finding(
@@ -98,7 +101,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _service(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding if pods exist, but not the headless service that JobSet creates for their host names."""
+    """Yield a finding if pods exist, but the headless service for their host names does not.
+
+    JobSet creates this service.
+    """
     job_set = snapshot.job_set
     if job_set is None or finished(job_set) or not snapshot.pods or kinds.SERVICE in snapshot.unread:
         return
@@ -121,7 +127,7 @@ def _service(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _waiting(snapshot: Snapshot) -> Iterator[tuple[LiveObject, JSON]]:
-    """Yield the Jobs that lack pods, and the pods that have not started, with their pod specs."""
+    """Yield each Job that lacks pods and each pod that has not started, together with its pod spec."""
     for job in snapshot.jobs:
         if snapshot.missing_pods(job):
             yield job, job.at("spec", "template", "spec")
@@ -165,7 +171,10 @@ def _of_pod(spec: JSON, namespace: str) -> Iterator[Reference]:
 
 
 def _sources(spec: JSON) -> Iterator[tuple[str, JSON, str]]:
-    """Yield each reference of a pod to a Secret, ConfigMap or claim: kind, reference, and the field with the name."""
+    """Yield the places in a pod spec that may refer to a Secret, ConfigMap or claim.
+
+    Each item is the kind, the part of the spec, and the field of the part that contains the name.
+    """
     for volume in maps(spec, "volumes"):
         yield "Secret", at(volume, "secret"), "secretName"
         yield "ConfigMap", at(volume, "configMap"), "name"

@@ -11,7 +11,7 @@ from pkg.why.liveobject import MOST_MATCHED
 
 
 class Refusal(NamedTuple):
-    """The cause of an error text."""
+    """Why the API server refused a request."""
 
     cause: str
     summary: str
@@ -142,7 +142,7 @@ _RULES: Final = (
 
 
 def classify(message: str) -> Refusal:
-    """Return the cause of an error text; ``creation-failed`` if it is not known."""
+    """Return the cause that the error text shows, or ``creation-failed`` if we do not recognize the text."""
     shown = " ".join(message.split())[:MOST_MATCHED]
     for pattern, (cause, summary, advice) in _RULES:
         if match := pattern.search(shown):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods without a node: those that a scheduler cannot place, and those that no scheduler has considered."""
+"""Pods without a node: a scheduler cannot place them, or no scheduler has considered them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEFAULT: Final = "default-scheduler"
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield why pods have no node."""
+    """Yield a finding for each pod that has no node."""
     for pod in snapshot.pods:
         if (
             pod.text("spec", "nodeName")
@@ -45,7 +45,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _warned(snapshot: Snapshot, pod: LiveObject) -> str | None:
-    """Return the message of a scheduler's newest event, for schedulers that do not write the pod's condition."""
+    """Return the message of the scheduler's newest event. Some schedulers do not set the condition of the pod."""
     for event in snapshot.events(pod, "FailedScheduling", "Unschedulable"):
         return " ".join(event.text("message").split())
     return None
@@ -66,10 +66,7 @@ def _gated(pod: LiveObject) -> Finding:
 
 
 def _ungrouped(snapshot: Snapshot, pod: LiveObject) -> Finding | None:
-    """Return why a pod is in no group.
-
-    KAI-Scheduler considers a pod only once the pod grouper has given it a group.
-    """
+    """Return a finding if the pod grouper has not given the pod a group. KAI-Scheduler ignores pods without a group."""
     if pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD):
         return None
     for event in snapshot.events(pod, kai.POD_GROUPER_WARNING):
@@ -115,7 +112,7 @@ def _no_scheduler(pod: LiveObject, no_leader: str | None) -> Finding:
 
 
 def _unread(snapshot: Snapshot, pod: LiveObject) -> tuple[str, ...]:
-    """Return the kinds that could not be read and on which the scheduler of a pod may report."""
+    """Return the kinds that could not be read, and in whose objects the pod's scheduler may report the reason."""
     if not _is_default(pod):
         found: tuple[str, ...] = (kinds.EVENT, *kinds.POD_GROUPS)
     elif any(pod.at("spec", field) is not None for field in ("schedulingGroup", "workloadRef")):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The containers of a snapshot's pods with their states, and those of removed pods that an event describes."""
+"""The containers of a snapshot's pods with their states. Containers of removed pods are taken from events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Status:
 
     @property
     def waiting(self) -> str:
-        """The reason for which the container waits, or an empty string."""
+        """Why the container waits, or an empty string."""
         return text(self.data, "state", "waiting", "reason")
 
     @property
@@ -44,7 +44,7 @@ class Status:
 
     @property
     def ended(self) -> JSON:
-        """The current termination or, of a container that waits to start again, the last one."""
+        """The termination of a container that has ended, or that has ended and waits to start again."""
         current = at(self.data, "state", "terminated")
         if current is not None:
             return current
@@ -57,7 +57,7 @@ class Status:
 
     @property
     def label(self) -> str:
-        """The container and its step, as a phrase."""
+        """The container and its step in words, such as ``container sidecar of step node``."""
         kind = "init container" if self.is_init else "container"
         return f"{kind} {self.name}" + (
             f" of step {step_of(self.pod)}" if step_of(self.pod) != self.name else ""
@@ -80,16 +80,17 @@ class Status:
 
 
 def statuses(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers of the snapshot's pods, and those of removed pods that :func:`removed` yields."""
+    """Yield the containers of the snapshot's pods, and the containers of :func:`removed`."""
     for pod in snapshot.pods:
         yield from of_pod(pod)
     yield from removed(snapshot)
 
 
 def removed(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers of removed pods that an event describes, if a Job, the JobSet or the TrainJob has failed.
+    """Yield failed containers of removed pods, from the events of the TrainJob.
 
-    Events that are older than the present Jobs are ignored: they are about earlier runs of the JobSet.
+    The events are used only if a Job, the JobSet or the TrainJob has failed. Events older than the present Jobs are
+    ignored, because they describe earlier runs of the JobSet.
     """
     above = [
         snapshot.train_job,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs that are held on purpose: suspended, managed by another controller, or being deleted."""
+"""TrainJobs that are not supposed to run: suspended, managed by another controller, or being deleted."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _OURS: Final = (
 )
 
 _LATE: Final = timedelta(seconds=60)
-"""A pod on a working node is deleted within this time after the end of its grace period."""
+"""On a node that works, a pod is deleted within this time after its grace period has ended."""
 _MOST_PODS: Final = 3
 
 _CONTROLLERS: Final = {"TrainJob": "Trainer", "JobSet": "JobSet controller", "Job": "Job controller"}
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield who suspends or manages the TrainJob, and a child that is suspended or whose deletion takes long."""
+    """Yield findings if the TrainJob is suspended or managed by another controller.
+
+    Also yield findings if a child is suspended, or if the deletion of a child takes long.
+    """
     job = snapshot.train_job
     yield from _managed(snapshot)
     if job.at("spec", "suspend") is True:
@@ -52,7 +55,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _managed(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the TrainJob, JobSet or Job that another controller manages."""
+    """Yield a finding if another controller manages the TrainJob, JobSet or a Job."""
     for obj in snapshot.owners:
         manager = obj.text("spec", "managedBy")
         if manager in _OURS or finished(obj):
@@ -69,7 +72,7 @@ def _managed(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _just_admitted(snapshot: Snapshot) -> bool:
-    """Return True if Kueue has just admitted the TrainJob, and so may not have resumed it yet."""
+    """Return True if Kueue has just admitted the TrainJob. It may not have had time to resume it."""
     for workload in snapshot.children(kinds.WORKLOAD, [snapshot.train_job]):
         since = moment(workload.condition("Admitted"), "lastTransitionTime")
         if workload.is_true("Admitted") and not workload.is_true("Evicted") and since is not None:
@@ -78,7 +81,7 @@ def _just_admitted(snapshot: Snapshot) -> bool:
 
 
 def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield why a TrainJob that is being deleted still exists."""
+    """Yield a finding on why the TrainJob still exists although it is being deleted."""
     job = snapshot.train_job
     if job.deleted is None:
         return
@@ -102,7 +105,7 @@ def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _outlives_its_grace(snapshot: Snapshot, pod: LiveObject) -> bool:
-    """Return True if a pod should have ended by now; its deletion timestamp is the end of its grace period."""
+    """Return True if a pod should have ended by now. Its grace period ends at its deletion timestamp."""
     return pod.deleted is not None and snapshot.now - pod.deleted > _LATE
 
 
@@ -138,9 +141,10 @@ def _of_pods(snapshot: Snapshot, pods: list[LiveObject], evidence: list[str]) ->
 
 
 def _children(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet or Job that should run and is still suspended.
+    """Yield a finding if a JobSet or Job is still suspended although it should run.
 
-    The object is yielded only some time after its creation and after the last write of the TrainJob's spec.
+    Controllers need some time to react. New objects are therefore ignored, and shortly after a change of the TrainJob's
+    spec all objects are ignored.
     """
     for child in snapshot.owners[1:]:
         if (
@@ -177,7 +181,10 @@ def _awaits_turn(job_set: LiveObject | None, child: LiveObject) -> bool:
 
 
 def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet, Job or pod whose deletion takes a long time. It cannot be created again until it is deleted."""
+    """Yield a finding if the deletion of a JobSet, Job or pod takes long.
+
+    Until it is deleted, it cannot be created again.
+    """
     for child in (*snapshot.owners[1:], *snapshot.pods):
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue
@@ -192,7 +199,7 @@ def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def writer(obj: LiveObject, field: str) -> str:
-    """Return the field manager that wrote a field of the spec last, or an empty string."""
+    """Return the field manager that last wrote a field of the spec, or an empty string."""
     owners = [
         each
         for each in obj.maps("metadata", "managedFields")
@@ -207,7 +214,7 @@ def _is_kubernetes(finalizer: str) -> bool:
 
 
 def terminating(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a namespace that is being deleted."""
+    """Yield a finding if the namespace is being deleted."""
     for namespace in snapshot.all(kinds.NAMESPACE):
         if (
             namespace.text("status", "phase") == "Terminating"

@@ -20,7 +20,7 @@ _KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ?(?P<k
 _CLASS: Final = re.compile(r'storageclass[\w.]* "(?P<name>[^"]+)" not found')
 _VOLUME: Final = re.compile(r'volume "[^"]+"')
 _RACE: Final = re.compile(r"failed to sync (?:secret|configmap) cache|not registered")
-"""The messages of a kubelet that has not read the Secrets and ConfigMaps of a new pod yet."""
+"""A kubelet reports these messages if it has not yet read the Secrets and ConfigMaps of a new pod."""
 _RACES: Final = 3
 _PROVISIONING: Final = ("ExternalProvisioning", "Provisioning")
 _PROVISIONED_WITHIN: Final = timedelta(seconds=60)
@@ -28,7 +28,7 @@ _LATE: Final = ("WaitForFirstConsumer", "WaitForPodScheduled")
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the volumes for which pods that have not started wait."""
+    """Yield findings on volumes that keep pods from starting."""
     for pod in snapshot.pods:
         if pod.text("status", "phase") not in ("", "Pending"):
             continue
@@ -40,7 +40,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _failures(snapshot: Snapshot, pod: LiveObject) -> Iterator[LiveObject]:
-    """Yield the events of volumes that still fail."""
+    """Yield the failure events of volumes, without failures that were overcome later."""
     attached = snapshot.events(pod, "SuccessfulAttachVolume")
     for event in snapshot.unresolved(pod, _FAILED, CONTAINER_STEPS):
         name, time = _VOLUME.search(event.text("message")), event_time(event) or snapshot.now
@@ -64,7 +64,7 @@ def pending(snapshot: Snapshot, pod: LiveObject) -> list[str]:
 
 
 def is_provisioned(snapshot: Snapshot, pod: LiveObject) -> bool:
-    """Return True if the provisioning of each unbound claim of a pod began recently and has had no warning."""
+    """Return True if the pod has unbound claims, and all of them began to be provisioned recently, without warnings."""
     claims = _pending(snapshot, pod)
     return bool(claims) and all(_is_provisioned(snapshot, each) for each in claims)
 

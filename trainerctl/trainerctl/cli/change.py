@@ -21,7 +21,7 @@ _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 async def suspend_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Suspend TrainJobs: their pods are deleted."""
+    """Suspend TrainJobs. The pods of a suspended TrainJob are deleted."""
     return await _set(arguments, out, suspended=True)
 
 
@@ -44,7 +44,7 @@ async def delete_command(arguments: argparse.Namespace, out: Console, err: Conso
 
 
 async def _set(arguments: argparse.Namespace, out: Console, *, suspended: bool) -> int:
-    """Set ``spec.suspend`` of TrainJobs; return 1 if a TrainJob has finished already.
+    """Set ``spec.suspend`` of TrainJobs. Return 1 if one of them has already finished.
 
     Raises:
         StatusError: a TrainJob does not exist, or may not be changed.

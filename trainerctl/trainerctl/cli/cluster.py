@@ -35,14 +35,16 @@ _OF_A_NEW_CLUSTER: Final = (
     "nodes", "gpus", "coscheduling", "workloads", "feature_gates", "run_processes", "image", "prometheus", "kubernetes",
     "jobset", "kai_scheduler",
 )  # fmt: skip
-"""The flags that have no effect on an existing cluster."""
+"""These flags apply only to a new cluster."""
 _POLL: Final = 0.2
 _SUFFIX: Final = ".log"
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
 
 
 async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Create the cluster, or restart the ended components of an existing one; print the export command.
+    """Create the cluster, or restart the components of an existing cluster that have ended.
+
+    Print the shell command that exports the path of the kubeconfig.
 
     Raises:
         InputError: the flags contradict each other, or a value is unknown.
@@ -104,7 +106,7 @@ def _options(parsed: argparse.Namespace) -> Options:
 
 
 def _kai(parsed: argparse.Namespace) -> Programs | None:
-    """Return the programs of KAI-Scheduler; None without its flags.
+    """Return the programs of KAI-Scheduler, or None if none of its flags is set.
 
     Raises:
         ValueError: only one of the two programs is given, or the CRDs are given without the programs.
@@ -120,7 +122,7 @@ def _kai(parsed: argparse.Namespace) -> Programs | None:
 
 
 async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> None:
-    """Keep a cluster and its objects, restart the components that have ended, and name the flags without effect."""
+    """Restart the components that have ended, and keep the objects. Print which flags had no effect."""
     if await cluster.is_up():
         err.say(f"Cluster {parsed.name} is already running and was not changed.")
     else:
@@ -146,7 +148,7 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
 
 
 async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Stop the cluster; a cluster that does not exist is not an error."""
+    """Stop the cluster and remove its files. If it does not exist, print this and return 0."""
     directory = state_directory(parsed.name)
     async with _lock(parsed.name, err):
         out.say(_stopped(await Cluster(directory).down(), f"No cluster {parsed.name} is running."))
@@ -189,7 +191,7 @@ def _absent(cluster: str, err: Console) -> int:
 
 
 async def logs_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the logs; return 1 if the cluster has no logs, or no log of a requested component."""
+    """Print the logs. Return 1 if the cluster has no logs, or if a requested component has no log."""
     folder = state_directory(parsed.name) / "logs"
     found = {path.name.removesuffix(_SUFFIX): path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
     if not found:
@@ -221,10 +223,10 @@ class _Log:
         self._part = b""
 
     def print(self, tail: int | None = None, *, to_the_end: bool = False) -> None:
-        """Print the lines that were written since the last call, or only the last ``tail`` of them.
+        """Print the lines written since the last call. If ``tail`` is set, print only the last ``tail`` lines.
 
-        A last line without a line break is printed by a later call, once the line is complete. With ``to_the_end``, it
-        is printed now.
+        If the last line has no line break yet, a later call prints it when it is complete. With ``to_the_end``, this
+        call prints it.
         """
         with self._path.open("rb") as file:
             file.seek(self._read)
@@ -283,7 +285,7 @@ def _directories() -> list[Path]:
 
 
 async def running() -> str:
-    """Return a hint with the export command of the first healthy local cluster, or an empty text."""
+    """Return a hint that shows how to use the first healthy local cluster. If there is none, return an empty text."""
     for each in _directories():
         state, _, kubeconfig = await _described(each)
         if state == "healthy":
@@ -294,7 +296,7 @@ async def running() -> str:
 async def _described(directory: Path) -> tuple[str, str, str]:
     """Return a cluster's state, number of nodes and kubeconfig.
 
-    The last two are empty if the cluster is not up, or if the file with its state is unreadable.
+    The number of nodes and the kubeconfig are empty if the cluster is not up, or if its state file is unreadable.
     """
     state = State.read(directory)
     cluster = Cluster(directory)
@@ -311,7 +313,7 @@ async def _described(directory: Path) -> tuple[str, str, str]:
 
 @asynccontextmanager
 async def _lock(name: str, err: Console) -> AsyncIterator[None]:
-    """Hold the cluster's lock; print a line if another command holds the lock."""
+    """Hold the cluster's lock. If another command holds it, print a line and wait."""
 
     def waiting() -> None:
         err.say(f"Another command is using cluster {name}; waiting for it to end.")
@@ -321,7 +323,7 @@ async def _lock(name: str, err: Console) -> AsyncIterator[None]:
 
 
 def announce(tools: Sequence[Tool], err: Console) -> bool:
-    """Print the names of the programs that will be built; return True if there are any.
+    """Print which programs have to be built. Return True if there are any.
 
     Raises:
         ToolError: ``KUBEBUILDER_ASSETS`` names a directory that is missing or contains none of the programs.

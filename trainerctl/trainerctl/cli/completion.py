@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Completion of command lines in bash, zsh and fish, by argcomplete.
+"""Completion of command lines in bash, zsh and fish. It uses argcomplete.
 
-``trainerctl completion`` prints a script for the shell. At each completion the script runs ``trainerctl`` with the
-command line in an environment variable.
+``trainerctl completion`` prints a script for the shell. When the user asks for a completion, this script runs
+``trainerctl`` and passes the command line in an environment variable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def completion_command(arguments: argparse.Namespace, out: Console, err: C
 
 
 def complete(top: argparse.ArgumentParser) -> None:
-    """Write the completions of the command line that the environment contains, and end the process."""
+    """Write the completions of the command line in the environment variable, and end the process."""
     for command in leaves(top).values():
         for action in command._actions:
             if action.dest in _FILES:
@@ -41,7 +41,7 @@ def complete(top: argparse.ArgumentParser) -> None:
 
 
 def _train_jobs(parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """Return the names of the TrainJobs in the cluster and the namespace that the flags select."""
+    """Return the names of the TrainJobs in the selected namespace. The flags select the cluster and the namespace."""
     return anyio.run(_names, parsed_args)
 
 

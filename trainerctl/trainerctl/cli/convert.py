@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl convert``: TrainJobs and runtimes of one API generation, rewritten for the other."""
+"""``trainerctl convert``: rewrites TrainJobs and runtimes of one API generation for the other generation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainerctl.offline import convert, inputfiles
 
 
 async def convert_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the rewritten objects, and an error for each field that is lost; return 1 if a field is lost.
+    """Print the rewritten objects. Print an error for each field that is lost, and return 1 if there is one.
 
     Raises:
         InputError: a file cannot be read, or an object is not valid.

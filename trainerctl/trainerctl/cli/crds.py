@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl crds``: Trainer's CRDs, printed or applied."""
+"""``trainerctl crds``: prints or applies Trainer's CRDs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl demo``: a temporary cluster, one TrainJob, and its milestones as they are reached."""
+"""``trainerctl demo``: starts a temporary cluster, runs one TrainJob and prints each step that it reaches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Observed:
     pods: list[dict[str, JSON]] = field(default_factory=list)
 
     def steps(self, nodes: int) -> dict[str, bool]:
-        """Return the steps in their order, each with True if it has been reached."""
+        """Return the steps in order. The value of a step is True if it has been reached."""
         phases = [(pod.get("status") or {}).get("phase") for pod in self.pods]
         return {
             "TrainJob created": bool(self.train_job),
@@ -64,7 +64,7 @@ class Observed:
 
     @property
     def failure(self) -> str:
-        """Why the TrainJob failed; empty if it has not failed."""
+        """The reason why the TrainJob failed. The text is empty if it has not failed."""
         job = LiveObject(self.train_job)
         failed = job.condition("Failed")
         return f"{failed.get('reason')}: {failed.get('message')}" if job.is_true("Failed") else ""
@@ -85,17 +85,17 @@ class Milestones:
     began: float = 0.0
 
     def begin(self) -> None:
-        """Start the clock: the TrainJob is about to be created."""
+        """Start the clock. Call this just before the TrainJob is created."""
         self.began = self.clock()
 
     def see(self, observed: Observed) -> None:
-        """Record the time of each step that is reached in ``observed`` for the first time."""
+        """Record the current time for each step that ``observed`` shows as reached for the first time."""
         for step, taken in observed.steps(self.nodes).items():
             if taken:
                 self.taken.setdefault(step, self.clock() - self.began)
 
     def times(self) -> dict[str, float | None]:
-        """Return the seconds after which each step was first seen, in the order of the steps."""
+        """Return when each step was first seen, in seconds since :meth:`begin`. The order is that of the steps."""
         return {step: self.taken.get(step) for step in Observed().steps(self.nodes)}
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl describe``: a TrainJob, its objects, the reasons for its state, and its events, on one page."""
+"""``trainerctl describe``: one page about a TrainJob, with its objects, the reasons for its state, and its events."""
 
 from __future__ import annotations
 

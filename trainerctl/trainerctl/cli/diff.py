@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl diff``: which TrainJobs of the cluster a changed runtime affects, and how their objects change."""
+"""``trainerctl diff``: shows which TrainJobs in the cluster a changed runtime affects, and how their objects change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 class Effect(StrEnum):
-    """When a change of the runtime reaches a TrainJob."""
+    """Whether and when a change of the runtime affects a TrainJob."""
 
     NONE = "none: it has ended"
     LATER = "when it is suspended and resumed"
@@ -41,7 +41,7 @@ _UNCONCERNED: Final = (Effect.NONE, Effect.SAME, Effect.KEPT)
 
 
 class Change(NamedTuple):
-    """A TrainJob, and the difference that the new runtime makes to its objects."""
+    """A TrainJob, and the changes of its objects with the new runtime."""
 
     job: LiveObject
     effect: Effect
@@ -49,10 +49,10 @@ class Change(NamedTuple):
 
 
 async def diff_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the effects; return 1 if the objects of a TrainJob would change or be refused, else 0.
+    """Print the effects. Return 1 if the objects of a TrainJob would change, or if a TrainJob would be refused.
 
     Raises:
-        InputError: a file cannot be read, or the files contain no runtime, or one that would be refused.
+        InputError: a file cannot be read, the files contain no runtime, or a runtime would be refused.
         StatusError: the runtimes or TrainJobs of the cluster cannot be read.
     """
     runtimes = await _load(arguments)
@@ -113,7 +113,7 @@ async def _has_snapshot(cluster: live.Connection, job: LiveObject) -> bool:
 
 
 async def change_of(job: LiveObject, old: InputObject | None, new: InputObject, version: str) -> Change:
-    """Return the effect on a TrainJob of replacing the runtime ``old`` by ``new``; without ``old``, of adding it."""
+    """Return how a TrainJob changes if the runtime ``new`` replaces ``old``. If ``old`` is None, ``new`` is added."""
     now = phase(job)
     if now in (Phase.COMPLETE, Phase.FAILED):
         return Change(job, Effect.NONE)
@@ -130,7 +130,7 @@ async def change_of(job: LiveObject, old: InputObject | None, new: InputObject, 
 
 
 async def _rendered(job: LiveObject, runtime: InputObject, version: str) -> str:
-    """Return the objects of a TrainJob as YAML, or ``refused:`` and the reason if the TrainJob is refused."""
+    """Return the objects of a TrainJob as YAML. If the TrainJob is refused, return ``refused:`` and the reason."""
     document = InputObject(_desired(dict(job.data)), "cluster", 1)
     try:
         given = await trainjobs.prepare([runtime, document], namespace=job.namespace, version=version)
@@ -150,7 +150,7 @@ def _desired(data: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def print_changes(changes: Sequence[Change], out: Console) -> None:
-    """Print a table of the effects, and each difference once, with the TrainJobs that share it."""
+    """Print a table of the effects, then each difference together with the TrainJobs to which it applies."""
     if not changes:
         out.say("no TrainJob refers to the runtime")
         return
@@ -164,7 +164,7 @@ def print_changes(changes: Sequence[Change], out: Console) -> None:
 
 
 def _grouped(changes: Sequence[Change]) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-    """Yield the differences, each with the TrainJobs that share its changed lines."""
+    """Yield each difference with the TrainJobs to which it applies: they have the same changed lines."""
     groups: dict[tuple[str, ...], list[Change]] = {}
     for each in changes:
         if each.lines:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl events``: the events of a TrainJob and of everything that belongs to it."""
+"""``trainerctl events``: prints the events of a TrainJob and of all objects that belong to it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def events_command(arguments: argparse.Namespace, out: Console, err: Conso
 def of_all(snapshot: Snapshot) -> list[LiveObject]:
     """Return the events of a TrainJob and its objects, the oldest first.
 
-    The objects are its groups, its Workloads, and its JobSets, Jobs and pods, including removed ones.
+    The objects are its JobSet, Jobs, pods, groups and Workloads. Removed JobSets, Jobs and pods are included.
     """
     objects = [
         *snapshot.owners,
@@ -54,7 +54,7 @@ def of_all(snapshot: Snapshot) -> list[LiveObject]:
 
 
 def print_table(snapshot: Snapshot, found: Iterable[LiveObject], out: Console) -> None:
-    """Print events, one on a line."""
+    """Print each event on one line."""
     out.table(("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"), [_row(snapshot, each) for each in found])
 
 

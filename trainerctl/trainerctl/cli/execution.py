@@ -29,7 +29,7 @@ Command = Callable[[argparse.Namespace, Console, Console], Awaitable[int]]
 
 
 def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
-    """Run the command and return its exit code; ``signals`` may cancel the command.
+    """Run the command and return its exit code. ``signals`` may cancel the command.
 
     Raises:
         BrokenPipeError: the reader of the output has closed the pipe.
@@ -72,7 +72,7 @@ async def _until_signal(
 ) -> int:
     """Run ``command`` and return the exit code.
 
-    If the command has something to clean up, a signal cancels it and determines the exit code.
+    A signal cancels a command that has something to clean up. The exit code is then that of the signal.
     """
     loop = asyncio.get_running_loop()
     # An event loop with a handler for one signal is woken by every signal; a loop without any handler may notice

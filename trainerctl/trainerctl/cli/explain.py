@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl explain``: how a TrainJob becomes its objects, stage by stage, and the causes of each change."""
+"""``trainerctl explain``: shows stage by stage how the manager makes objects from a TrainJob, and the causes of each
+change.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,13 @@ _WHOLE_POLICIES: Final = {
         "podGroupPolicy.coscheduling",
     )
 }
-"""Causes that are not shown, because the name of the plugin implies them."""
+"""These causes are not shown, because the name of the plugin already implies them."""
 _JOB: Final = ("spec", "replicatedJobs")
 _POD: Final = ("template", "spec", "template")
 _IDENTITY: Final = (("apiVersion",), ("kind",))
 _OF_METADATA: Final = (("name",), ("namespace",), ("ownerReferences",))
 LINE_WIDTH: Final = 70
-"""Maximum number of characters of a value, or of old and new value together, in one line."""
+"""Maximum number of characters for a value in one line, or for the old and the new value together."""
 
 
 async def explain_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -63,7 +65,7 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
 
 
 def print_text(found: TrainJobTrace, out: Console) -> None:
-    """Print a trace for people."""
+    """Print a trace in human-readable form."""
     subject = found.subject
     out.say((subject.document.name, "bold"), " on ", (subject.runtime, "bold"))
     stage = None
@@ -123,7 +125,10 @@ def _print_change(name: str, change: Change, causes: list[str], out: Console) ->
 
 
 def is_obvious(change: Change) -> bool:
-    """Return True for an obvious change: of an object's identity or owner, of completions, or to a parallelism of 1."""
+    """Return True for a change that needs no explanation.
+
+    Such changes set the identity or owner of an object, its completions, or a parallelism of 1.
+    """
     path = change.path
     if path[1:2] in _IDENTITY or (path[1:2] == ("metadata",) and path[2:3] in _OF_METADATA):
         return True
@@ -131,7 +136,7 @@ def is_obvious(change: Change) -> bool:
 
 
 def place(path: Path) -> tuple[str, str]:
-    """Return the job, pods or container that a path leads into, and the remaining path."""
+    """Split a path: return the job, pods or container in which it starts, and the path from there."""
     if len(path) == 1:
         return "objects", str(path[0])
     where, rest = str(path[0]), path[1:]
@@ -179,7 +184,7 @@ def _cut(text: str) -> str:
 
 
 def summary(name: str, data: dict[str, JSON]) -> str:
-    """Return the kind and name of an object, and for a JobSet the number of pods of each job."""
+    """Return the kind and name of an object. For a JobSet, add the number of pods of each job."""
     kind = name.partition(" ")[0]
     text = f"{kind} {data.get('metadata', {}).get('name')}"
     if kind != JobSet.gvk.kind:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands, their flags, and the function that runs each command.
 
-A function is given as ``module:name`` and loaded by :mod:`trainerctl.cli.execution`, so that help, ``--version`` and
-usage errors do not load the commands. The function of the command ``NAME`` is ``trainerctl.cli.NAME:NAME_command``,
-unless its flags set another one.
+A function is named as ``module:name``. :mod:`trainerctl.cli.execution` imports the module only to run the command:
+help, ``--version`` and usage errors need no command. By default, the function of the command ``NAME`` is
+``trainerctl.cli.NAME:NAME_command``; its flags may set another function.
 """
 
 from __future__ import annotations
@@ -448,7 +448,7 @@ def _live(
 
 
 def _filenames(parser: argparse.ArgumentParser, about: str) -> None:
-    """Add the required flag ``--filename``, which takes several files each time."""
+    """Add the required flag ``--filename``. It can be repeated, and each one takes one or more files."""
     parser.add_argument(
         "-f",
         "--filename",

@@ -14,7 +14,7 @@ from trainerctl.localcluster import names as names_of_clusters
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:
-    """Return the type of an integer between ``least`` and ``most``."""
+    """Return an argparse type that accepts integers from ``least`` to ``most``."""
 
     def parsed(text: str) -> int:
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else least - 1
@@ -63,7 +63,7 @@ def name(text: str) -> str:
 
 
 def image(text: str) -> tuple[str, str]:
-    """Return an image and the folder of its programs. The folder must exist and have a Python."""
+    """Return an image and the folder of its programs. The folder must exist and contain a Python interpreter."""
     from trainerctl.localcluster.processes import images  # few commands use this import
 
     try:

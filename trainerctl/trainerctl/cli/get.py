@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl get``: the TrainJobs of a namespace, or one TrainJob with its JobSet, Jobs and pods."""
+"""``trainerctl get``: prints the TrainJobs of a namespace, or one TrainJob with its JobSet, Jobs and pods."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     """Print TrainJobs.
 
     Raises:
-        InputError: both a name and ``--all-namespaces`` are given, or ``--watch`` with an output format other than
-            ``table``.
+        InputError: a name is given together with ``--all-namespaces``, or ``--watch`` together with an output format
+            other than ``table``.
         StatusError: the TrainJobs cannot be read.
     """
     if arguments.name and arguments.all_namespaces:

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl group``: the group that the pod grouper assigns to each pod in files, and the causes of each value."""
+"""``trainerctl group``: shows which group the pod grouper would assign to each pod in files, and the causes of each
+value.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from trainerctl.offline.trace.grouping import GroupTrace, trace, with_rules_of
 
 
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the groups; return 1 if a pod that should have a group gets none, or a grouper cannot be loaded.
+    """Print the groups.
+
+    Return 1 if a grouper cannot be loaded, or if a pod gets no group although it should have one.
 
     Raises:
         InputError: a file or the manager's configuration is not valid, or the files contain no pod.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl help``: the help of a command, and the examples at the end of each command's help."""
+"""``trainerctl help``: prints the help of a command. This module also has the examples at the end of each help text."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ for _about, _line in _LINES:
 
 
 def examples(prog: str) -> str:
-    """Return the examples in a command's help; an empty text for a command without examples."""
+    """Return the examples for a command's help, or an empty text if the command has no examples."""
     program, _, command = prog.partition(" ")
     lines = [f"  # {about}\n  {program} {line}\n" for about, line in EXAMPLES.get(command, ())]
     return "\nexamples:\n" + "\n".join(lines) if lines else ""
@@ -99,14 +99,14 @@ def show(words: Sequence[str]) -> int:
 
 
 def subcommands(of: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield the subcommands of a parser: their names and parsers."""
+    """Yield the name and the parser of each subcommand."""
     for action in of._actions:
         if isinstance(action, argparse._SubParsersAction):
             yield from action.choices.items()
 
 
 def leaves(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the commands below a parser that have no subcommands, by their full names such as ``cluster up``."""
+    """Return the commands below a parser that have no subcommands. The keys are full names such as ``cluster up``."""
     found = list(subcommands(of))
     if not found:
         return {of.prog.partition(" ")[2]: of}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster of a command that reads or changes live TrainJobs."""
+"""Connects a command to the cluster whose TrainJobs it reads or changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ FIELD_OWNER: Final = "trainerctl"
 DEFAULT_NAMESPACE: Final = "default"
 _PAGE: Final = 500
 _TOLERATED: Final = timedelta(seconds=5)
-"""Smaller differences of the clocks are ignored: responses are dated in whole seconds, and a busy server is late."""
+"""We ignore smaller differences between the clocks: responses contain whole seconds, and a busy server responds late.
+"""
 _FIRST: Final = 4.0
 """Seconds to wait for the server's first response, so that a command fails within five seconds.
 
@@ -39,7 +40,7 @@ Later responses may take longer.
 
 
 class FirstAnswer:
-    """A round tripper that fails early if the server does not answer at all."""
+    """A round tripper with a shorter timeout until the server has answered for the first time."""
 
     def __init__(self, inner: RoundTripper) -> None:
         self._inner = inner
@@ -63,7 +64,7 @@ class FirstAnswer:
 
 
 class ServerClock:
-    """A round tripper that reads the server's time from its responses, because the server's clock dates the objects."""
+    """A round tripper that learns the server's time from responses. Times in objects come from the server's clock."""
 
     def __init__(
         self, inner: RoundTripper, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -84,7 +85,7 @@ class ServerClock:
         return response
 
     def corrected(self, local: datetime) -> datetime:
-        """Return the server's time at the moment when this machine's clock shows ``local``."""
+        """Convert ``local``, a time of this machine's clock, to the server's time."""
         return local + self._ahead if abs(self._ahead) > _TOLERATED else local
 
 
@@ -122,10 +123,13 @@ class Connection(NamedTuple):
 
 @asynccontextmanager
 async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
-    """Connect to the cluster of the kubeconfig; the namespace is the flag's, else the context's, else ``default``.
+    """Connect to the cluster of the kubeconfig.
+
+    The namespace comes from the flag, else from the kubeconfig's context, else it is ``default``.
 
     Raises:
-        ConfigError: the kubeconfig cannot be loaded; without flags, the text also names a healthy local cluster.
+        ConfigError: the kubeconfig cannot be loaded. If no flag selects one, the text also suggests a local cluster
+            that is healthy.
     """
     try:
         config = await load_config(arguments.kubeconfig, context=arguments.context)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl logs``: the logs of a TrainJob's pods, by step and rank."""
+"""``trainerctl logs``: prints the logs of a TrainJob's pods. Flags select the step and the rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
 async def logs_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the logs; return 1 if a log cannot be read, or no pod matches.
+    """Print the logs. Return 1 if a log cannot be read, or if no pod matches.
 
     Raises:
         StatusError: the TrainJob cannot be read.
@@ -45,7 +45,10 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
 
 
 def no_pod(snapshot: Snapshot, step: str) -> str:
-    """Return why no pod of a step can be read, how its removed pods ended, and a command that shows more."""
+    """Return a message about a step of which no pod can be read.
+
+    It says how removed pods ended, and which command shows more.
+    """
     job = snapshot.train_job
     named = f"{job.name} -n {job.namespace}"
     if reason := snapshot.unread.get(kinds.POD):
@@ -66,7 +69,7 @@ def no_pod(snapshot: Snapshot, step: str) -> str:
 
 
 def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[LiveObject]:
-    """Return the pods of the step, sorted by rank: all of them, or those of the requested rank."""
+    """Return the pods of the step, sorted by rank. Without ``--all``, return only pods with the requested rank."""
     pods = [pod for pod in snapshot.pods if step_of(pod) == arguments.step]
     pods.sort(key=_rank)
     if arguments.all:
@@ -99,7 +102,7 @@ class _Log:
         self.code = 0
 
     async def print(self) -> int:
-        """Print the log, and follow it if that is requested; return the exit code."""
+        """Print the log, with ``--follow`` until it ends. Return the exit code."""
         if not self._pod.maps("status", "containerStatuses"):
             named = f"{self._arguments.name} -n {self._pod.namespace}"
             streams.say_error(f"{self._pod.name} has not started; see trainerctl why {named}")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trainerctl migrate``: rewrites ``numProcPerNode`` of stored TrainJobs for clients of Trainer v2.2 and later.
 
-A single TrainJob that stores a string in this field breaks every typed client of those releases that lists the
-TrainJobs of the namespace. The manager's mutating webhook ensures that no further strings are stored.
+Those clients expect a number. If one TrainJob stores a string in this field, they cannot list the TrainJobs of its
+namespace. The manager's mutating webhook stops clients from storing more strings.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from trainerctl.cli.get import KIND
 from trainerctl.cli.terminal import Console
 
 _TRIES: Final = 3
-"""Maximum number of attempts for one TrainJob, because another writer may change the TrainJob at the same time."""
+"""How often we try to rewrite a TrainJob. An attempt fails if another client changes the TrainJob at the same time."""
 
 
 async def migrate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Rewrite the TrainJobs of one or all namespaces; return 1 if a TrainJob could not be rewritten.
+    """Rewrite the TrainJobs of one or all namespaces. Return 1 if a TrainJob could not be rewritten.
 
     Raises:
         StatusError: the TrainJobs cannot be listed.
@@ -40,7 +40,7 @@ async def migrate_command(arguments: argparse.Namespace, out: Console, err: Cons
 async def rewrite_all(
     cluster: live.Connection, namespace: str, out: Console, *, dry_run: bool = False
 ) -> int:
-    """Rewrite the TrainJobs of ``namespace``, or of all namespaces if it is empty; see :func:`migrate_command`."""
+    """Do the work of :func:`migrate_command`. If ``namespace`` is empty, rewrite the TrainJobs of all namespaces."""
     code = rewritten = 0
     for job in await cluster.all(kinds.TRAIN_JOB, namespace=namespace):
         shown = f"trainjob {job.namespace}/{job.name}"
@@ -94,7 +94,8 @@ async def _rewrite_one(cluster: live.Connection, job: LiveObject, *, dry_run: bo
 def _patch_of(stored: str, version: str) -> tuple[dict[str, object], str]:
     """Return the merge patch for a stored string, and a description of the change.
 
-    The patch stores a number in the field, and any other word in the annotation.
+    If the string is a number, the patch stores this number in the field. Otherwise it moves the string to the
+    annotation.
 
     Raises:
         ValueError: the number does not fit into 32 bits.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parser of the command line; help, ``--version`` and usage errors come from here."""
+"""The parser of the command line. It also prints help, the version and usage errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISTRIBUTION: Final = "trainerctl"
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser. Text from the command line that its messages quote cannot control the terminal."""
+    """argparse's parser. Its messages escape control characters that the command line contains."""
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with code 2."""
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the parsed command line; ``rest`` holds the flags that ``run`` passes to the manager.
+    """Return the parsed command line. Its ``rest`` contains the flags that ``run`` passes to the manager.
 
     Raises:
         SystemExit: help or the version was printed, or the command line is not valid.
@@ -67,7 +67,7 @@ def parser() -> Parser:
 
 
 class _Version(argparse.Action):
-    """Prints the version. It is looked up only here, because the lookup takes longer than parsing the command line."""
+    """Prints the version. Looking it up takes longer than parsing the command line, so it is done only here."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import PackageNotFoundError, version

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: on a terminal a bar or a spinner for each task, elsewhere plain lines."""
+"""Shows progress. On a terminal each task has a bar or a spinner; elsewhere progress is printed as plain lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Count(MofNCompleteColumn):
 
 
 class RichProgress:
-    """Draws tasks. The line of a task that has ended stays, with the time that the task took."""
+    """Draws tasks. When a task has ended, its line stays and shows how long the task took."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars

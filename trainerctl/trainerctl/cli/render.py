@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl render``: the objects that the manager would create for TrainJobs, without a cluster."""
+"""``trainerctl render``: shows the objects that the manager would create for TrainJobs. It needs no cluster."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl run``: the manager in the foreground, against a local cluster or a kubeconfig."""
+"""``trainerctl run``: runs the manager in the foreground. It connects to a local cluster, or to the cluster of a
+kubeconfig.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from trainerctl.localcluster.names import state_directory
 
 
 def run_command(parsed: argparse.Namespace) -> int:
-    """Run the manager with the flags for the cluster and those in ``parsed.rest``; return the manager's exit code."""
+    """Run the manager and return its exit code. It gets the flags for the cluster and the flags in ``parsed.rest``."""
     if parsed.kubeconfig:
         return app.main([f"--kubeconfig={parsed.kubeconfig}", "--webhooks=false", *parsed.rest])
     cluster = Cluster(state_directory(parsed.name))

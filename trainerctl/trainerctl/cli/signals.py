@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handles SIGINT, SIGTERM and SIGHUP without a traceback: the exit code is 128 plus the signal's number.
 
-This module imports as little as possible: until the handlers are installed, a signal ends in a traceback.
+This module imports as little as possible. A signal that arrives before the handlers are installed causes a traceback.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Ends the process at a signal, or calls ``cancel`` if it is set.
+    """Ends the process when a signal arrives. If ``cancel`` is set, calls it instead.
 
-    A command sets ``cancel`` if it has something to clean up.
+    A command that has something to clean up sets ``cancel``.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Signals:
         self.cancel: Callable[[], object] | None = None
 
     def install(self) -> None:
-        """Handle the signals, except those that the parent process set to be ignored, as ``nohup`` does."""
+        """Install the handlers. A signal that the parent process ignores stays ignored, for example with ``nohup``."""
         for number in _ENDING:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._handle)
 
     def ignore(self) -> None:
-        """Ignore the signals from now on: the work is done, and the exit code is decided."""
+        """Ignore the signals from now on. Call this when the work is done: a signal must not change the exit code."""
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error: any text in any locale, errors in one line, and readers that close the pipe."""
+"""Standard output and standard error. Any text can be printed in any locale, and a reader may close the pipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ASCII: Final = {"←": "<-", "→": "->", "✓": "v", "✗": "x", "·": "-", "�
 
 
 def prepare() -> None:
-    """Make standard output and error accept any text in any locale; text for a closed stream is dropped."""
+    """Make standard output and standard error accept any text in any locale. Text for a closed stream is dropped."""
     codecs.register_error(_ENCODING_ERRORS, _replaced)
     sys.stdout = sys.stdout or _null()
     sys.stderr = sys.stderr or _null()
@@ -29,7 +29,7 @@ def prepare() -> None:
 
 
 def say_error(text: str) -> None:
-    """Print an error, after the buffered text of standard output."""
+    """Print an error on standard error. Text that standard output still buffers is written first."""
     with suppress(OSError):
         flush()
     with suppress(OSError, AttributeError):
@@ -37,7 +37,7 @@ def say_error(text: str) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an error; for an error of the operating system, the file and the system's message."""
+    """Return the text of an error. For an error of the operating system, this is the file and the system's message."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
@@ -51,9 +51,9 @@ def flush() -> None:
 
 
 def discard() -> None:
-    """Redirect to the null device those streams that cannot be flushed.
+    """Redirect a stream to the null device if it cannot be flushed.
 
-    Otherwise the interpreter would try to flush them again when it ends, and fail.
+    Otherwise the interpreter would fail when it flushes the stream at exit.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of a command, on a terminal and in a pipe.
 
-Text from files and servers is not interpreted. Markup and emoji codes have no meaning, and control characters, among
-them escape sequences and line breaks, are shown as escapes.
+Text from files and servers cannot control the output. Markup and emoji codes have no effect. Control characters, such
+as line breaks and the first character of an escape sequence, are shown as escapes.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from rich.text import Text
 
 _GAP: Final = 2
 _READABLE: Final = 12
-"""The width, in cells, that a column keeps in a narrow terminal."""
+"""In a narrow terminal, a column is not made narrower than this many cells."""
 
 Part = str | tuple[str, str]
 """Text, or text and its style."""
 
 
 class Console(rich.console.Console):
-    """A console for text from files and servers."""
+    """A console that is safe for text from files and servers."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def say(self, *parts: Part) -> None:
-        """Print one line of any length; it is never wrapped, and a line break in a part is shown as an escape."""
+        """Print one line of any length. It is never wrapped; a line break in a part is shown as an escape."""
         line = Text()
         for part in parts:
             text, style = (part, "") if isinstance(part, str) else part
@@ -65,22 +65,25 @@ class Console(rich.console.Console):
         return (getattr(self.file, "encoding", None) or "utf-8").lower().startswith("utf")
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as rich does, without control characters in the text."""
+        """Render as rich does, but replace control characters in the text by escapes."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise BrokenPipeError; rich would end the process."""
+        """Raise BrokenPipeError. rich itself would end the process here."""
         raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
 
 
 def json_text(data: JSON, *, ascii_only: bool = False) -> str:
-    """Return JSON with line breaks; characters that must not reach a terminal are escapes."""
+    """Return indented JSON. Characters that must not reach a terminal are escaped."""
     return printable_json(json.dumps(data, indent=2, ensure_ascii=ascii_only)) + "\n"
 
 
 def yaml_text(data: JSON, *, ascii_only: bool = False) -> str:
-    """Return YAML; if a character of it must not reach a terminal, all characters beyond ASCII are escapes."""
+    """Return YAML.
+
+    If it contains a character that must not reach a terminal, all characters beyond ASCII are escaped.
+    """
     text = yaml.dump(data, ascii_only=ascii_only)
     return text if printable(text) == text else yaml.dump(data, ascii_only=True)
 
@@ -92,10 +95,10 @@ def columns(
     right: Sequence[str] = (),
     room: int | None = None,
 ) -> Iterator[Text]:
-    """Yield the lines of a table, the head first; the last column is not padded.
+    """Yield the lines of a table, the head first. The last column is not padded.
 
-    To fit into ``room`` cells, the widest column except the last loses the middle of its texts; if that is not
-    enough, each line loses its end.
+    If the table is wider than ``room`` cells, texts in the widest column (not the last one) are shortened in the
+    middle. If that is not enough, the end of each line is cut off.
     """
     cells = [[printable_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
@@ -114,7 +117,10 @@ def columns(
 
 
 def _fit(widths: list[int], room: int) -> None:
-    """Narrow the widest column except the last, so that the last one keeps a readable part."""
+    """Make the widest column narrower, so that a part of the last column stays readable.
+
+    The last column is not changed.
+    """
     *others, last = widths
     excess = sum(others) + _GAP * len(others) + min(last, _READABLE) - room
     if others and excess > 0:
@@ -123,7 +129,7 @@ def _fit(widths: list[int], room: int) -> None:
 
 
 def _shortened(cell: str, width: int) -> str:
-    """Return a cell without its middle: names often differ only at their beginning or end."""
+    """Shorten a cell in the middle, because names often differ only at their beginning or end."""
     if cell_len(cell) <= width:
         return cell
     kept = width - 1

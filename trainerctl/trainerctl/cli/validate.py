@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl validate``: whether an API server with Trainer's CRDs and webhooks would admit new objects.
+"""``trainerctl validate``: checks whether an API server with Trainer's CRDs and webhooks would admit new objects.
 
-The answers are predicted with the schemas and rules of the shipped CRDs and the validators of the webhooks. The
-runtime of a TrainJob is read from the files, else from the shipped runtimes. With ``--server``, the API
-server of a kubeconfig is asked instead.
+The command predicts the answers. It uses the schemas and rules of the shipped CRDs, and the webhooks' validators. It
+looks for the runtime of a TrainJob in the files, then in the shipped runtimes. With ``--server``, it asks the API
+server of a kubeconfig instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainerctl.offline.verdict import Validator, Verdict
 
 
 async def validate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print a verdict for each of Trainer's objects; return 1 if any is a refusal.
+    """Print a verdict for each of Trainer's objects. Return 1 if an object is refused.
 
     Raises:
         InputError: a file cannot be read, or the files contain no object of Trainer's kinds.
@@ -68,7 +68,7 @@ async def _ask(arguments: argparse.Namespace, documents: Sequence[InputObject]) 
 
 
 async def _answer(cluster: live.Connection, document: InputObject) -> Verdict:
-    """Return the answer to a create, or to an apply if an object of that name exists."""
+    """Try to create the object in a dry run. If an object with this name exists, try to apply it. Return the answer."""
     collector = _WarningCollector(cluster.client.transport)
     client = LiveClient(collector, cluster.client.mapper, field_validation="Strict")
     metadata = {"namespace": cluster.namespace, **(document.data.get("metadata") or {})}

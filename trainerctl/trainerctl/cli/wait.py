@@ -30,7 +30,7 @@ _ENDED: Final = (Phase.COMPLETE, Phase.FAILED)
 
 
 async def wait_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Return 0 once the state is reached, 1 if it cannot be reached any more, 3 after the time limit.
+    """Return 0 when the state is reached, 1 if it cannot be reached any more, and 3 after the time limit.
 
     Raises:
         StatusError: the TrainJob cannot be read.
@@ -46,7 +46,7 @@ async def wait_command(arguments: argparse.Namespace, out: Console, err: Console
 
 
 async def wait_for(cluster: live.Connection, arguments: argparse.Namespace, out: Console) -> int:
-    """Wait and return the exit code; a watch that expires, as after a restart of the server, is started again.
+    """Wait and return the exit code. If the watch expires, for example because the server restarts, start it again.
 
     Raises:
         StatusError: the TrainJob cannot be read.

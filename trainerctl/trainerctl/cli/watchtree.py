@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl get --watch``: TrainJobs, or one TrainJob with its objects, as they change.
-
-On a terminal the tree or table is drawn again; in a pipe each change is a line.
+"""``trainerctl get --watch``: shows how TrainJobs change, or how one TrainJob and its objects change. On a terminal,
+the table or tree is drawn again after each change. In a pipe, each change is printed as a line.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from trainerctl.cli import get, live, streams
 from trainerctl.cli.terminal import Console, columns
 
 _REFRESH: Final = 1.0
-"""Seconds after which ages are drawn again."""
+"""Seconds after which the screen is drawn again even without changes, because ages have changed."""
 _PAUSE: Final = 0.1
-"""Seconds in which changes are collected before they are drawn."""
+"""After drawing, we collect changes for this many seconds before we draw again."""
 _ENDED: Final = (Phase.COMPLETE, Phase.FAILED)
 
 Draw = Callable[["Objects"], Iterable[tuple[str, ...]]]
@@ -40,26 +39,26 @@ class _Selection(TypedDict, total=False):
 
 
 class Objects:
-    """The live objects by kind and key, kept current by watches."""
+    """The live objects by kind and key. Watches keep them up to date."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[tuple[str, str], LiveObject]] = {}
         self.changed = anyio.Event()
         self.listed: set[str] = set()
-        """The kinds whose existing objects are known."""
+        """The kinds whose objects have been listed."""
 
     def all(self, kind: str) -> list[LiveObject]:
         """Return the objects of a kind."""
         return list(self._found.get(kind, {}).values())
 
     def snapshot(self) -> Snapshot | None:
-        """Return the objects of the only TrainJob; None if the TrainJob does not exist."""
+        """Return the objects of the TrainJob that is watched, or None if it does not exist."""
         found = self.all(kinds.TRAIN_JOB)
         others = {kind: self.all(kind) for kind in self._found if kind != kinds.TRAIN_JOB}
         return Snapshot(found[0], datetime.now(UTC), others) if found else None
 
     async def follow(self, cluster: live.Connection, kind: str, selection: _Selection) -> None:
-        """Keep the objects of a kind current until cancelled; return at once if the kind is not installed."""
+        """Keep the objects of a kind up to date until cancelled. Return immediately if the kind is not installed."""
         watched = unstructured(kinds.VERSIONS[kind][0])
         while True:
             try:
@@ -93,7 +92,7 @@ class Objects:
 
 
 async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
-    """Show a TrainJob until it has ended or is deleted; return 1 if it does not exist or has failed."""
+    """Show a TrainJob until it has ended or is deleted. Return 1 if it does not exist or has failed."""
     namespace = cluster.namespace
     labelled = _Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
     named = _Selection(namespace=namespace, fields={"metadata.name": name})
@@ -125,7 +124,10 @@ async def watch_all(cluster: live.Connection, namespace: str, out: Console) -> i
 
 
 class Screen:
-    """Draws rows. The first cell is the row's name. The third is an age; in a pipe, changes of ages are not printed."""
+    """Draws rows. The first cell of a row is its name, and the third is an age.
+
+    In a pipe, a row is not printed again if only its age has changed.
+    """
 
     def __init__(self, out: Console, head: tuple[str, ...], rows: Draw) -> None:
         self._out = out
@@ -145,7 +147,7 @@ class Screen:
             self._live.stop()
 
     def draw(self, objects: Objects) -> None:
-        """Draw everything on a terminal; in a pipe print the rows that have changed."""
+        """On a terminal, draw everything. In a pipe, print the rows that have changed."""
         rows = list(self._rows(objects))
         if self._live is not None:
             lines = columns(self._head, rows, room=self._out.width)
@@ -185,7 +187,7 @@ async def _watch(
 
 
 def tree_rows(objects: Objects) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the tree of the only TrainJob."""
+    """Yield the rows of the tree for the TrainJob that is watched."""
     snapshot = objects.snapshot()
     if snapshot is not None:
         yield from (cells(row, snapshot.now) for row in tree(snapshot))

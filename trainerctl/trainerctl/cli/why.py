@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl why``: why a TrainJob does not run, from the live objects alone."""
+"""``trainerctl why``: explains why a TrainJob does not run. It only reads live objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _STYLES: Final = {State.WRONG: "bold red", State.WAITING: "bold yellow"}
 
 
 async def why_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the verdict; return 0 if the TrainJob runs, starts or is complete, 1 if something is wrong, 3 if it waits.
+    """Print the verdict.
+
+    Return 0 if the TrainJob runs, starts or is complete, 1 if something is wrong, and 3 if it waits.
 
     Raises:
         StatusError: the TrainJob cannot be read.
@@ -31,10 +33,10 @@ async def why_command(arguments: argparse.Namespace, out: Console, err: Console)
 
 
 def print_text(verdict: Verdict, out: Console) -> None:
-    """Print a verdict for people: the sentence, the evidence and the advice, then the other findings.
+    """Print a verdict in human-readable form: the sentence, the evidence and the advice, then the other findings.
 
-    Unless the TrainJob runs, starts or is complete, also list the kinds that could not be read: their objects may show
-    the cause.
+    If the TrainJob waits or something is wrong, also list the kinds that could not be read, because their objects may
+    show the cause.
     """
     out.say((verdict.sentence, _STYLES.get(verdict.state, "bold green")))
     for number, finding in enumerate(verdict.findings):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The local cluster: a real control plane, JobSet, simulated GPU nodes and our manager, without containers."""
+"""The local cluster. It has a real control plane, JobSet, simulated GPU nodes and our manager, but no containers."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the exported modules; a container's shim, which has no site-packages, cannot load them

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Service accounts and their tokens: how components that are not Kubernetes' own reach the API server."""
+"""Service accounts and their tokens. Components that are not part of Kubernetes use them to call the API server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from controller_runtime.machinery import GVK, JSON, unstructured, yaml
 
 TOKEN_REQUEST: Final = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
 TOKEN_SECONDS: Final = int(CERTIFICATE_LIFETIME.total_seconds())
-"""How long a service account's token is valid: as long as the cluster's certificates."""
+"""How long a service account's token is valid, in seconds. The certificates of the cluster are valid for the same time.
+"""
 
 
 def service_account(namespace: str, name: str) -> dict[str, JSON]:

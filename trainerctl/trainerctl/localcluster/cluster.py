@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cluster: the whole control plane with JobSet, simulated nodes and our manager, as processes on loopback."""
+"""Starts and stops a cluster. The control plane, JobSet, simulated nodes and our manager are processes on loopback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LAST: Final = ("kube-apiserver", "etcd")
 class Cluster:
     """The cluster whose files are in ``directory``.
 
-    A ``tied`` cluster ends with this process; any other cluster keeps running until `stop` or `down`.
+    A ``tied`` cluster ends when this process ends. Other clusters keep running until `stop` or `down` is called.
     """
 
     def __init__(
@@ -65,13 +65,16 @@ class Cluster:
 
     @property
     def manager_arguments(self) -> list[str]:
-        """The manager's flags for this cluster, with the rights of the shipped roles."""
+        """The manager's flags for this cluster. With them, the manager has the permissions of the shipped roles."""
         config, kubeconfig = self.directory / f"{MANAGER}.yaml", self.directory / f"{MANAGER}.kubeconfig"
         return [f"--config={config}", f"--kubeconfig={kubeconfig}"]
 
     @property
     def supervisor(self) -> Supervisor:
-        """The supervisor of the cluster's processes, including those that an earlier command started."""
+        """The supervisor of the cluster's processes.
+
+        It also supervises processes that an earlier command has started.
+        """
         if self._supervisor is None:
             private_directory(self.directory)
             self._supervisor = Supervisor(self.directory, tied=self._tied)
@@ -81,8 +84,8 @@ class Cluster:
     async def up(self) -> None:
         """Replace the directory's content with a new cluster, and return when it accepts TrainJobs.
 
-        An existing cluster is not touched until all programs are built. If the start then fails, all processes are
-        ended and only the logs are kept. If the start is cancelled, nothing is kept.
+        An existing cluster is not changed until all programs are built. If the new cluster then fails to start, its
+        processes are ended and only the logs are kept. If the start is cancelled, nothing is kept.
 
         Raises:
             EnvtestError: the options contradict each other, the disk has too little space, or the cluster is not up
@@ -116,7 +119,7 @@ class Cluster:
     async def restart(self) -> list[str]:
         """Restart the components that have ended, and return their names. The objects are kept.
 
-        On any error or cancellation, the components started by this call are stopped again.
+        If this call fails or is cancelled, the components that it has started are killed.
 
         Raises:
             ComponentError: a component does not start; the error names its log.
@@ -132,9 +135,9 @@ class Cluster:
             raise EnvtestError(f"the cluster is not ready after {self.options.timeout:g} s") from error
 
     async def down(self) -> list[str]:
-        """Stop the components in order and remove the files of the cluster; return the names of those that ran.
+        """Stop the components in order and remove the files of the cluster. Return which components ran.
 
-        On cancellation, the remaining components are killed.
+        If this call is cancelled, the components that still run are killed.
         """
         if not self.directory.exists():
             return []
@@ -144,14 +147,14 @@ class Cluster:
             self.kill()
 
     async def stop(self) -> list[str]:
-        """Stop the components in order, and return the names of those that ran. Objects and files are kept."""
+        """Stop the components in order, and return which components ran. Objects and files are kept."""
         running = [name for name, process in self.supervisor.processes.items() if process.poll() is None]
         for group in _stop_order(list(self.supervisor.processes)):
             await self.supervisor.stop(*group)
         return running
 
     def kill(self, *, keep_logs: bool = False) -> None:
-        """End the cluster at once and remove its files, except the logs if they are to be kept."""
+        """Kill the cluster's processes and remove its files. With ``keep_logs``, the logs are not removed."""
         if self.directory.exists():
             self.supervisor.kill()
             for path in self.directory.iterdir():
@@ -164,7 +167,7 @@ class Cluster:
     async def health(self) -> dict[str, str]:
         """Return the state of each component that was started: the HTTP status of its health endpoint, or ``ended``.
 
-        ``200`` is healthy; any other text names the problem.
+        ``200`` means healthy. Any other text describes the problem.
         """
         kept = state.State.read(self.directory)
         probes = {each.name: each.ready for each in kept.components} if kept else {}
@@ -216,7 +219,7 @@ class Cluster:
 
 
 def _require_space(directory: Path) -> None:
-    """Raise EnvtestError unless the disk has space for a cluster; without space etcd fails late with many errors."""
+    """Raise EnvtestError if the disk has too little space for a cluster: etcd would fail late, with many errors."""
     there = next(path for path in (directory, *directory.parents) if path.exists())
     if (free := shutil.disk_usage(there).free) < NEEDED_BYTES:
         least = f"{NEEDED_BYTES >> 20} MiB"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of the components other than etcd and kube-apiserver."""
+"""The command lines of all components except etcd and kube-apiserver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JOBSET_CONTROLLER: Final = "jobset-controller"
 POD_LOGS: Final = "pod-logs"
 PROCESSES: Final = "process-kubelet"
 KUBELET_CLIENT: Final = "kubelet-client"
-"""The name of the API server's certificate for requests to nodes."""
+"""The name of the certificate that the API server presents to nodes."""
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
 # The controllers that workloads, services, namespaces, claims and simulated nodes need; the others would only use
@@ -58,7 +58,9 @@ _CONTROLLERS: Final = (
     "root-ca-certificate-publisher-controller",
 )
 _ENDPOINTS: Final = "endpointslice-controller"
-"""Creates the endpoints of simulated pods. Not started with local processes, because it rejects loopback addresses."""
+"""Creates the endpoints of simulated pods. If pods run as local processes, it is not started, because it rejects their
+loopback addresses.
+"""
 
 _GANGS: Final = {
     "schedulerName": "default-scheduler",
@@ -97,7 +99,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class Parts:
-    """Makes the components of one cluster; ``directory`` takes their configuration and kubeconfigs."""
+    """Makes the components of one cluster. Their configuration and kubeconfigs are written into ``directory``."""
 
     directory: Path
     plane: ControlPlane
@@ -112,7 +114,10 @@ class Parts:
 
     @property
     def _kubelet_clients(self) -> Path:
-        """The certificate of the authority that signs only the API server's certificate for requests to nodes."""
+        """The certificate of the authority that nodes trust.
+
+        This authority signs only the certificate that the API server presents to nodes.
+        """
         return self.plane.pki / f"{KUBELET_CLIENT}-ca.crt"
 
     def kubeconfig(self, component: str) -> Path:
@@ -120,7 +125,7 @@ class Parts:
         return self.directory / f"{component}.kubeconfig"
 
     def write_certificates(self) -> None:
-        """Write the kubeconfigs, the webhooks' serving certificate, and the API server's certificate for nodes."""
+        """Write the kubeconfigs, the webhooks' serving certificate and the API server's certificate for nodes."""
         for component, user, groups in (
             ("admin", "admin", ["system:masters"]),
             ("kube-controller-manager", "system:kube-controller-manager", []),
@@ -162,7 +167,7 @@ class Parts:
         return self._go("kube-scheduler", flags, self._tls(self.ports.scheduler, "readyz"))
 
     def coscheduler(self) -> Component:
-        """Return the scheduler of scheduler-plugins, which binds the pods of a PodGroup together or not at all."""
+        """Return the scheduler of scheduler-plugins. It binds either all pods of a PodGroup or none."""
         name = "coscheduling-scheduler"
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -189,7 +194,7 @@ class Parts:
         return self._go("kwok", flags, Probe(f"http://{HOST}:{self.ports.kwok}/healthz"))
 
     def pod_logs(self) -> Component:
-        """Return the server of the simulated pods' logs; it answers only the API server."""
+        """Return the log server of simulated pods. It answers only the API server."""
         return self._node(POD_LOGS, "trainerctl.localcluster.podlogs", self.ports.pod_logs, [])
 
     def processes(self) -> Component:
@@ -231,7 +236,7 @@ class Parts:
         return self._go(name, flags, Probe(f"http://{health}/readyz"))
 
     def manager(self) -> Component:
-        """Return our own manager, run by this interpreter from this installation."""
+        """Return our manager. It runs with this interpreter, from this installation."""
         health = f"{HOST}:{self.ports.manager_health}"
         config = {
             **self._configuration("config.trainer.kubeflow.org/v1alpha1", self.ports.manager_webhook, health),
@@ -286,7 +291,7 @@ class Parts:
 
 
 def api_server_flags(directory: Path) -> list[str]:
-    """Return the flags with which the API server of the cluster in ``directory`` reads logs from nodes."""
+    """Return the flags that the API server of the cluster in ``directory`` needs to read logs from nodes."""
     pki = directory / "pki"
     return [
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
@@ -296,7 +301,7 @@ def api_server_flags(directory: Path) -> list[str]:
 
 
 def _python(name: str, argv: Sequence[str], ready: Probe) -> Component:
-    """Return a component that is a Python module, run by this interpreter; ``argv`` starts with the module's name."""
+    """Return a component that runs a Python module with this interpreter. ``argv`` starts with the module's name."""
     homes = dict.fromkeys(map(str, (Path(__file__).parents[2], Path(pkg.__file__).parents[1])))
     path = os.pathsep.join(filter(None, [*homes, os.environ.get("PYTHONPATH", "")]))
     return Component(name, [sys.executable, "-P", "-m", *argv], ready, {"PYTHONPATH": path})

@@ -34,7 +34,7 @@ FIELD_OWNER: Final = "trainerctl"
 
 @dataclass(frozen=True)
 class Installer:
-    """Starts the components above the API server and creates the objects that they need."""
+    """Starts all components except etcd and the API server, and creates the objects that they need."""
 
     client: LiveClient
     supervisor: Supervisor
@@ -43,7 +43,7 @@ class Installer:
     progress: Progress
 
     async def run(self) -> None:
-        """Return when the cluster accepts TrainJobs and its nodes accept pods.
+        """Fill the cluster. Return when it accepts TrainJobs and its nodes accept pods.
 
         Raises:
             ComponentError: a component failed; the error names its log.
@@ -74,7 +74,7 @@ class Installer:
         return self.parts.coscheduler() if self.options.coscheduling else self.parts.scheduler()
 
     async def _install(self) -> None:
-        """Create the namespaces, the components' rights, the CRDs and the nodes."""
+        """Create the namespaces, the permissions of the components, the CRDs and the nodes."""
         jobset, kwok = self.parts.binaries[JOBSET.name], self.parts.binaries.get(KWOK.name)
         async with self._step("install RBAC and CRDs"):
             await apply_manifests(self.client, manifests.namespaces(), owner=FIELD_OWNER)
@@ -128,7 +128,7 @@ class Installer:
         return components
 
     def _webhooks(self) -> list[manifests.Manifest]:
-        """Return the webhook configurations, which call the servers on their loopback ports."""
+        """Return the webhook configurations. They refer to the webhook servers by their loopback ports."""
         url, authority = f"https://{HOST}:", self.parts.plane.authority.certificate
         ports = self.parts.ports
         hooks = manifests.jobset_webhooks(
@@ -139,7 +139,7 @@ class Installer:
         return hooks
 
     async def _wait_usable(self) -> None:
-        """Return when pods can be created and scheduled: nodes are ready, the default service account exists."""
+        """Wait until pods can be created and scheduled: nodes are ready, and the default service account exists."""
 
         async def usable() -> bool:
             nodes = await self.client.list(Node)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """KAI-Scheduler in the cluster: the user's scheduler and binder, and the objects that they need.
 
-The programs and the CRDs must be of one release. If the user gives no CRDs, CRDs generated from our models are
+The programs and the CRDs must be from the same release. If the user gives no CRDs, CRDs generated from our models are
 installed. These are the CRDs of v0.17, so a scheduler of v0.13 needs the CRDs of its own release.
 """
 
@@ -42,7 +42,7 @@ _UNLIMITED: Final = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 
 @dataclass(frozen=True)
 class Programs:
-    """The user's programs, and the folder with the CRDs of their release."""
+    """The programs that the user gives, and the folder with the CRDs of the same release."""
 
     scheduler: Path
     binder: Path
@@ -58,7 +58,7 @@ class Programs:
 
 
 def crds(programs: Programs) -> list[Manifest]:
-    """Return the CRDs in the user's folder or, if no folder is given, those of our models.
+    """Return the CRDs in the user's folder. If no folder is given, return CRDs generated from our models.
 
     Raises:
         EnvtestError: a file in the folder cannot be read.
@@ -85,7 +85,7 @@ def crds(programs: Programs) -> list[Manifest]:
 
 
 def objects(account: dict[str, str]) -> list[Manifest]:
-    """Return the namespaces, permissions and priority classes; ``account`` runs the pod grouper.
+    """Return the namespaces, permissions and priority classes. ``account`` is the account of the pod grouper.
 
     The programs get every permission, because the user gives only the programs, without their roles.
     """
@@ -111,7 +111,7 @@ def objects(account: dict[str, str]) -> list[Manifest]:
 
 
 def queues() -> list[Manifest]:
-    """Return the default queue and its parent, without limits."""
+    """Return the default queue and its parent queue. Neither has limits."""
     resources = dict.fromkeys(("cpu", "gpu", "memory"), _UNLIMITED)
     return [
         {
@@ -128,7 +128,7 @@ def queues() -> list[Manifest]:
 
 
 def components(programs: Programs, kubeconfig: Path, metrics: int, binder_metrics: int) -> list[Component]:
-    """Return the scheduler and the binder; ``metrics`` and ``binder_metrics`` are the ports of their metrics."""
+    """Return the scheduler and the binder. They serve their metrics at the ports ``metrics`` and ``binder_metrics``."""
     scheduler = {
         "listen-address": f"{HOST}:{metrics}",
         # The plugins' server listens on all interfaces and gives everyone the cluster's state. On an invalid port the
@@ -161,7 +161,7 @@ def _flags(flags: Mapping[str, object]) -> list[str]:
 
 
 def _any_fields(group: str, version: str, kind: str, scope: str) -> Manifest:
-    """Return the CRD of a kind whose fields are not validated."""
+    """Return a CRD that accepts any fields."""
     plural = f"{kind.lower()}s" if not kind.endswith("y") else f"{kind.lower()[:-1]}ies"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     served = {

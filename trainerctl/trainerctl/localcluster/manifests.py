@@ -32,7 +32,7 @@ TRAINER_SUBJECT: Final = {
     "namespace": TRAINER_NAMESPACE,
 }
 TRAINER_SERVER: Final = f"{defaulted().cert_management.webhook_service_name}.{TRAINER_NAMESPACE}.svc"
-"""The host name under which pods call the manager."""
+"""Pods call the manager under this host name."""
 VOLUMES: Final = 16
 _RECYCLES: Final = {
     "apiGroups": [""],
@@ -54,9 +54,9 @@ def namespaces() -> list[Manifest]:
 def rights(jobset: Binary, kwok: Binary | None, *, gated: Iterable[str] = ()) -> list[Manifest]:
     """Return the service accounts, shipped roles and role bindings of the components.
 
-    JobSet, kwok and the manager get only the permissions of the roles that they ship; the log server and the kubelet of
-    local processes get those that they need. Without ``kwok``, pods run as local processes. ``gated`` are the folders
-    with the roles that enabled feature gates need.
+    JobSet, kwok and the manager get only the permissions of the roles in their manifests. The log server and the
+    kubelet of local processes get the permissions that they need. If ``kwok`` is None, pods run as local processes.
+    ``gated`` lists folders with more roles, which enabled feature gates need.
     """
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
     jobset_role["metadata"]["name"] = JOBSET_ACCOUNT
@@ -88,7 +88,7 @@ def _log_rights() -> list[Manifest]:
 
 
 def _process_rights() -> list[Manifest]:
-    """Return the permissions of the kubelet of local processes: those of a kubelet, for all nodes."""
+    """Return the permissions of the kubelet of local processes. It acts as the kubelet of all nodes."""
     rules = [
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},
@@ -120,7 +120,10 @@ def gang_rights() -> list[Manifest]:
 
 
 def _granted(name: str, rules: list[Manifest], user: str = "") -> list[Manifest]:
-    """Return the ClusterRole ``name`` with ``rules``, and its binding to ``user``, by default the user ``name``."""
+    """Return the ClusterRole ``name`` with ``rules``, and a binding to ``user``.
+
+    The default user is called ``name``.
+    """
     role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
     return [role, role_binding(name, {"kind": "User", "apiGroup": _RBAC, "name": user or name})]
 
@@ -131,12 +134,15 @@ def crds_of(tool: Binary) -> list[Manifest]:
 
 
 def crds(jobset: Binary) -> list[Manifest]:
-    """Return JobSet's CRD and Trainer's."""
+    """Return the CRDs of JobSet and Trainer."""
     return [*crds_of(jobset), *shipped.crds()]
 
 
 def jobset_webhooks(jobset: Binary, url: str, authority: bytes) -> list[Manifest]:
-    """Return JobSet's webhook configurations, called at ``url``; its pod hooks are called only for JobSets' pods."""
+    """Return JobSet's webhook configurations for a server at ``url``.
+
+    The webhooks for pods are called only for the pods of JobSets.
+    """
     ours = {"key": JOB_SET_NAME_KEY, "operator": "Exists"}
     found = []
     for manifest in _of_kind(
@@ -152,14 +158,14 @@ def jobset_webhooks(jobset: Binary, url: str, authority: bytes) -> list[Manifest
 
 
 def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
-    """Return our webhook configurations, called at ``url``."""
+    """Return our webhook configurations for a server at ``url``."""
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     hooks = _of_kind(shipped.manifests("webhook"), *kinds)
     return [point_at(manifest, url, authority) for manifest in hooks]
 
 
 def certificates(folder: Path, authority: bytes) -> Manifest:
-    """Return the Secret with the manager's certificate from ``folder``, and with ``authority``, which pods read."""
+    """Return the Secret with the manager's certificate from ``folder``. Pods read ``authority`` from it."""
     files = {name: (folder / name).read_bytes() for name in ("tls.crt", "tls.key")}
     data = {name: base64.b64encode(text).decode() for name, text in {**files, "ca.crt": authority}.items()}
     name = defaulted().cert_management.webhook_secret_name
@@ -174,7 +180,7 @@ def certificates(folder: Path, authority: bytes) -> Manifest:
 
 
 def runtimes() -> list[Manifest]:
-    """Return every shipped runtime, and the ConfigMap in which the Kubeflow SDK reads Trainer's version."""
+    """Return all shipped runtimes, and the ConfigMap from which the Kubeflow SDK reads Trainer's version."""
     public = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -185,7 +191,7 @@ def runtimes() -> list[Manifest]:
 
 
 def volumes() -> list[Manifest]:
-    """Return volumes for claims that name no storage class; simulated pods never mount them."""
+    """Return volumes for claims that name no storage class. Simulated pods do not mount them."""
     spec = {
         "capacity": {"storage": "1Ti"},
         "accessModes": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"],

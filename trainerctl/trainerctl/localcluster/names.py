@@ -12,7 +12,7 @@ from typing import Final
 
 DEFAULT_NAME: Final = "default"
 DEMO_NAME: Final = "demo"
-"""The temporary cluster of ``trainerctl demo``."""
+"""The name of the temporary cluster of ``trainerctl demo``."""
 _PATTERN: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 
 
@@ -35,7 +35,7 @@ def state_directory(name: str, environ: Mapping[str, str] | None = None) -> Path
 
 
 def root_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the directory of all clusters.
+    """Return the directory that contains the directories of all clusters.
 
     Raises:
         ValueError: the home directory is unknown.

@@ -12,7 +12,7 @@ from controller_runtime.envtest import HOST
 from controller_runtime.machinery import JSON
 
 PROCESS_NODES: Final = "type=process"
-"""Selects the nodes whose pods run as local processes."""
+"""The label selector for nodes whose pods run as local processes."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class NodeShape:
 def node(number: int, shape: NodeShape, log_port: int = 0, *, processes: bool = False) -> Node:
     """Return the node with this number.
 
-    kwok makes the node ready; with ``processes``, the kubelet of local processes does that. The API server reads the
-    logs of the node's pods at ``log_port``; there are no logs if the port is 0.
+    The node becomes ready later: kwok or, with ``processes``, the kubelet of local processes reports this. The API
+    server reads the logs of the node's pods from ``log_port``. If the port is 0, there are no logs.
     """
     name = f"node-{number}"
     resources = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}
@@ -57,7 +57,7 @@ def node(number: int, shape: NodeShape, log_port: int = 0, *, processes: bool = 
 
 
 def is_usable(node: dict[str, JSON]) -> bool:
-    """Return True if pods can be scheduled to a node: it is ready and has no taint."""
+    """Return True if pods can be scheduled to a node: it is ready and has no taints."""
     conditions = (node.get("status") or {}).get("conditions") or []
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
     return ready and not (node.get("spec") or {}).get("taints")

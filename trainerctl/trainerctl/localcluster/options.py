@@ -24,37 +24,37 @@ from trainerctl.localcluster.tools import (
 )
 
 _GANG_VERSIONS: Final = {"1.35": "v1alpha1", "1.36": "v1alpha2", "1.37": "v1beta1"}
-"""The version of scheduling.k8s.io that has gangs, by release of Kubernetes."""
+"""For each release of Kubernetes that has gangs, the version of scheduling.k8s.io that contains them."""
 _ROLES: Final = {features.FAILURE_EVIDENCE: "failure-evidence", features.TRAIN_JOB_STATUS: "status-server"}
-"""The folder with the role that the manager needs, by feature gate."""
+"""For each feature gate, the folder with the role that the manager needs for it."""
 _TWO_GATES: Final = frozenset({"1.35", "1.36"})
 """Releases whose scheduler has a second feature gate for gangs."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The size, the components and the releases of a cluster."""
+    """The size of a cluster, its components, and their releases."""
 
     nodes: int = 4
     shape: NodeShape = field(default_factory=NodeShape)
     manager: bool = True
     timeout: float = 120
     coscheduling: bool = False
-    """Use the scheduler of scheduler-plugins, which schedules gangs, instead of kube-scheduler."""
+    """Replace kube-scheduler by the scheduler of scheduler-plugins, which schedules gangs."""
     kai: kai.Programs | None = None
-    """Run KAI-Scheduler beside the other scheduler, and the pod grouper in the manager."""
+    """Run KAI-Scheduler in addition to the other scheduler, and run the pod grouper in the manager."""
     kubernetes: str = DEFAULT_KUBERNETES
-    """The release line of Kubernetes."""
+    """The minor release of Kubernetes, such as ``1.36``."""
     jobset: str = DEFAULT_JOBSET
-    """The release line of JobSet."""
+    """The minor release of JobSet, such as ``0.11``."""
     workloads: bool = False
     """Enable Kubernetes' own gangs: the feature gates and the API."""
     manager_gates: Mapping[str, bool] = field(default_factory=dict)
     """The manager's feature gates."""
     run_processes: bool = False
-    """Run pods as local processes, instead of simulating them."""
+    """Run pods as local processes. Otherwise pods are simulated."""
     images: Sequence[str] = ()
-    """Folders of programs for images, each as IMAGE=FOLDER."""
+    """Folders that contain the programs of images. Each item has the form IMAGE=FOLDER."""
     prometheus: bool = False
     """Run Prometheus, which scrapes the manager."""
 
@@ -67,7 +67,7 @@ class Options:
 
     @property
     def feature_gates(self) -> str:
-        """The feature gates of Kubernetes' components; empty if the components use their defaults."""
+        """The feature gates of Kubernetes' components. The text is empty if the components use their defaults."""
         if not self.workloads:
             return ""
         gates = ["GenericWorkload"] + ["GangScheduling"] * (self.kubernetes in _TWO_GATES)
@@ -75,7 +75,7 @@ class Options:
 
     @property
     def serves_status(self) -> bool:
-        """True if the manager serves status updates of pods."""
+        """True if the manager accepts status updates from pods."""
         return self._gates.enabled(features.TRAIN_JOB_STATUS)
 
     @property
@@ -89,9 +89,9 @@ class Options:
 
     @property
     def gang_controllers(self) -> list[str]:
-        """The controllers of Kubernetes that gangs need.
+        """The additional controllers of Kubernetes that gangs need.
 
-        Since 1.36, this is the controller that keeps PodGroups while they have pods.
+        Since 1.36, there is a controller that prevents the removal of PodGroups which still have pods.
         """
         protects = self.workloads and self.kubernetes != "1.35"
         return ["podgroup-protection-controller"] if protects else []

@@ -32,7 +32,7 @@ _RATE: Final = "1m"
 
 
 def component(program: Path, directory: Path, port: int, target: int) -> Component:
-    """Write the files of Prometheus below ``directory``; return the component that scrapes the port ``target``."""
+    """Write the files of Prometheus below ``directory``. Return the component, which scrapes the port ``target``."""
     home = private_directory(directory / NAME)
     config: dict[str, JSON] = {
         "global": {
@@ -58,7 +58,7 @@ def component(program: Path, directory: Path, port: int, target: int) -> Compone
 
 
 def rules() -> JSON:
-    """Return the shipped alerts, as Prometheus reads them."""
+    """Return the shipped alerts in the format that Prometheus reads."""
     (found,) = read_manifests(_folder() / "rules.yaml")
     spec: JSON = found["spec"]
     return spec
@@ -76,7 +76,7 @@ def queries() -> Iterator[tuple[str, list[str]]]:
 
 
 def page() -> str:
-    """Return the page of the dashboard's queries: a template of Prometheus; the page reloads itself."""
+    """Return a template for Prometheus: a page with the dashboard's queries that reloads itself."""
     panels = "".join(
         f"<h2>{html.escape(title)}</h2>\n" + "".join(map(_table, texts)) for title, texts in queries()
     )

@@ -20,16 +20,16 @@ from pkg.why.liveobject import text
 
 VOLUME: Final = unstructured(GVK("", "v1", "PersistentVolume"))
 LABELS: Final = {"type": "recycled"}
-"""The labels of volumes that are recycled; volumes that users create do not have them."""
+"""Only volumes with these labels are recycled. Volumes that users create do not have them."""
 _PAUSE: Final = 5.0
 _log = log.logger_from("recycling")
 
 RemoveData = Callable[[str, str, str], None]
-"""Removes the data of a deleted claim, which is given by its namespace, name and uid."""
+"""Takes the namespace, name and uid of a deleted claim, and removes the claim's data."""
 
 
 async def recycle(client: LiveClient, remove_data: RemoveData) -> None:
-    """Recycle volumes until cancelled; if a request fails, log the error and try again."""
+    """Recycle volumes until cancelled. If a request fails, log the error and try again."""
     while True:
         try:
             async with client.watch(VOLUME, labels=LABELS) as events:

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Restarts those components of a cluster that have ended, on their existing files. The objects are kept."""
+"""Restarts the components of a cluster that have ended. They continue to use their existing files. The objects are
+kept.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,22 @@ from trainerctl.localcluster.components import JOBSET_CONTROLLER, MANAGER
 from trainerctl.localcluster.state import State
 
 STORE: Final = ("etcd", "kube-apiserver")
-"""The components that all others use, in start order."""
+"""All other components need these two. They are started in this order."""
 ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
     JOBSET_CONTROLLER: (manifests.JOBSET_NAMESPACE, manifests.JOBSET_ACCOUNT),
     MANAGER: (manifests.TRAINER_NAMESPACE, manifests.TRAINER_ACCOUNT),
 }
-"""Namespace and name of the service account of each component that has one."""
+"""The components that have a service account, with its namespace and name."""
 
 
 async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeout: float) -> list[str]:
     """Start the components that have ended, and return their names once every component is ready.
 
-    An etcd without certificates, as in clusters of releases before 0.2, gets certificates. For that, etcd and the API
-    server are restarted.
-    On any error or cancellation, the components started by this call are killed.
+    If etcd has no certificates, which was so before release 0.2, it gets certificates. For this, etcd and the API
+    server are restarted. If this call fails or is cancelled, the components that it has started are killed.
 
     Raises:
-        ComponentError: a component ends again or does not become ready; the error names its log.
+        ComponentError: a component ends soon after its start, or does not become ready; the error names its log.
     """
     if _lacks_certificates(kept):
         for name in reversed(STORE):
@@ -86,14 +87,14 @@ async def write_tokens(directory: Path, server: str, components: Collection[str]
 
 
 def _lacks_certificates(kept: State) -> bool:
-    """Return True if etcd serves every client, as in clusters of releases before 0.2."""
+    """Return True if etcd accepts clients without certificates. Releases before 0.2 made such clusters."""
     return any(
         "=http://" in argument for each in kept.components if each.name == "etcd" for argument in each.argv
     )
 
 
 def _with_certificates(directory: Path, kept: State) -> State:
-    """Write etcd's certificates, and a state with which etcd requires certificates of clients; return that state."""
+    """Write etcd's certificates. Write and return a state in which etcd requires that clients have certificates."""
     pki = directory / "pki"
     write_etcd_certificates(pki)
     flags = {"etcd": etcd_tls_flags(pki), "kube-apiserver": etcd_client_flags(pki)}

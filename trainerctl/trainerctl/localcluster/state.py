@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The file with a cluster's state for later commands."""
+"""The file in which a command stores a cluster's state for later commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class State:
     metrics: str
     nodes: int
     components: list[Component]
-    """In the order of their start."""
+    """In the order in which they are started."""
 
     @property
     def names(self) -> list[str]:
@@ -41,7 +41,7 @@ class State:
         return (directory / _FILE).exists()
 
     def write(self, directory: Path) -> None:
-        """Write the state's file; a cluster without the file counts as not started."""
+        """Write the state to its file. A cluster without this file counts as not started."""
         write_private(directory / _FILE, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of the cluster, in their pinned releases."""
+"""The programs of the cluster. Their releases are pinned."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ JOBSETS: Final[Mapping[str, Tool]] = {
     "0.11": _jobset("jobset-0.11"),
     "0.12": _jobset("jobset-0.12"),
 }
-"""The JobSet controller of each release line."""
+"""The JobSet controller of each minor release."""
 
 JOBSET: Final = JOBSETS[DEFAULT_JOBSET]
 COSCHEDULER: Final = Tool(
@@ -61,9 +61,9 @@ def programs(
     coscheduling: bool = False,
     simulated: bool = True,
 ) -> tuple[Tool, ...]:
-    """Return the programs of a cluster of these releases. Programs that need the oldest release of Go come first.
+    """Return the programs of a cluster with these releases.
 
-    kwok is included only for ``simulated`` nodes.
+    The program that needs the oldest release of Go comes first. kwok is included only for ``simulated`` nodes.
     """
     return (
         ETCD,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts the results of the manager and of an API server with Trainer's CRDs for objects in files."""
+"""Predicts, for objects in files, the results of the manager and of an API server with Trainer's CRDs."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the exported modules; importing one does not load the others

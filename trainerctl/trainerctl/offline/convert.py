@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrites TrainJobs and runtimes of one API generation for the other, and lists the fields that the other lacks.
+"""Rewrites TrainJobs and runtimes of one API generation for the other, and lists the fields that are lost.
 
-The first generation is that of Trainer v2.1, the second that of v2.2 and v2.3. A field that both generations have, with
-the same values and the same effect, is not changed.
+Trainer v2.1 has the first generation, v2.2 and v2.3 have the second. A field is not changed if both generations have it
+with the same values and the same effect.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Steps = tuple[str | int, ...]
 FIRST: Final = "2.1"
 SECOND: Final = "2.3"
 MANAGER: Final = f"{constants.GROUP}/trainerctl"
-"""The ``manager`` of the runtime patch that replaces the first generation's fields of a TrainJob."""
+"""The ``manager`` of the runtime patch into which we convert fields of the first generation."""
 
 _OLD_FIELDS: Final = ("podTemplateOverrides", "labels", "annotations")
 _WORD_ANNOTATION: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _POD_FIELDS: Final = ("securityContext", "terminationGracePeriodSeconds")
-"""Fields of a runtime patch's pod spec that ``podTemplateOverrides`` lack."""
+"""The pod spec in a runtime patch has these fields, but ``podTemplateOverrides`` do not."""
 _POD_TEMPLATE_STEP: Final = slice(10, 11)
-"""In the path of a field of a runtime patch, selects the step from a Job to its pod template."""
+"""A path to a field in a runtime patch has ``template`` at this position if the field is in a pod template."""
 _NEW_POLICIES: Final = ("jax", "xgboost", "flux")
 
 
@@ -55,7 +55,7 @@ class Converted(NamedTuple):
 
 
 def convert(document: InputObject, release: str) -> Converted:
-    """Return the object rewritten for ``release``, ``2.1`` or ``2.3``; objects of other kinds are not changed.
+    """Rewrite the object for ``release``, which is ``2.1`` or ``2.3``. Objects of other kinds are not changed.
 
     Raises:
         InputError: a field has a JSON type that the kind does not permit.
@@ -98,7 +98,7 @@ def _train_job_to_second(document: InputObject, data: Wire) -> Iterator[Loss]:
 
 
 def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
-    """Replace a string in ``numProcPerNode``: by a number; by nothing if it is ``auto``; otherwise by an annotation."""
+    """Replace a string in ``numProcPerNode`` by a number. Remove ``auto``, and move any other word to an annotation."""
     value = trainer.get("numProcPerNode")
     if not isinstance(value, str):
         return
@@ -121,9 +121,10 @@ def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
 
 
 def _drop_mirror(data: Wire, spec: Wire) -> None:
-    """Remove the mutating webhook's annotation.
+    """Remove the annotation that the mutating webhook has added.
 
-    If the fields that the webhook's runtime patches mirror are set, remove these patches, too.
+    If the TrainJob sets fields of the first generation, also remove the runtime patches into which the webhook has
+    copied them.
     """
     annotations = (data.get("metadata") or {}).get("annotations") or {}
     if annotations.pop(constants.FIRST_GENERATION_DIGEST_ANNOTATION, None) and not annotations:
@@ -162,7 +163,7 @@ def _train_job_to_first(document: InputObject, data: Wire) -> Iterator[Loss]:
 
 
 def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
-    """Yield the unknown fields of runtime patches outside of pod templates: an override cannot hold such a field."""
+    """Yield the unknown fields of runtime patches that are outside pod templates: overrides cannot contain them."""
     if not spec.get("runtimePatches"):
         return
     for path in schema.unknown(schemas()[document.gvk], document.data):
@@ -171,7 +172,7 @@ def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
 
 
 def _override(spec: Wire, job: Wire, path: Steps) -> Iterator[Loss]:
-    """Append the override that has the same effect as one job's patch; yield the fields that an override lacks."""
+    """Append an override with the same effect as the patch of one job. Yield the fields that overrides do not have."""
     template = job.get("template") or {}
     if template.get("metadata"):
         yield Loss((*path, "metadata"), "v2.1 cannot change the metadata of a Job, only of its pods")

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of ``-f FILE…`` with their positions, so that an error can name file, line, document and field.
+"""Reads the objects of ``-f FILE…`` with their positions. Errors can then name the file, line, document and field.
 
 An argument is a file, a folder (its ``.yaml``, ``.yml`` and ``.json`` files) or ``-`` for standard input. The content
-is YAML with any number of documents or JSON with any number of values; lists of any kind are split into their items.
+is YAML with any number of documents, or JSON with any number of values. Lists of any kind are split into their items.
 YAML is read as kubectl reads it: times and ``12:30`` stay strings, and a duplicate key is an error.
 """
 
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Object)
 DEFAULT_NAMESPACE: Final = "default"
 STANDARD_INPUT: Final = "-"
 BAD_INPUT: Final = 2
-"""The exit code of a command that could not read its input."""
+"""The exit code of a command whose input cannot be read or is not valid."""
 
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _EXPECTED: Final = {
@@ -43,12 +43,12 @@ _EXPECTED: Final = {
 
 
 class InputError(ValueError):
-    """The input is not valid; the text names file, line, document and field as far as they are known."""
+    """The input is not valid. The text names the file, line, document and field, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputObject:
-    """One object of the input, checked to be a map with ``apiVersion`` and ``kind``."""
+    """One object of the input. Its data is a map with ``apiVersion`` and ``kind``."""
 
     data: dict[str, JSON]
     source: str
@@ -56,7 +56,7 @@ class InputObject:
     number: int
     """The number of the document in its file, from one."""
     inside: PathSteps = ()
-    """The path of the object in its document: ``("items", 2)`` in a list."""
+    """The path of the object in its document, such as ``("items", 2)`` for an item of a list."""
     text: str = field(default="", repr=False, compare=False)
 
     @property
@@ -66,7 +66,7 @@ class InputObject:
 
     @property
     def name(self) -> str:
-        """Kind, namespace and name in one line: ``TrainJob team-a/llama``."""
+        """Kind, namespace and name in one line, such as ``TrainJob team-a/llama``."""
         metadata = self.data.get("metadata") or {}
         names = [metadata.get("namespace"), metadata.get("name")]
         return printable_line(
@@ -85,7 +85,7 @@ class InputObject:
         return InputError(f"{where}: {place} ({self.name}): {text}")
 
     def decode(self, kind: type[T]) -> T:
-        """Return the object as ``kind``.
+        """Decode the object as an object of the class ``kind``.
 
         Raises:
             InputError: a field has a JSON type that the kind does not permit.
@@ -98,10 +98,10 @@ class InputObject:
 
 
 async def load(files: Sequence[str]) -> list[InputObject]:
-    """Return the objects as :func:`read` does; a signal can interrupt the wait for standard input.
+    """Do the same as :func:`read`, and also read standard input. A signal can interrupt the wait for it.
 
     Raises:
-        InputError: as :func:`read`, or standard input cannot be read.
+        InputError: standard input cannot be read, or :func:`read` raises it.
     """
     if files.count(STANDARD_INPUT) > 1:
         raise InputError("standard input can be read only once")
@@ -112,7 +112,7 @@ async def load(files: Sequence[str]) -> list[InputObject]:
 
 
 def read(files: Sequence[str], *, stdin: bytes = b"") -> list[InputObject]:
-    """Return the objects in ``files``, in their order.
+    """Return the objects in ``files``, in the order of the files.
 
     Raises:
         InputError: a file cannot be read or is not valid, or the files contain no object.
@@ -149,7 +149,7 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _is_read(path: Path) -> bool:
-    """Return True for a file, and for a broken link, so that reading it reports an error."""
+    """Return True for files and for broken links. The attempt to read a broken link then reports an error."""
     return path.is_file() or (path.is_symlink() and not path.exists())
 
 
@@ -213,7 +213,7 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
 
 
 def _nameable(found: InputObject) -> InputObject:
-    """Return the object without metadata of a wrong type, so that an error can name the object."""
+    """Remove metadata of a wrong type, so that the name of the object can be used in an error."""
     metadata = found.data.get("metadata")
     return replace(found, data={**found.data, "metadata": metadata if isinstance(metadata, dict) else None})
 
@@ -229,7 +229,7 @@ def _shown(value: object) -> str:
 
 
 def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[PathSteps, str]:
-    """Return the path and text of the first problem; the path lacks the steps that pydantic adds for unions."""
+    """Return the path and text of the first problem, without the steps that pydantic adds to the path for unions."""
     first = error.errors(include_url=False)[0]
     path: list[str | int] = []
     held = data
@@ -251,7 +251,7 @@ def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[Pa
 
 
 async def _drain(stream: BinaryIO) -> bytes:
-    """Read the stream to its end, in a daemon thread: the process can exit while the thread still waits for input.
+    """Read the stream to its end in a daemon thread. The process can then exit while the thread waits for input.
 
     Raises:
         InputError: the stream cannot be read.

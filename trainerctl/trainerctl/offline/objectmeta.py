@@ -42,7 +42,7 @@ def unknown(data: Mapping[str, JSON]) -> list[Path]:
 
 
 def undecodable(data: Mapping[str, JSON]) -> str | None:
-    """Return the Go decoder's error for the first metadata field of a wrong type; None if there is none."""
+    """Return the error of Go's decoder for the first metadata field with a wrong type, or None."""
     metadata = data.get("metadata")
     if not isinstance(metadata, dict):
         return None
@@ -70,7 +70,7 @@ def undecodable(data: Mapping[str, JSON]) -> str | None:
 
 
 def _not_a_time(value: JSON) -> str | None:
-    """Return the Go decoder's error for a value that is not a time of RFC 3339; None for such a time."""
+    """Return the error of Go's decoder if a value is not a time as in RFC 3339, otherwise None."""
     if not isinstance(value, str):
         found = _GO.get(kind_of(value), kind_of(value))
         return f"json: cannot unmarshal {found} into Go value of type string"

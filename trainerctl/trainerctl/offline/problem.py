@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A problem of an object, with its path, as the API server writes both."""
+"""A problem of an object, with its path. Both have the form that the API server uses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Path = tuple[str | int, ...]
 _MAX_INT64: Final = (1 << 63) - 1
 _MIN_INT64: Final = -_MAX_INT64 - 1
 _MAX_EXACT: Final = (1 << 53) - 1
-"""The largest floating-point number that the server accepts as an integer."""
+"""The server accepts floating-point numbers up to this one as integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid value and its path. After a ``grave`` problem the server does not evaluate the CEL rules."""
+    """An invalid value and its path. If a problem is ``grave``, the server does not evaluate the CEL rules."""
 
     path: Path | None
     text: str
@@ -29,7 +29,7 @@ class Problem:
 
 
 def render(path: Path) -> str:
-    """Return a path as the server writes it."""
+    """Return a path in the form that the server uses."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -37,13 +37,13 @@ def render(path: Path) -> str:
 
 
 def parse(text: str) -> Path | None:
-    """Return the path that :func:`render` writes as ``text``; None for ``<nil>``, which stands for no path."""
+    """Convert text that :func:`render` has made back to a path. Convert ``<nil>``, which means no path, to None."""
     steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", text)
     return None if text == "<nil>" else tuple(int(index) if index else name for index, name in steps)
 
 
 def kind_of(value: object) -> str:
-    """Return the JSON type of a value; like the server, call an integer that does not fit into 64 bits a number."""
+    """Return the JSON type of a value. As on the server, an integer that does not fit into 64 bits is a number."""
     match value:
         case None:
             return "null"

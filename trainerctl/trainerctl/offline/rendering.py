@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that the manager would create for TrainJobs, as they are printed."""
+"""Makes and formats the objects that the manager would create for TrainJobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS: Final = ("JOB", "PODS", "CONTAINER", "IMAGE", "REQUESTS", "COMMAND")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A TrainJob and the objects that the manager would create for it, or the reason why it would create none."""
+    """A TrainJob and the objects that the manager would create for it. If it would create none, the reason."""
 
     subject: Subject
     objects: Sequence[Object] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Rendered:
 
 
 async def render(given: Offline, subject: Subject) -> Rendered:
-    """Return the objects of a TrainJob, or the reason why the pipeline or the webhook refuses it."""
+    """Make the objects of a TrainJob. If the pipeline or the webhook refuses it, return the reason instead."""
     try:
         objects = await trainjobs.objects(given, subject.train_job)
     except trainjobs.RefusedError as error:
@@ -41,7 +41,7 @@ async def render(given: Offline, subject: Subject) -> Rendered:
 
 
 def manifest(obj: Object) -> dict[str, JSON]:
-    """Return an object as it is printed: generated keys are replaced by a placeholder."""
+    """Return an object in the form in which it is printed. A placeholder replaces generated keys."""
     data = obj.to_dict()
     if obj.gvk == Secret.gvk:
         data["stringData"] = dict.fromkeys(data.pop("data", {}), _NOT_SHOWN)
@@ -51,13 +51,13 @@ def manifest(obj: Object) -> dict[str, JSON]:
 def containers(job_set: JobSet) -> list[tuple[str, ...]]:
     """Return a row for each container of a JobSet.
 
-    Only the first row of a job has the name of the job and its number of pods.
+    Only the first row of each job contains the job's name and its number of pods.
     """
     return [row for job in job_set.spec.replicated_jobs or () for row in _rows(job)]
 
 
 def summary(obj: Object) -> str:
-    """Return kind and name of an object, and the size of a PodGroup."""
+    """Return the kind and name of an object. For a PodGroup, add its number of pods."""
     spec = obj.to_dict().get("spec") or {}
     members = spec.get("minMember", ((spec.get("schedulingPolicy") or {}).get("gang") or {}).get("minCount"))
     return f"{obj.gvk.kind} {obj.name}" + (f" of {members} pods" if members is not None else "")
@@ -79,7 +79,7 @@ def _command(container: Container) -> str:
 
 
 def _image(container: Container) -> str:
-    """Return the image without registry and path, which the other output formats show."""
+    """Return the last part of the image's name. Other output formats also show the registry and the path."""
     return (container.image or "-").rpartition("/")[2]
 
 

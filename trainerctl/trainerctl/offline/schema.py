@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of an object by its CRD's schema, with the API server's messages and without a server.
+"""Validates an object against the schema of its CRD. It needs no server, but gives the API server's messages.
 
-The server checks in this order: unknown fields (strict decoding), defaults, the metadata
-(:mod:`trainerctl.offline.objectmeta`), the schema, and, unless a grave problem was found, the CEL rules. Transition
-rules do not apply to a new object.
+The server works in this order: it finds unknown fields (strict decoding), sets defaults, checks the metadata
+(:mod:`trainerctl.offline.objectmeta`), and checks the schema. If it has found no grave problem, it then evaluates the
+CEL rules. Transition rules do not apply to a new object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from trainerctl.offline.problem import Path, Problem, kind_of, render
 
 Schema = Mapping[str, JSON]
 Evaluate = Callable[[str, JSON], bool | str]
-"""Evaluates a rule on ``self``; returns True if it holds, False if not, or the reason why it cannot be evaluated."""
+"""Takes a rule and the value of ``self``. Returns True if the rule holds, False if it does not, or the reason why it
+cannot be evaluated.
+"""
 
 # Decoding.
 
@@ -125,7 +127,7 @@ def _number(schema: Schema, value: float, path: Path) -> Iterator[Problem]:
 
 
 def _sized(schema: Schema, items: str, count: int, path: Path) -> Iterator[Problem]:
-    """Yield the problems of a count that is too small or too large; ``items`` is ``Items`` or ``Properties``."""
+    """Yield a problem if a count is too small or too large. ``items`` is ``Items`` or ``Properties``."""
     if count < (least := schema.get(f"min{items}", 0)):
         text = f"Invalid value: {count}: {render(path)} in body should have at least {least} {items.lower()}"
         yield Problem(path, text)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Reader over objects of the input that records what is read."""
+"""A Reader of the objects in the input. It records which objects are read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SCHEME: Final = default_scheme()
 _MODELS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (ConfigMap, Pod, PodGroup, PriorityClass)
 }
-"""The kinds whose fields groupers read; for other kinds, only the metadata is checked."""
+"""Groupers read the fields of these kinds. For all other kinds, we check only the metadata."""
 
 
 class Key(NamedTuple):
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 
 def key_of(data: Mapping[str, JSON], namespace: str = "") -> Key:
-    """Return the key of ``data``. ``namespace`` is the namespace of namespaced objects that do not set one."""
+    """Return the key of ``data``. If a namespaced object does not set a namespace, it is in ``namespace``."""
     kind = GVK.parse(data["apiVersion"], data["kind"])
     metadata = data.get("metadata") or {}
     resource = _SCHEME.kind_for(kind).resource
@@ -56,11 +56,11 @@ def key_of(data: Mapping[str, JSON], namespace: str = "") -> Key:
 
 
 def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, JSON]]:
-    """Return the objects of the input by key; namespaced objects that do not set a namespace get ``namespace``.
+    """Return the objects of the input by key. Namespaced objects that do not set a namespace get ``namespace``.
 
     Raises:
-        InputError: an object is a duplicate, has no name, or has invalid metadata, or an object of a kind whose fields
-            groupers read is not valid.
+        InputError: an object is a duplicate, has no name or has invalid metadata. If groupers read the fields of its
+            kind, these fields must also be valid.
     """
     objects: dict[Key, dict[str, JSON]] = {}
     first: dict[Key, InputObject] = {}
@@ -77,13 +77,13 @@ def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, 
 
 
 def _placed(data: Mapping[str, JSON], key: Key) -> JSON:
-    """Return the metadata of an object, with the namespace of its key unless the object is cluster-scoped."""
+    """Return the metadata of an object. If the object is namespaced, set the namespace of its key."""
     metadata = data.get("metadata") or {}
     return {**metadata, "namespace": key.namespace} if key.namespace else metadata
 
 
 class Snapshot:
-    """A Reader of JSON objects by key. The objects that it returns share data with them and must not be changed."""
+    """A Reader of JSON objects by key. Returned objects share data with ``objects`` and must not be changed."""
 
     def __init__(self, objects: Mapping[Key, dict[str, JSON]]) -> None:
         self._objects = objects
@@ -112,7 +112,7 @@ class Snapshot:
         return kind.from_dict(data)
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
-        """Return the objects of a kind by namespace and labels; other options are not implemented."""
+        """Return the objects of a kind, selected by namespace and labels. Other options are not implemented."""
         client.check_options(client.ListOptions, options)
         if options.get("fields") or options.get("limit") or options.get("continue_token"):
             raise NotImplementedError("a snapshot lists by namespace and labels")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of a new object by an API server with Trainer's CRDs and webhooks: the problems, or the stored object.
+"""Predicts how an API server with Trainer's CRDs and webhooks treats a new object: it stores it or reports problems.
 
 All commands that read TrainJobs or runtimes from files use this module, so that they agree about an object.
 """
@@ -44,7 +44,7 @@ _NO_OVERLOAD = (
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An object after the checks of the server's schema; it is valid if ``undecodable`` and ``problems`` are empty."""
+    """An object after the server's schema checks. It is valid if ``undecodable`` and ``problems`` are empty."""
 
     data: Data
     """The stored object, without unknown fields and with defaults. Unlike on the server, the status is kept.
@@ -52,13 +52,13 @@ class Checked:
     An ``undecodable`` object is not changed at all.
     """
     unknown: list[Path]
-    """Unknown fields. Strict field validation, which kubectl requests, rejects them; else the server drops them."""
+    """Unknown fields. kubectl requests strict field validation, which rejects them. Otherwise the server drops them."""
     undecodable: str | None
     problems: list[Problem]
 
 
 class Schemas:
-    """Checks objects by the CRDs' schemas and CEL rules. Objects without a namespace are in ``namespace``."""
+    """Checks objects against the schemas and CEL rules of CRDs. Objects without a namespace are in ``namespace``."""
 
     def __init__(self, schemas: Mapping[GVK, schema.Schema], namespace: str = DEFAULT_NAMESPACE) -> None:
         self._schemas = schemas
@@ -66,7 +66,7 @@ class Schemas:
         self._evaluate = Evaluator()
 
     def check(self, data: Data) -> Checked:
-        """Return the result of the server's checks in a create of ``data``, which must be of a Trainer kind."""
+        """Check ``data`` as the server does when the object is created. It must be of a Trainer kind."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         of_kind = self._schemas[gvk]
         unknown, undecodable = schema.unknown(of_kind, data), objectmeta.undecodable(data)
@@ -82,7 +82,7 @@ class Schemas:
         return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
 
     def stored(self, data: Data, unknown: list[Path] | None = None) -> Data:
-        """Return a copy of ``data`` without the ``unknown`` fields, with defaults, a namespace and a name."""
+        """Copy ``data``, remove the ``unknown`` fields, and set defaults, the namespace and the name."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         stored = copy.deepcopy(data)
         for path in unknown or ():
@@ -97,7 +97,7 @@ class Schemas:
 
 
 class Webhooks:
-    """Runs the webhooks' code without a server; ``runtimes`` are the manager's, by group and kind."""
+    """Runs the code of the webhooks without a server. ``runtimes`` are the manager's runtimes by group and kind."""
 
     def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
         self._mutator = MutatorHandler(TrainJob, webhooks.TrainJobDefaulter(cfg))
@@ -107,7 +107,7 @@ class Webhooks:
         }
 
     async def mutate(self, data: Data) -> tuple[AdmissionResponse, Data]:
-        """Return the mutating webhook's answer to a create of ``data``, and the changed object."""
+        """Return the mutating webhook's answer to the creation of ``data``, and the changed object."""
         if GVK.parse(data["apiVersion"], data["kind"]) != TrainJob.gvk:
             return admission.allowed(), data
         request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
@@ -118,7 +118,7 @@ class Webhooks:
         return response, changed
 
     async def review(self, data: Data) -> tuple[AdmissionResponse, str]:
-        """Return the validating webhook's answer to a create of ``data``, and the server's text if it is a denial."""
+        """Return the validating webhook's answer to the creation of ``data``, and the server's text for a denial."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         try:
             request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
@@ -129,19 +129,19 @@ class Webhooks:
 
 
 def denial(webhook: str, response: AdmissionResponse) -> str:
-    """Return the server's text for a denial by a webhook."""
+    """Return the text that the server writes if a webhook denies a request."""
     message = response.status.message if response.status is not None else ""
     return f'admission webhook "{webhook}" denied the request: {message}'
 
 
 def without_status(data: Data) -> Data:
-    """Return an object without its status, which the server drops in a create."""
+    """Return an object without its status. The server drops the status when an object is created."""
     return {name: value for name, value in data.items() if name != "status"}
 
 
 @cache
 def schemas() -> dict[GVK, schema.Schema]:
-    """Return the shipped CRDs' schemas by the kinds they serve."""
+    """Return the schemas of the shipped CRDs by kind."""
     found: dict[GVK, schema.Schema] = {}
     for crd in shipped.crds():
         spec = crd["spec"]
@@ -152,7 +152,7 @@ def schemas() -> dict[GVK, schema.Schema]:
 
 
 def not_served(gvk: GVK) -> str | None:
-    """Return the server's error for a Trainer kind in an unknown group or version; None for all other kinds."""
+    """Return the server's error if a Trainer kind has an unknown group or version, otherwise None."""
     ours = gvk.group == TrainJob.gvk.group or gvk.kind in {known.kind for known in KINDS}
     if not ours or gvk in KINDS:
         return None
@@ -167,7 +167,7 @@ def _remove(data: JSON, path: Path) -> None:
 
 
 class Evaluator:
-    """Evaluates CEL rules; compiles each of them once."""
+    """Evaluates CEL rules. Each rule is compiled only once."""
 
     def __init__(self) -> None:
         import cel  # here: cel also loads its command line, which takes longer than a check
@@ -176,7 +176,7 @@ class Evaluator:
         self._programs: dict[str, cel.Program] = {}
 
     def __call__(self, rule: str, value: JSON) -> bool | str:
-        """Return True if ``rule`` holds for ``value``, or the server's message if it cannot be evaluated."""
+        """Return whether ``rule`` holds for ``value``. If it cannot be evaluated, return the server's message."""
         program = self._programs.get(rule)
         if program is None:
             program = self._programs[rule] = self._compile(rule)

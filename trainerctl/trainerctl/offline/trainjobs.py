@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs of the input, and the manager's pipeline over files instead of a cluster.
+"""Runs the manager's pipeline for TrainJobs in files. It reads files instead of a cluster.
 
-The runtime of a TrainJob is looked up in the files first, then in the cluster if one is given, or else among the
-shipped runtimes.
+The runtime of a TrainJob is first looked up in the files. If it is not there, it is looked up in the cluster or, if no
+cluster is given, among the shipped runtimes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, sche
 T = TypeVar("T", bound=Object)
 
 UID: Final = "00000000-0000-0000-0000-000000000000"
-"""Stands for the uid that the server sets."""
+"""Used in place of the uid that a server would set."""
 
 _RUNTIME_KINDS: Final[dict[str, type[Object]]] = {
     kind.gvk.kind: kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
@@ -60,22 +60,22 @@ _REFUSALS: Final = (
 
 
 class RefusedError(Exception):
-    """No objects are created for a TrainJob; the text names the TrainJob and the reason."""
+    """The manager would not create objects for a TrainJob. The text names the TrainJob and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A TrainJob of the input, as a server would have stored it."""
+    """A TrainJob from the input, in the form in which a server would store it."""
 
     train_job: TrainJob
     document: InputObject
     runtime: str
-    """The runtime and its origin: ``ClusterTrainingRuntime torch-distributed (shipped)``."""
+    """The runtime and its origin, such as ``ClusterTrainingRuntime torch-distributed (shipped)``."""
 
 
 @dataclass(slots=True)
 class Offline:
-    """The TrainJobs of the input, and the manager's runtimes by kind, which build the objects of TrainJobs."""
+    """The TrainJobs of the input, and the runtimes that make their objects, by kind."""
 
     client: FakeClient
     runtimes: dict[str, Runtime]
@@ -91,7 +91,7 @@ async def prepare(
     cluster: Reader | None = None,
     version: str = V2_1,
 ) -> Offline:
-    """Return the TrainJobs among ``found`` with their runtimes, and the pipeline of the compatibility ``version``.
+    """Return the TrainJobs among ``found``, their runtimes, and the pipeline for the compatibility ``version``.
 
     Raises:
         InputError: a TrainJob or runtime would be refused or is a duplicate, or the input contains no TrainJob.
@@ -153,10 +153,12 @@ def runtimes(
 
 
 async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
-    """Return the objects that the manager would create for a TrainJob; a snapshot of its runtime, if any, is first.
+    """Return the objects that the manager would create for a TrainJob.
+
+    If it would store a snapshot of the runtime, the snapshot comes first.
 
     Raises:
-        RefusedError: the manager would apply nothing, and would report the reason in an event or condition.
+        RefusedError: the manager would not apply any objects. It would report the reason in an event or condition.
     """
     try:
         made = await runtime_for(offline.runtimes, train_job.spec.runtime_ref).new_objects(train_job)
@@ -172,7 +174,7 @@ async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
 
 
 async def denial(offline: Offline, train_job: TrainJob) -> str | None:
-    """Return why the webhook denies a TrainJob; None if the webhook admits it."""
+    """Return the reason why the webhook denies a TrainJob, or None if the webhook admits it."""
     response, text = await Webhooks(offline.runtimes).review(train_job.to_dict())
     return None if response.allowed else f"TrainJob {train_job.key}: {text}"
 
@@ -192,7 +194,7 @@ def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: lis
 
 
 def _why_ignored(train_job: TrainJob) -> str | None:
-    """Return why the manager ignores this TrainJob; None if it does not ignore it."""
+    """Return the reason why the manager would ignore this TrainJob, or None."""
     if not is_ours(train_job):
         return f"spec.managedBy names {train_job.spec.managed_by}"
     if train_job.metadata.deletion_timestamp is not None:
@@ -209,7 +211,7 @@ async def _fetch_runtime(
     train_job: TrainJob,
     origins: dict[tuple[str, NamespacedName], str],
 ) -> str:
-    """Add the runtime of a TrainJob to ``client``, unless it is in the files; return its kind, name and origin."""
+    """Add the runtime of a TrainJob to ``client`` if it is not in the files. Return its kind, name and origin."""
     ref = train_job.spec.runtime_ref
     named = f"{ref.kind} {ref.name}"
     kind = _RUNTIME_KINDS.get(ref.kind or "")

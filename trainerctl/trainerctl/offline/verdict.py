@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts, without a server, whether an API server with Trainer's CRDs and webhooks would admit new objects."""
+"""Predicts whether an API server with Trainer's CRDs and webhooks would admit new objects. It needs no server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to the creation of one object; without a ``code`` it is admitted."""
+    """The server's answer to the creation of one object. If ``code`` is 0, the object is admitted."""
 
     document: InputObject
     code: int = 0
@@ -38,7 +38,7 @@ class Verdict:
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return the lines for people: warnings, the text that kubectl prints, then a line for each invalid field."""
+        """Return human-readable lines: warnings, the text that kubectl prints, then a line for each invalid field."""
         lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:
@@ -71,7 +71,7 @@ class Verdict:
 
 
 class Validator:
-    """Validates objects; call :meth:`start` first."""
+    """Validates objects. Call :meth:`start` first."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Validator:
         self._webhooks: Webhooks | None = None
 
     async def start(self, found: Iterable[InputObject]) -> None:
-        """Load the valid runtimes among ``found``, the shipped runtimes and the webhooks' validators."""
+        """Load the valid runtimes among ``found``, the shipped runtimes and the validators of the webhooks."""
         manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
         taken = set()
         for data in [*(document.data for document in found), *manifests]:
@@ -106,7 +106,7 @@ class Validator:
         self._webhooks = Webhooks(await core.new(self._client, self._client, cfg=cfg), cfg)
 
     async def judge(self, document: InputObject) -> Verdict:
-        """Return the server's answer to a create of ``document`` with strict field validation."""
+        """Return the server's answer if ``document`` is created with strict field validation."""
         gvk = document.gvk
         if (unserved := not_served(gvk)) is not None:
             return Verdict(document, 404, "NotFound", unserved)

@@ -39,7 +39,10 @@ class TokenRequestSpec(Struct):
 
 
 class TokenRequestStatus(Struct):
-    """authenticationv1.TokenRequestStatus; the server parses the timestamp even in requests."""
+    """authenticationv1.TokenRequestStatus.
+
+    The server parses the timestamp in requests, too: it must not be an empty string.
+    """
 
     token: str | None = None
     expiration_timestamp: str | None = None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""corev1.Event. It has its own module because every manager records events, and few need other kinds of the group."""
+"""corev1.Event. It is in a module of its own, because every manager uses it and few need other kinds of the group."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _LONGEST_HEAD: Final = 1 << 20
 
 
 class Owner(Protocol):
-    """The owner of a connection, which assigns it to requests."""
+    """Owns connections and assigns them to requests."""
 
     def free(self, connection: Connection) -> None:
         """Called when the connection can be used again."""
@@ -33,7 +33,7 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An asyncio protocol; ``context`` is a value by which the owner distinguishes its connections."""
+    """An asyncio protocol. The owner distinguishes its connections by their ``context``."""
 
     __slots__ = (
         "_answer",
@@ -81,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """The transport, for a tunnel.
+        """The transport; a tunnel through a proxy needs it.
 
         Raises:
             GoneError: the connection is closed.
@@ -108,12 +108,15 @@ class Connection(asyncio.BufferedProtocol):
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> Incoming:
-        """Return the response, with its body unless it is a successful stream (no ``bounds``).
+        """Return the response.
+
+        Without ``bounds``, a successful response is a stream: it is returned when its head has arrived. Any other
+        response is returned with its whole body.
 
         The request is aborted if the head of the response has not arrived at ``deadline``. A response with ``bounds``
         is also aborted if no part of its body arrives for ``timeout`` seconds, or if the response takes longer than
-        ``bounds.seconds``. Without a ``deadline``, nothing is aborted. A ``bodiless`` response ends with its head,
-        regardless of its headers, and the caller then owns the connection.
+        ``bounds.seconds``. Without a ``deadline``, the time is not limited. With ``bodiless``, the response ends with
+        its head, even if its headers announce a body; afterwards, the connection belongs to the caller.
 
         Raises:
             GoneError: the connection was closed before the first byte of the response.
@@ -143,7 +146,10 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def give_up(self, answer: Incoming) -> None:
-        """Abort the connection unless ``answer`` is complete: then another request may already use the connection."""
+        """Abort the connection if ``answer`` is incomplete.
+
+        If it is complete, another request may already use the connection.
+        """
         if self._answer is answer:
             self.abort()
 
@@ -170,7 +176,11 @@ class Connection(asyncio.BufferedProtocol):
         self._sending = False
 
     def _wait_until(self, deadline: float) -> None:
-        """Watch ``deadline``; a timer that fires earlier is kept, since most requests finish before it fires."""
+        """Start a timer for ``deadline``.
+
+        If an earlier timer is running, it is kept and checks the deadline when it fires: most requests have finished by
+        then.
+        """
         self._deadline = deadline
         if self._timer is not None:
             if self._timer_at <= deadline:

@@ -24,9 +24,10 @@ from .message import Error, Heads
 
 CONNECT_TIMEOUT: Final = 30.0
 _NO_OTHER_TIMEOUT: Final = 2 * CONNECT_TIMEOUT
-"""Seconds of the event loop's own handshake timeout, which must not fire before :data:`CONNECT_TIMEOUT`."""
+"""The event loop's own timeout for handshakes, in seconds. It is longer than :data:`CONNECT_TIMEOUT`, so that it does
+not fire first."""
 _NEXT_ADDRESS: Final = 0.25
-"""Seconds before the next of several addresses is tried in parallel."""
+"""If an address has not answered after this many seconds, the next address is tried in parallel."""
 _DEAD: Final = 30
 """Seconds after which the kernel closes a connection whose peer does not answer probes."""
 _SOCKET_OPTIONS: Final = (
@@ -105,7 +106,7 @@ def without_credentials(url: str) -> str:
 
 
 class Dialer:
-    """Opens connections to ``origin``; ``server_name`` replaces its host in SNI and verification."""
+    """Opens connections to ``origin``. A given ``server_name`` is used for SNI and verification instead of the host."""
 
     def __init__(
         self, origin: Origin, *, proxy: Origin | None = None, server_name: str = "", user_agent: str
@@ -241,7 +242,10 @@ async def _resolve(loop: asyncio.AbstractEventLoop, to: Origin) -> Sequence[Addr
 
 
 async def _connected(addresses: Sequence[AddrInfo]) -> socket.socket:
-    """Return a socket connected to the first address that answers; a slow address does not delay the next one."""
+    """Return a socket connected to the first address that answers.
+
+    If an address is slow, the next one is tried in parallel.
+    """
     if len(addresses) == 1:
         return await _attempt(addresses[0])
     won: list[socket.socket] = []

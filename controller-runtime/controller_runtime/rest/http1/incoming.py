@@ -32,12 +32,13 @@ class Bounds(NamedTuple):
 
 
 ORDINARY: Final = Bounds(1 << 24, 120.0)
-"""Limits for one object: more than the size limit of etcd and the request timeout of an API server."""
+"""Limits for one object. They are higher than etcd's size limit and an API server's request timeout."""
 _EXPANSION: Final = 1 << 24
-"""Maximum number of bytes to which the bytes of one read may decompress."""
+"""A response is refused if the data of one read decompresses to more bytes than this."""
 _BUFFER: Final = 1 << 17
 _buffers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
-"""One buffer per loop, since data is parsed as it is read. Without it, TLS allocates 256 KiB per read."""
+"""One buffer per event loop is enough, because data is parsed as soon as it is read. Without this buffer, TLS would
+allocate 256 KiB for each read."""
 
 
 def buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
@@ -70,12 +71,12 @@ class Incoming:
         self.status = 0
         self.headers = Headers()
         self.whole = bounds is not None
-        """True if the reader waits for the end instead of the head."""
+        """True if the reader waits for the end of the response, False if it waits only for the head."""
         self.ended = False
         self.error: BaseException | None = None
         self.held = 0
         self.resume: Callable[[], None] | None = None
-        """Set while the connection has stopped reading."""
+        """Makes the connection read again. It is set only while the connection has stopped reading."""
         self._bounds = bounds or ORDINARY
         self._loop = loop
         self._pieces: deque[bytes] = deque()
@@ -114,7 +115,7 @@ class Incoming:
             await self._wait()
 
     def body(self) -> bytes:
-        """Return the whole body, once."""
+        """Return the whole body. The body is not kept: a second call returns empty bytes."""
         pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
@@ -257,7 +258,7 @@ class ResponseParser:
 
 
 class _Decoder:
-    """Decodes a content encoding that some proxies apply without a request for it."""
+    """Decompresses a body. Some proxies compress responses although no request asks for it."""
 
     def __init__(self, bits: int) -> None:
         self._inflate = zlib.decompressobj(bits)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 _JOINED: Final = frozenset((b"warning", b"transfer-encoding", b"connection", b"content-encoding"))
-"""Headers whose repeated lines are joined; of any other header the first line is used."""
+"""If one of these headers has several lines, they are joined. For any other header, only the first line is used."""
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNFIT: Final = re.compile(r"[\x00\r\n]")
 _UNFIT_TARGET: Final = re.compile(r"[\x00-\x20\x7f]")
@@ -30,7 +30,7 @@ class GoneError(Error):
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a response; names are case-insensitive, bytes that are not UTF-8 become surrogates."""
+    """The headers of a response. Names are case-insensitive; bytes that are not UTF-8 become surrogates."""
 
     __slots__ = ("_lines",)
 
@@ -46,11 +46,11 @@ class Headers(Mapping[str, str]):
             self._lines[key] = (name, self._lines[key][1] + b", " + value)
 
     def clear(self) -> None:
-        """Remove all lines, because they belonged to an interim response."""
+        """Remove all lines. This is called after the head of an interim response."""
         self._lines.clear()
 
     def raw(self, key: bytes) -> bytes:
-        """Return the value of a lower-case name, or empty bytes."""
+        """Return the value of the header ``key``, which is in lower case, or empty bytes."""
         line = self._lines.get(key)
         return line[1].strip() if line is not None else b""
 

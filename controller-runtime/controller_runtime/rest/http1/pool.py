@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool: the connections to one server and their assignment to requests.
 
-A request gets the idle connection that was used most recently, so that connections beyond the current need stay idle
-and are closed. When the limit is reached, callers wait in order until a connection becomes free or is closed. A stream
-keeps its connection for minutes. Therefore a stream does not wait, and does not count towards the limit.
+A request gets the idle connection that was used most recently. Connections that are not needed at present therefore
+stay idle and are closed. When the limit is reached, callers wait in order until a connection becomes free or is closed.
+A stream keeps its connection for minutes. Therefore a stream does not wait, and does not count towards the limit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Pool:
         return bool(self._open or self._dialing or self._waiters)
 
     def idle(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection | None:
-        """Return an idle connection opened with ``context``, or None; close unusable ones found on the way."""
+        """Return an idle connection opened with ``context``, or None. Unusable connections are closed."""
         while self._idle:
             connection = self._idle.pop()
             if connection.context is context and connection.usable:
@@ -184,7 +184,7 @@ class Pool:
             raise
 
     def _hand(self, connection: Connection | None) -> bool:
-        """Give ``connection`` to the first waiting caller; None is the permission to open a connection."""
+        """Give ``connection`` to the first waiting caller. None means that the caller may open a connection."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

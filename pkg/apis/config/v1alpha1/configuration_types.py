@@ -277,7 +277,7 @@ class Configuration(Struct):
 
     @property
     def second_generation(self) -> bool:
-        """True if the behaviour of Trainer v2.3 applies where it differs from v2.1's for the same object."""
+        """True if the manager behaves like Trainer v2.3 where v2.1 and v2.3 treat the same object differently."""
         return self.compatibility_version == V2_3
 
     @property

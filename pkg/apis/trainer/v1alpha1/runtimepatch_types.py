@@ -41,9 +41,9 @@ class ContainerPatch(Struct):
     containers in spec.trainer and spec.initializer.
     """
     volume_mounts: Annotated[list[VolumeMount] | None, _ITEMS] = None
-    """Volume mounts of the container, merged with the runtime's by mount path."""
+    """Volume mounts of the container, merged by mount path with the runtime's volume mounts."""
     security_context: SecurityContext | None = None
-    """Security options of the container, merged over the runtime's.
+    """Security options of the container. They are merged into the runtime's security options.
 
     The operator of the manager can forbid them: runtimePatches.securityContext in its Configuration.
     """
@@ -53,33 +53,37 @@ class PodSpecPatch(Struct):
     """Changes to the spec of a pod template."""
 
     service_account_name: Annotated[str | None, CRD(max_length=253, rules=(FIELD_IMMUTABLE,))] = None
-    """Service account of the pods. An empty value removes the runtime's. It cannot be changed once it is set."""
+    """Service account of the pods. An empty value removes the runtime's service account.
+
+    The name cannot be changed once it is set.
+    """
     volumes: Annotated[list[Volume] | None, _FIXED_VOLUMES] = None
-    """Volumes of the pods, merged with the runtime's by name. They cannot be changed once they are set."""
+    """Volumes of the pods, merged by name with the runtime's volumes. They cannot be changed once they are set."""
     init_containers: Annotated[list[ContainerPatch] | None, _FIXED_LIST] = None
     """Changes to init containers of the runtime. They cannot be changed once they are set."""
     containers: Annotated[list[ContainerPatch] | None, _FIXED_LIST] = None
     """Changes to containers of the runtime. They cannot be changed once they are set."""
     image_pull_secrets: Annotated[list[LocalObjectReference] | None, _FIXED_LIST] = None
-    """Secrets for pulling the pods' images, merged with the runtime's by name.
+    """Secrets for pulling the pods' images, merged by name with the runtime's secrets.
 
     They cannot be changed once they are set.
     """
     security_context: Annotated[PodSecurityContext | None, CRD(rules=(FIELD_IMMUTABLE,))] = None
-    """Security options of the pods, merged over the runtime's. They cannot be changed once they are set.
+    """Security options of the pods, merged into the runtime's security options.
 
-    The operator of the manager can forbid them: runtimePatches.securityContext in its Configuration.
+    They cannot be changed once they are set. The operator of the manager can forbid them:
+    runtimePatches.securityContext in its Configuration.
     """
     node_selector: dict[str, str] | None = None
-    """Labels that a node must have to run the pods, merged over the runtime's."""
+    """Labels that a node must have to run the pods. A label replaces the runtime's label with the same key."""
     affinity: Affinity | None = None
-    """Affinity and anti-affinity of the pods, merged over the runtime's."""
+    """Affinity and anti-affinity of the pods. They are merged into the runtime's affinity."""
     tolerations: Annotated[list[Toleration] | None, CRD(list_type="atomic", max_items=128)] = None
-    """Tolerations of the pods. They replace all of the runtime's."""
+    """Tolerations of the pods. They replace all tolerations of the runtime."""
     scheduling_gates: Annotated[
         list[PodSchedulingGate] | None, CRD(list_type="map", list_map_keys=_BY_NAME, max_items=16)
     ] = None
-    """Gates that keep the pods from being scheduled until they are removed, merged with the runtime's by name."""
+    """Gates that must be removed before the pods are scheduled, merged by name with the runtime's gates."""
     termination_grace_period_seconds: Annotated[Int64 | None, CRD(minimum=0, rules=(FIELD_IMMUTABLE,))] = None
     """Time, in seconds, that the pods have to terminate gracefully. It cannot be changed once it is set."""
     go_pointers: ClassVar[frozenset[str]] = frozenset(
@@ -91,7 +95,7 @@ class PodTemplatePatch(Struct):
     """Changes to a pod template."""
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations, merged over the pod template's."""
+    """Labels and annotations. They replace the pod template's labels and annotations with the same keys."""
     spec: PodSpecPatch | None = None
     """Changes to the pod template's spec. They are applied as a strategic merge patch."""
 
@@ -107,7 +111,7 @@ class JobTemplatePatch(Struct):
     """Changes to a job template."""
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations, merged over the job template's."""
+    """Labels and annotations. They replace the job template's labels and annotations with the same keys."""
     spec: JobSpecPatch | None = None
     """Changes to the job template's spec."""
 
@@ -134,7 +138,7 @@ class JobSetTemplatePatch(Struct):
     """Changes to the JobSet template."""
 
     metadata: ObjectMeta | None = None
-    """Labels and annotations of the JobSet, merged over the runtime's and the TrainJob's."""
+    """Labels and annotations of the JobSet. They replace values of the runtime and the TrainJob with the same keys."""
     spec: JobSetSpecPatch | None = None
     """Changes to the spec of the JobSet template."""
 

@@ -52,7 +52,7 @@ class PodGroupPolicy(Struct):
     volcano: VolcanoPodGroupPolicySource | None = None
     """Schedule the pods with Volcano."""
     workload: WorkloadPodGroupPolicySource | None = None
-    """Schedule the pods with Kubernetes' own scheduler, by the gangs of scheduling.k8s.io.
+    """Schedule the pods as gangs with Kubernetes' own scheduler (scheduling.k8s.io).
 
     Requires Kubernetes 1.35 or newer with the feature gate GenericWorkload. It cannot be combined with coscheduling or
     volcano.
@@ -98,7 +98,7 @@ class EnvInjectionTarget(Struct):
     ] = None
     """Names of containers or init containers of the replicated job.
 
-    The container named node must not be listed: the trainer's always receives the variables.
+    The container named node must not be listed: the container node of the trainer always receives the variables.
     """
 
 
@@ -128,8 +128,9 @@ class TorchMLPolicySource(Struct):
     ] = None
     """Number of processes on each node, or auto, cpu or gpu. Defaults to auto.
 
-    With cpu, and with auto if no GPU is requested, it is the number of requested CPUs. Otherwise torchrun receives the
-    word and counts the devices on the node. A TrainJob can set it in spec.trainer.numProcPerNode.
+    If it is cpu, or if it is auto and no GPU is requested, one process is started for each requested CPU. Otherwise
+    torchrun receives the word and counts the devices on the node. A TrainJob can set another value in
+    spec.trainer.numProcPerNode.
     """
     elastic_policy: TorchElasticPolicy | None = None
     """Settings of elastic training. They have no effect."""

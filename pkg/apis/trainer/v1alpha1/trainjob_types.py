@@ -120,9 +120,9 @@ class Trainer(Struct):
     image: str | None = None
     """Image of the training container, the container named node."""
     command: Annotated[list[str] | None, ATOMIC] = None
-    """Command of the training container. It replaces the runtime's."""
+    """Command of the training container. It replaces the runtime's command."""
     args: Annotated[list[str] | None, ATOMIC] = None
-    """Arguments of the command. They replace the runtime's."""
+    """Arguments of the command. They replace the runtime's arguments."""
     env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
     """Environment variables of the training container. A variable replaces the runtime's variable of the same name."""
     num_nodes: Annotated[Int32 | None, _BOUNDED] = None
@@ -133,8 +133,8 @@ class Trainer(Struct):
     resources_per_node: ResourceRequirements | None = None
     """Compute resources of the training container on each node. Resource claims are ignored.
 
-    The requests and limits replace all of those of the runtime. If the manager runs with compatibilityVersion 2.3, an
-    amount replaces only the runtime's amount of the same resource.
+    They replace all requests and limits of the runtime. If the manager runs with compatibilityVersion 2.3, an amount
+    replaces only the runtime's amount of the same resource.
     """
     num_proc_per_node: Annotated[IntOrString | None, _BOUNDED] = None
     """Number of processes on each node, for PyTorch, MPI and Flux. Defaults to the number in the runtime's mlPolicy.
@@ -164,30 +164,30 @@ class ContainerOverride(Struct):
     containers in spec.trainer and spec.initializer.
     """
     volume_mounts: Annotated[list[VolumeMount] | None, MAP_BY_NAME] = None
-    """Volume mounts of the container, merged with the runtime's by mount path."""
+    """Volume mounts of the container, merged by mount path with the runtime's volume mounts."""
 
 
 class PodTemplateSpecOverride(Struct):
     """Changes to the spec of a pod template."""
 
     service_account_name: str | None = None
-    """Service account of the pods. An empty value removes the runtime's."""
+    """Service account of the pods. An empty value removes the runtime's service account."""
     node_selector: dict[str, str] | None = None
-    """Labels that a node must have to run the pods, merged over the runtime's."""
+    """Labels that a node must have to run the pods. A label replaces the runtime's label with the same key."""
     affinity: Affinity | None = None
-    """Affinity and anti-affinity of the pods, merged over the runtime's."""
+    """Affinity and anti-affinity of the pods. They are merged into the runtime's affinity."""
     tolerations: Annotated[list[Toleration] | None, ATOMIC] = None
-    """Tolerations of the pods. They replace all of the runtime's."""
+    """Tolerations of the pods. They replace all tolerations of the runtime."""
     volumes: Annotated[list[Volume] | None, MAP_BY_NAME] = None
-    """Volumes of the pods, merged with the runtime's by name."""
+    """Volumes of the pods, merged by name with the runtime's volumes."""
     init_containers: Annotated[list[ContainerOverride] | None, MAP_BY_NAME] = None
     """Changes to init containers of the runtime."""
     containers: Annotated[list[ContainerOverride] | None, MAP_BY_NAME] = None
     """Changes to containers of the runtime."""
     scheduling_gates: Annotated[list[PodSchedulingGate] | None, MAP_BY_NAME] = None
-    """Gates that keep the pods from being scheduled until they are removed, merged with the runtime's by name."""
+    """Gates that must be removed before the pods are scheduled, merged by name with the runtime's gates."""
     image_pull_secrets: Annotated[list[LocalObjectReference] | None, MAP_BY_NAME] = None
-    """Secrets for pulling the pods' images, merged with the runtime's by name."""
+    """Secrets for pulling the pods' images, merged by name with the runtime's secrets."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"service_account_name"})
 
 
@@ -199,7 +199,10 @@ class PodTemplateOverride(Struct):
     ] = None
     """Replicated jobs whose pod templates are changed. The runtime must have each of them."""
     metadata: ObjectMeta | None = None
-    """Labels and annotations, merged over the pod template's. Other metadata is ignored."""
+    """Labels and annotations. They replace the pod template's labels and annotations with the same keys.
+
+    Other metadata is ignored.
+    """
     spec: PodTemplateSpecOverride | None = None
     """Changes to the pod template's spec. They are applied as a strategic merge patch."""
 
@@ -216,9 +219,9 @@ class TrainJobSpec(Struct):
     trainer: Trainer | None = None
     """Settings of the training nodes."""
     labels: dict[str, str] | None = None
-    """Labels of the JobSet and its Jobs, merged over the runtime's."""
+    """Labels of the JobSet and its Jobs. A label replaces the runtime's label with the same key."""
     annotations: dict[str, str] | None = None
-    """Annotations of the JobSet and its Jobs, merged over the runtime's."""
+    """Annotations of the JobSet and its Jobs. An annotation replaces the runtime's annotation with the same key."""
     pod_template_overrides: Annotated[list[PodTemplateOverride] | None, ATOMIC] = None
     """Changes to the runtime's pod templates, applied in the order of the list.
 
@@ -258,8 +261,8 @@ class TrainJobSpec(Struct):
     active_deadline_seconds: Annotated[Int64 | None, CRD(minimum=1, rules=(FIELD_IMMUTABLE,))] = None
     """Maximum time, in seconds, for which the TrainJob may be active. It cannot be changed.
 
-    The time counts from the creation, or from the last time the TrainJob was resumed. When it is over, the TrainJob
-    fails with the reason DeadlineExceeded, and its JobSet is deleted. By default, the time is not limited.
+    The time counts from the creation, or from the last time the TrainJob was resumed. When the time is over, the
+    TrainJob fails with the reason DeadlineExceeded, and its JobSet is deleted. By default, the time is not limited.
     """
     go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "active_deadline_seconds"})
 
@@ -319,8 +322,8 @@ class TrainJobStatus(Struct):
     conditions: Annotated[list[Condition] | None, MAP_BY_TYPE] = None
     """Conditions of the TrainJob.
 
-    The types are Suspended, Complete, Failed, and GangSchedulingUnavailable: the cluster lacks a feature that the
-    runtime's podGroupPolicy.workload requires.
+    The types are Suspended, Complete, Failed and GangSchedulingUnavailable. The last one means that the cluster lacks a
+    feature that the runtime's podGroupPolicy.workload requires.
     """
     jobs_status: Annotated[list[JobStatus] | None, MAP_BY_NAME] = None
     """The numbers of Jobs of each replicated job by their state, copied from the JobSet."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The base of the groupers of training operators' jobs: the group requires the replicas of all roles at once."""
+"""The base of the groupers for jobs of training operators: the group requires the replicas of all roles at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 # +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;notebooks;pytorchjobs;jaxjobs;tfjobs;xgboostjobs;scheduledworkflows,verbs=get;list;watch
 class KubeflowDistributedGrouper(DelegatingGrouper):
-    """Groups a job by its replica specs; each kind of job names the field and its mandatory roles."""
+    """Groups a job by its replica specs. A subclass sets the name of their field and the mandatory roles."""
 
     name = "Kubeflow Distributed Grouper"
     reads = Reads.SPEC

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JAXJobs: workers, all at once, without a master."""
+"""JAXJobs: the group requires all workers at once. A JAXJob has no master."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""MPIJobs: launcher and workers at once, or first only the workers if the launcher waits for them."""
+"""MPIJobs: the group requires launcher and workers at once. While the launcher waits, it requires only the workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class MpiGrouper(KubeflowDistributedGrouper):
         self._client = client
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require launcher and workers, or only the workers while the launcher waits for them and does not exist.
+        """Require launcher and workers.
+
+        If the launcher is created after the workers and does not exist yet, require only the workers.
 
         Raises:
             GroupingError: a role is missing or has no replicas, or the spec is malformed.

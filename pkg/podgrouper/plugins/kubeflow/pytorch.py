@@ -24,7 +24,7 @@ REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
 _MASTER_SPEC: Final = "Master"
 _WORKER_SPEC: Final = "Worker"
 _MASTER_GROUP: Final = "master"
-"""Name of the master's subgroup, and value of its pod's label ``REPLICA_TYPE_LABEL``."""
+"""Name of the master's subgroup. The label ``REPLICA_TYPE_LABEL`` of the master's pod has the same value."""
 _WORKER_GROUP: Final = "worker"
 
 _Specs = dict[str, JSON]
@@ -43,7 +43,8 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Put master and workers into subgroups, and set the number of pods that the group requires.
 
-        This number is the scheduling policy's minimum, else the elastic policy's minimum, else that of all replicas.
+        This number is the scheduling policy's minimum, else the elastic policy's minimum, else the number of all
+        replicas.
 
         Raises:
             GroupingError: there are no replicas, or the spec or the labels and annotations of segments are invalid.
@@ -115,7 +116,7 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
 
 
 def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
-    """Return the number of segments, and the size of a smaller last segment, or 0 if all have the same size."""
+    """Return the number of segments. The second number is the size of the last segment if it is smaller, else 0."""
     if not size:
         raise GroupingError(f"segment size on pod {pod.namespace}/{pod.name} must not be 0")
     number, rest = divide(replicas, size)
@@ -146,7 +147,7 @@ def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: i
 
 
 def _segment_of(pod: Pod, size: int) -> int | None:
-    """Return a worker's segment by its index; None for any other pod."""
+    """Return the index of the worker's segment; None if the pod is not a worker."""
     index = _index_of(pod)
     return None if index is None else divide(index, size)[0]
 
@@ -159,7 +160,7 @@ def _check_index(pod: Pod) -> None:
 
 
 def _index_of(pod: Pod) -> int | None:
-    """Return a worker's index; None for any other pod."""
+    """Return the worker's index; None if the pod is not a worker."""
     if pod.labels.get(REPLICA_TYPE_LABEL) != _WORKER_GROUP:
         return None
     text = pod.labels.get(REPLICA_INDEX_LABEL)
@@ -172,9 +173,9 @@ def _index_of(pod: Pod) -> int | None:
 
 
 def _segment_size(pod: Pod, specs: _Specs) -> int | None:
-    """Return the pod's segment size, else its template's; None if neither sets one.
+    """Return the segment size in the pod's annotation, else in the worker template's; None if neither is set.
 
-    As in upstream, only a template's size must be positive.
+    As in upstream, only the size in the template is required to be positive.
     """
     if text := pod.annotations.get(kai.SEGMENT_SIZE_KEY):
         return _size(text, f"pod {pod.namespace}/{pod.name}")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TFJobs: all replicas at once, with any roles."""
+"""TFJobs: the group requires the replicas of all roles at once. A TFJob may have any roles."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""XGBoostJobs: a master and workers, all at once."""
+"""XGBoostJobs: the group requires the master and all workers at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The base of the groupers of Ray's kinds: the head and the worker groups of a RayCluster start at once."""
+"""The base of the groupers for Ray's kinds: the head and the worker groups of a RayCluster start at once."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class RayGrouper(ReadingGrouper):
         return [head, *_worker_groups(cluster, with_topology=self._with_topology)]
 
     async def _wants_sub_groups(self, metadata: Metadata) -> bool:
-        """Return False if a group from an older release, without subgroups, is in use."""
+        """Return False if the group exists without subgroups, because an older release created it."""
         try:
             existing = await self._client.get(PodGroup, (metadata.namespace, metadata.name))
         except NotFoundError:
@@ -109,7 +109,7 @@ def _worker_groups(cluster: Unstructured, *, with_topology: bool) -> list[SubGro
 
 
 def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata | None:
-    """Return the constraint that the annotations of a group's template set; None without a level."""
+    """Return the topology constraint in the annotations of a group's template; None if they set no level."""
     topology, required, preferred = (
         fields.nested_string(spec, "template", "metadata", "annotations", key) or ""
         for key in (
@@ -131,10 +131,9 @@ def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata |
 
 
 def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
-    """Return the subgroup of a worker group.
+    """Return the subgroup of a worker group, or None if the group is suspended or has no replicas.
 
-    It requires the minimum of replicas, else all replicas, multiplied by the number of hosts of a replica.
-    Return None for a group that is suspended or has no replicas.
+    It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead.
     """
     if not isinstance(spec, dict):
         raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
@@ -164,7 +163,7 @@ def _group_name(index: int, spec: dict[str, JSON]) -> str:
 
 
 def _assign(pod: Pod, sub_groups: list[SubGroupMetadata]) -> None:
-    """Put the pod in the first subgroup that its label names; a job's submitter is in no subgroup."""
+    """Put the pod into the subgroup that its label names. The submitter of a RayJob does not belong to a subgroup."""
     group = pod.labels.get(NODE_GROUP_LABEL)
     for sub_group in sub_groups:
         if sub_group.name == group:

@@ -10,7 +10,7 @@ from .ray_grouper import RayGrouper
 
 
 class RayJobGrouper(RayGrouper):
-    """Groups a RayJob; the operator writes the cluster's name into its status."""
+    """Groups a RayJob. The operator writes the cluster's name into the RayJob's status."""
 
     reads = Reads.OBJECT
     cluster_name_paths = (("status", "rayClusterName"),)

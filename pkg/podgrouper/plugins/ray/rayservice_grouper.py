@@ -10,7 +10,7 @@ from .ray_grouper import RayGrouper
 
 
 class RayServiceGrouper(RayGrouper):
-    """Groups a RayService; the operator writes the clusters' names into its status."""
+    """Groups a RayService. The operator writes the clusters' names into the RayService's status."""
 
     reads = Reads.OBJECT
     cluster_name_paths = (

@@ -101,7 +101,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check the processes per node, the number of nodes if the launcher trains too, and reserved variables."""
+        """Check processes per node and reserved variables. If the launcher trains too, check the number of nodes."""
         errors = field.ErrorList()
         policy, trainer = _policy(info), new.spec.trainer
         if policy is None or trainer is None:
@@ -151,10 +151,10 @@ class MPI(FilesPlugin, CustomValidationPlugin):
                     container.env = apply.upsert_env_vars(container.env, _environment(policy, slots))
 
     def _slots(self, info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> int:
-        """Return the number of processes per node, which the TrainJob or the runtime sets.
+        """Return the number of processes per node.
 
-        If the TrainJob does not set the number and the runtime's number is 1, the number of GPUs is returned, if there
-        are any.
+        The TrainJob's number takes precedence over the runtime's. If the TrainJob sets no number and the runtime's is 1
+        or unset, one process is started for each requested GPU.
         """
         trainer = train_job.spec.trainer
         if trainer is not None and trainer.num_proc_per_node is not None:
@@ -166,12 +166,12 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         return max(slots, runtime.get_num_gpu_per_node(resources))
 
     async def build(self, info: runtime.Info, train_job: TrainJob) -> list[Object]:
-        """Return the ConfigMap with the host file, and the Secret with the keys unless it exists.
+        """Return the ConfigMap with the host file. If the Secret with the keys is missing, return it, too.
 
         Raises:
             HostFileTooLargeError: the names of all nodes do not fit into a ConfigMap.
             PredecessorError: an earlier TrainJob of the same name controls the Secret.
-            StatusError: reading the Secret failed for a reason other than its absence.
+            StatusError: the Secret could not be read. A missing Secret is not an error.
         """
         policy = _policy(info)
         if policy is None:
@@ -193,7 +193,10 @@ def _is_open_mpi(policy: MPIMLPolicySource) -> bool:
 
 
 def _set_count(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> None:
-    """Set the number of pods of the job ``node``: one less than the TrainJob's nodes if the launcher trains too."""
+    """Set the number of pods of the job ``node`` to the TrainJob's ``numNodes``.
+
+    If the launcher trains too, it is one of these nodes. The job ``node`` then has one pod less, but at least one.
+    """
     trainer = train_job.spec.trainer
     node = info.find_pod_set_by_name(constants.NODE)
     if trainer is None or trainer.num_nodes is None or node is None:

@@ -54,7 +54,7 @@ class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionP
 async def has_secret(
     client: Reader, train_job: TrainJob, suffix: str, *, may_be_foreign: bool = False
 ) -> bool:
-    """Return True if the TrainJob's Secret exists. Its content must then not be generated again.
+    """Return True if the TrainJob's Secret exists. If it exists, its content must not be generated again.
 
     With ``may_be_foreign``, a Secret that a user created beforehand is accepted. A Secret of an earlier TrainJob of the
     same name is never accepted, because the garbage collector will delete it.
@@ -62,7 +62,7 @@ async def has_secret(
     Raises:
         PredecessorError: an earlier TrainJob of the same name controls the Secret.
         ChildConflictError: the TrainJob does not control the Secret, and ``may_be_foreign`` is False.
-        StatusError: reading the Secret failed for a reason other than its absence.
+        StatusError: the Secret could not be read. A missing Secret is not an error.
     """
     key = NamespacedName(train_job.namespace, train_job.name + suffix)
     try:
@@ -80,9 +80,9 @@ async def has_secret(
 def watch(
     builder: Builder, kind: type[Object], *, suffix: str = "", when: source.When | None = None
 ) -> Builder:
-    """Watch the metadata of those objects of ``kind`` that TrainJobs control and whose names end in ``suffix``.
+    """Watch the metadata of the objects of ``kind`` that TrainJobs control.
 
-    The watch begins when ``when`` returns.
+    Objects whose names do not end in ``suffix`` are ignored. The watch begins when the function ``when`` has returned.
     """
     from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 

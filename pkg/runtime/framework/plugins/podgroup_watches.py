@@ -25,7 +25,7 @@ from pkg.runtime import indexer as index
 from pkg.runtime.interface import ReconcilerBuilder
 
 Needed = Callable[[], Awaitable[object]]
-"""Returns once a TrainJob is gang-scheduled."""
+"""Returns as soon as there is a gang-scheduled TrainJob."""
 
 
 IsGang = Callable[[PodGroupPolicy], bool]
@@ -63,7 +63,7 @@ def watches(pod_group: type[Object], needed: Needed, is_gang: IsGang) -> list[Re
 
 
 def owned(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
-    """Return the function that adds the watch of those objects of ``kind`` that TrainJobs control.
+    """Return the function that watches objects of ``kind`` and enqueues the TrainJobs that control them.
 
     The watch begins when ``needed`` returns.
     """
@@ -128,7 +128,7 @@ class _KindServed(source.Source):
         return f"arrival of {self._pod_group.gvk.group_kind}"
 
     async def start(self, queue: handler.Queue) -> None:
-        """Wait until the kind is served. If it was not served from the beginning, enqueue the waiting TrainJobs."""
+        """If the kind is not served yet, wait until it is served, and then enqueue the waiting TrainJobs."""
         informer = await self._cache.get_informer(self._pod_group)
         await informer.wait_for_sync(or_problem=True)
         if informer.has_synced:
@@ -146,9 +146,9 @@ class _KindServed(source.Source):
 def _wake_suspended(
     noun: str, concerned: Callable[[Object], Awaitable[Iterable[TrainJob]]]
 ) -> handler.EventHandler[Object]:
-    """Return a handler that enqueues those of the ``concerned`` TrainJobs that are suspended.
+    """Return a handler that enqueues each suspended TrainJob that ``concerned`` returns.
 
-    The objects of the other TrainJobs must not be changed.
+    The objects of a TrainJob that is not suspended must not be changed.
     """
 
     async def wake(obj: Object, queue: handler.Queue) -> None:

@@ -60,12 +60,12 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return the PodGroup of all the TrainJob's pods.
 
-        Nothing is returned without the policy, nor for a running job whose PodGroup exists: a PodGroup is
-        rewritten only while its job is suspended.
+        If the runtime does not have the policy, nothing is returned. If the PodGroup of a running job exists, nothing
+        is returned either: a PodGroup is rewritten only while its job is suspended.
 
         Raises:
-            StatusError: reading the PodGroup failed for a reason other than its absence.
-            CacheDegradedError: the server does not serve these PodGroups, or denies access.
+            StatusError: the PodGroup could not be read. A missing PodGroup is not an error.
+            CacheDegradedError: the server does not serve these PodGroups, or does not permit reading them.
         """
         policy = self.policy(info)
         if policy is None:
@@ -95,7 +95,7 @@ def total_members(info: Info) -> int:
 def total_requests(info: Info) -> ResourceList:
     """Return the sum of the requests of all pods in the pod sets.
 
-    The TrainJob's resources are included only if they were merged into those of the template (v2.3).
+    The TrainJob's resources are included only if they were merged into the template's resources (v2.3).
     """
     total: ResourceList = {}
     for pod_set in info.template_spec.pod_sets:
@@ -108,8 +108,8 @@ async def may_be_written(client: Reader, kind: type[Object], train_job: TrainJob
     """Return True if the TrainJob's PodGroup may be written: if it does not exist, or if the TrainJob is suspended.
 
     Raises:
-        StatusError: reading the PodGroup failed for a reason other than its absence.
-        CacheDegradedError: the server does not serve PodGroups, or denies access.
+        StatusError: the PodGroup could not be read. A missing PodGroup is not an error.
+        CacheDegradedError: the server does not serve PodGroups, or does not permit reading them.
     """
     try:
         await client.get(kind, train_job.key)

@@ -3,7 +3,7 @@
 """The registry: every plugin by its name, in the order in which the stages run them.
 
 Third-party plugins use the entry-point group ``trainer.kubeflow.org.plugins``: the entry's name is the plugin's name,
-and its value is a ``PluginFactory``. They run after the built-in plugins, in the order of their names.
+and its value is a ``PluginFactory``. Third-party plugins run after the built-in plugins, in the order of their names.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def new_registry(
     gates: features.Gates | None = None,
     published: workload.Published | None = None,
 ) -> Registry:
-    """Return the built-in plugins and those of the entry points ``found``, by default of all installed entry points.
+    """Return the built-in plugins and the plugins of the entry points ``found``.
 
-    A plugin that belongs to a feature is included only if ``gates`` enable the feature. ``published`` returns the
-    schemas that the API server publishes.
+    If ``found`` is None, all installed entry points are used. A plugin that belongs to a feature is included only if
+    ``gates`` enable the feature. ``published`` returns the schemas that the API server publishes.
 
     Raises:
         PluginLoadError: an entry point does not load, is not a factory, or has a duplicate name.

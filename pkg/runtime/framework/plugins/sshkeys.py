@@ -27,7 +27,7 @@ VOLUME: Final = "mpi-ssh-auth"
 
 
 class SSHKeys(NamedTuple):
-    """A key pair: the private half as PEM, the public one as a line of ``authorized_keys``."""
+    """A key pair: the private key as PEM, and the public key as a line of ``authorized_keys``."""
 
     private: bytes
     public: bytes

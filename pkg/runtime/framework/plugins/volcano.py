@@ -62,7 +62,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
     ) -> tuple[list[str], field.ErrorList]:
         """Check that the queue has a name, and that the pods' PriorityClasses exist.
 
-        As upstream, PriorityClasses after a built-in one are not checked.
+        As upstream, stop at the first built-in PriorityClass, and do not check the following ones.
         """
         del old, new
         errors = field.ErrorList()

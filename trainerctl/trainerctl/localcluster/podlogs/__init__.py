@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The logs of simulated pods: the part of a kubelet that the API server calls for them.
+"""The logs of simulated pods. To the API server, this package looks like the log server of a kubelet.
 
-Each line is computed from the pod; nothing is stored. The first line states that the log is simulated.
+Each line is computed from the pod, and no log is stored. The first line states that the log is simulated.
 """

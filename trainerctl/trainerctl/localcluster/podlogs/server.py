@@ -31,7 +31,9 @@ _HEAD_SECONDS: Final = 10.0
 _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
 Log = Callable[[str], AsyncIterator[bytes]]
-"""Yields the pieces of the log that a target names. An empty piece makes the server check if the client has left."""
+"""Takes the target of a request and yields the pieces of the log. If a piece is empty, the server only checks
+whether the client has disconnected.
+"""
 
 
 class Line(NamedTuple):
@@ -43,7 +45,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """Which lines to send, and how."""
+    """Selects the lines that are sent, and how they are sent."""
 
     follow: bool = False
     previous: bool = False
@@ -68,13 +70,13 @@ class Query:
         return cls(**flags, tail=_count(values, "tailLines"), limit=_count(values, "limitBytes"), since=since)
 
     def first(self, lines: Sequence[Line]) -> Sequence[Line]:
-        """Return which of ``lines``, the lines written so far, are sent."""
+        """Return the lines to send first. ``lines`` are all lines written so far."""
         since = self.since
         found = [line for line in lines if since is None or line.at >= since]
         return found if self.tail is None else found[max(0, len(found) - self.tail) :]
 
     def render(self, line: Line) -> bytes:
-        """Return a line as it is sent."""
+        """Return a line in the form in which it is sent."""
         stamp = f"{format_micro_time(line.at)} " if self.timestamps else ""
         return f"{stamp}{line.text}\n".encode()
 
@@ -89,7 +91,7 @@ def _count(values: Mapping[str, str], name: str) -> int | None:
 
 
 class LogError(Exception):
-    """A request that gets no log; ``status`` is the HTTP status of the answer."""
+    """A request is answered with an error instead of a log. ``status`` is the HTTP status."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -98,7 +100,7 @@ class LogError(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """The container and the options of a request."""
+    """The container that a request names, and the options of the request."""
 
     namespace: str
     pod: str
@@ -107,7 +109,7 @@ class Target:
 
     @classmethod
     def parse(cls, target: str, now: datetime) -> Self:
-        """Return the container and the options that the path and the query of a request name.
+        """Parse the target of a request: its path names the container, and its query contains the options.
 
         Raises:
             LogError: the path is not that of a log, or an option is not valid.
@@ -129,19 +131,19 @@ class Target:
     # The refusals, with the messages of a kubelet.
 
     def no_pod(self) -> LogError:
-        """Return the refusal for a pod that does not exist."""
+        """Return the error for a pod that does not exist."""
         return LogError(HTTPStatus.NOT_FOUND, f'pod "{self.pod}" not found')
 
     def no_container(self) -> LogError:
-        """Return the refusal for a container that the pod does not have."""
+        """Return the error for a container that is not in the pod."""
         return LogError(HTTPStatus.NOT_FOUND, f"{self._place} not found")
 
     def no_previous(self) -> LogError:
-        """Return the refusal for a container that has not run before."""
+        """Return the error for a container that has not run before."""
         return LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {self._place} not found")
 
     def waits(self, reason: str) -> LogError:
-        """Return the refusal for a container that has not started, with the reason why it waits."""
+        """Return the error for a container that has not started. ``reason`` says why it waits."""
         return LogError(HTTPStatus.BAD_REQUEST, f"{self._place} is waiting to start: {reason}")
 
     @property
@@ -150,7 +152,7 @@ class Target:
 
 
 def mutual_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLContext:
-    """Return the TLS settings of a server whose clients must have a certificate of ``client_authority``."""
+    """Return the TLS settings of a server. Its clients must have a certificate signed by ``client_authority``."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_authority)
     tls.load_cert_chain(certificate, key)
     tls.verify_mode = ssl.CERT_REQUIRED
@@ -158,7 +160,7 @@ def mutual_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLCont
 
 
 class LogServer:
-    """Answers requests for logs; ``log`` yields the pieces of the log that a request names, or raises LogError."""
+    """Answers requests for logs. ``log`` yields the pieces of the requested log, or raises LogError."""
 
     def __init__(self, log: Log) -> None:
         self._log_of = log

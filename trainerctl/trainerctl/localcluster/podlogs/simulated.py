@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The logs of simulated pods, computed for each request. Their times agree with the pods' status, which kwok writes."""
+"""The logs of simulated pods, computed for each request. Times in logs match the pods' status, which kwok writes."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ EXIT_CODE: Final = "sim.local/exit-code"
 MARK: Final = "[simulated]"
 """The first word of every line."""
 _RUN_FOR: Final = timedelta(seconds=2)
-"""How long the pod of a Job runs if the pod does not have the annotation ``RUN_FOR``."""
+"""How long the pod of a Job runs by default. The annotation ``RUN_FOR`` sets another time."""
 _STEPS: Final = 10
 _STEPS_OF_AN_EPOCH: Final = 5
 _FAILS_AFTER: Final = 6
-"""The last step of a container that fails."""
+"""A container that will fail writes this many steps."""
 _SHOWN: Final = 120
 """Maximum number of characters of the command that are shown."""
 _INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
 _POLL: Final = 0.25
 ReadPod = Callable[[str, str], Awaitable[LiveObject | None]]
-"""Returns the pod of a namespace and a name, or None if it does not exist."""
+"""Takes a namespace and a name, and returns the pod, or None if it does not exist."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """A container of a pod, by name; the pod may not have it."""
+    """The container of a pod with this name. The pod may have no such container."""
 
     pod: LiveObject
     name: str
@@ -78,7 +78,7 @@ class Container:
         return int(index) if index.isascii() and index.isdecimal() else 0
 
     def variable(self, name: str) -> str:
-        """Return the value of an environment variable; an empty text if the container does not set it."""
+        """Return the value of an environment variable, or an empty text if the container does not set it."""
         values = [text(each, "value") for each in maps(self.spec, "env") if each.get("name") == name]
         return values[-1] if values else ""
 
@@ -118,7 +118,7 @@ def _introduction(container: Container) -> str:
 
 
 def _work(container: Container, start: datetime) -> Iterator[Line]:
-    """Yield the lines between the first and the last one, at equal intervals."""
+    """Yield the lines between the first and the last line. Their times are evenly spaced."""
     pod = container.pod
     count = _FAILS_AFTER if pod.annotation(EXIT_CODE) else _STEPS
     interval = _duration(pod) / (count + 1)
@@ -140,7 +140,7 @@ def _end(container: Container) -> str:
 
 
 def _place(container: Container) -> str:
-    """Return the rank, and the number of nodes if a variable of the container has that number."""
+    """Return the rank. Add the number of nodes if a variable of the container contains it."""
     nodes = container.variable("PET_NNODES")
     return f"rank={container.rank}" + (f" nodes={nodes}" if nodes.isdecimal() else "")
 
@@ -153,7 +153,7 @@ def _duration(pod: LiveObject) -> timedelta:
 
 
 class SimulatedLogs:
-    """Computes logs; ``read_pod`` is called for each request, and again while a log is followed."""
+    """Computes logs. ``read_pod`` is called for each request and, while a log is followed, again and again."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class SimulatedLogs:
         self._poll = poll
 
     async def log(self, target: str) -> AsyncIterator[bytes]:
-        """Yield the pieces of a log. A log that is followed ends when its container ends or its pod is removed.
+        """Yield the pieces of a log. With ``follow``, continue until the container ends or the pod is removed.
 
         Raises:
             LogError: the log does not exist; nothing was yielded.
@@ -190,7 +190,7 @@ class SimulatedLogs:
             new = written[sent:]
 
     async def _requested(self, wanted: Target) -> tuple[Container, Query]:
-        """Return the container and the options of a request."""
+        """Return the requested container and the options of the request."""
         pod = await self._read_pod(wanted.namespace, wanted.pod)
         if pod is None:
             raise wanted.no_pod()

@@ -30,12 +30,12 @@ from trainerctl.localcluster.processes.volumes import remove_data
 
 _WORKERS = 8
 _NORMAL = frozenset({"Killing", "PortReplaced"})
-"""Reasons of events that are not warnings."""
+"""Events with these reasons are not warnings."""
 _log = log.logger_from("processes")
 
 
 class Tokens:
-    """Requests the tokens of service accounts, bound to their pods."""
+    """Requests tokens of service accounts. Each token is bound to its pod."""
 
     def __init__(self, client_: client.Client) -> None:
         self._client = client_
@@ -66,7 +66,7 @@ class _Runnable:
         await self._function()
 
     def need_leader_election(self) -> bool:
-        """Return False: one kubelet runs."""
+        """Return False, because only one kubelet runs."""
         return False
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One container of a pod: its process is started, watched, and restarted according to the restart policy."""
+"""One container of a pod. Its process is started, watched, and restarted according to the restart policy."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
 class ContainerRunner:
     """Runs one container until it is stopped, or until it ends and is not restarted.
 
-    A container is not restarted if its policy forbids it or ``pod_ends`` returns True. ``changed`` is called after each
-    change of the record.
+    ``pod_ends`` returns True if the container must not be restarted, even if its policy permits it. ``changed`` is
+    called after each change of the record.
     """
 
     pod: Pod
@@ -68,7 +68,7 @@ class ContainerRunner:
     _started: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self) -> bool:
-        """Run until the container has ended for good; return True if it succeeded."""
+        """Run until the container has ended and is not restarted. Return True if it succeeded."""
         while not self._stopping.is_set():
             if isinstance(self.record.state, ContainerStateTerminated) and self._is_over(self.record.state):
                 break
@@ -89,13 +89,13 @@ class ContainerRunner:
         return isinstance(self.record.state, ContainerStateTerminated) and self.record.state.exit_code == 0
 
     async def wait_started(self) -> None:
-        """Return once the container has started and its startup probe has succeeded, or it has ended for good."""
+        """Wait until the container has started and passed its startup probe, or has ended and is not restarted."""
         await self._started.wait()
 
     async def stop(self, grace: float) -> None:
-        """Stop the container for good: SIGTERM, and SIGKILL after ``grace`` seconds.
+        """Stop the container and do not restart it. Send SIGTERM and, after ``grace`` seconds, SIGKILL.
 
-        A second call while the first one waits may shorten the time; the preStop hook runs only once.
+        While this call waits, a second call may set a shorter time. The preStop hook runs only once.
         """
         first = not self._stopping.is_set()
         self._grace = grace
@@ -103,9 +103,9 @@ class ContainerRunner:
         await self._end(grace, hook=first)
 
     async def kill(self, reason: str, grace: int | None = None) -> None:
-        """End the process. It is then restarted if the policy says so.
+        """End the process. The restart policy decides whether it is then restarted.
 
-        If the container is being stopped, nothing is done. If ``grace`` is None, the pod's grace period is used.
+        Do nothing if the container is already being stopped. If ``grace`` is None, use the pod's grace period.
         """
         if self._stopping.is_set():
             return
@@ -139,12 +139,12 @@ class ContainerRunner:
                 self.settings.record(self.pod, "FailedPreStopHook", message)
 
     def _is_over(self, last: ContainerStateTerminated) -> bool:
-        """Return True if the container is not restarted after ``last``."""
+        """Return True if the container must not be restarted after it has ended with ``last``."""
         over = self.policy == NEVER or (self.policy == ON_FAILURE and last.exit_code == 0)
         return over or self.pod_ends()
 
     async def _wait_to_restart(self) -> None:
-        """Wait before the next run, each time longer. After a long run, the delays begin with the shortest again."""
+        """Wait before the next run, longer each time. After a long run, start again with the shortest delay."""
         last = self.record.state
         if not isinstance(last, ContainerStateTerminated):
             return
@@ -167,7 +167,7 @@ class ContainerRunner:
             await self._stopping.wait()
 
     async def _run_once(self) -> None:
-        """Run the process once and return when it has ended. If it cannot be started, return earlier."""
+        """Run the process once and return when it has ended, or when it cannot be started."""
         plan = await self._plan()
         if plan is None:
             return
@@ -220,7 +220,8 @@ class ContainerRunner:
     def _message(self, plan: process.Plan, *, failed: bool) -> str:
         """Return the termination message that the process wrote to its file.
 
-        If the file is empty, the process failed, and the termination message policy says so, return the end of the log.
+        If the file is empty and the process failed, the termination message policy may require the end of the log
+        instead.
         """
         message = ""
         if plan.message:
@@ -249,7 +250,10 @@ class ContainerRunner:
         self.changed()
 
     async def _plan(self) -> process.Plan | None:
-        """Return the plan once everything that the plan needs exists; None if the container is stopped before that."""
+        """Wait until everything that the plan needs exists, and return the plan.
+
+        Return None if the container is stopped.
+        """
         while not self._stopping.is_set():
             try:
                 return await self.make_plan(self.container, self.record)

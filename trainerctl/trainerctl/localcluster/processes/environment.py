@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of a container, by Kubernetes' rules: references, fields of the pod, and the expansion of $(NAME)."""
+"""The environment of a container: references, fields of the pod and the expansion of $(NAME), as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConfigError(Exception):
 
 
 def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
-    """Return the value of a field of the pod; an empty text if the pod does not set the field.
+    """Return the value of a field of the pod, or an empty text if the pod does not set the field.
 
     Raises:
         ConfigError: the field is not supported.
@@ -65,7 +65,7 @@ def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
 
 
 def resource_text(pod: Pod, selector: ResourceFieldSelector, container: Container) -> str:
-    """Return a request or limit of a container in units of the divisor, rounded up. It is 0 if it is not set.
+    """Return a request or limit of a container divided by the divisor and rounded up. If it is not set, return 0.
 
     Raises:
         ConfigError: the container does not exist.
@@ -92,7 +92,7 @@ def _escaped(text: str) -> str:
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Return ``text`` with values in place of $(NAME). $$ becomes $; a $(NAME) without a value is not changed."""
+    """Replace each $(NAME) in ``text`` by its value, and $$ by $. A $(NAME) without a value is not changed."""
 
     def value(found: re.Match[str]) -> str:
         return "$" if found[1] is None else values.get(found[1], found[0])
@@ -102,7 +102,10 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 @dataclass
 class References:
-    """Reads the Secrets, ConfigMaps and claims of one namespace; an object that was found is not read again."""
+    """Reads the Secrets, ConfigMaps and claims of one namespace.
+
+    An object is read again only if it was not found before.
+    """
 
     reader: Reader
     namespace: str
@@ -152,7 +155,7 @@ class References:
 
 @dataclass(frozen=True)
 class Environment:
-    """Makes the environments of a pod's containers; ``address`` is the pod's."""
+    """Makes the environments of a pod's containers. ``address`` is the address of the pod."""
 
     pod: Pod
     address: str

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Images: each stands for a folder with programs of this machine, by default the folder of trainerctl's Python."""
+"""Images. Each image is a folder with programs on this machine, by default the folder of trainerctl's Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SYSTEM: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def parse(text: str) -> tuple[str, Path]:
-    """Return the image and the folder of ``NAME=FOLDER``.
+    """Split ``NAME=FOLDER`` into the image and the folder.
 
     Raises:
         ValueError: the text does not have this form, or the folder has no Python.
@@ -42,7 +42,7 @@ def name_of(image: str) -> str:
 
 @dataclass(frozen=True)
 class Images:
-    """The folders of images. Scripts for programs that a folder lacks are written below ``stand_ins``."""
+    """The folders of images. If a folder lacks a program, a script that replaces it is written below ``stand_ins``."""
 
     stand_ins: Path
     folders: Mapping[str, Path] = field(default_factory=dict)
@@ -53,14 +53,14 @@ class Images:
         return self.folders.get(image) or self.folders.get(name_of(image)) or self.default
 
     def search_path(self, image: str) -> str:
-        """Return the PATH of an image's containers, after making sure that ``python`` and ``torchrun`` are on it."""
+        """Return the PATH of an image's containers. Make sure that it contains ``python`` and ``torchrun``."""
         folder = self.folder(image)
         stand_ins = self._stand_ins(folder)
         mine = os.environ.get("PATH") or _SYSTEM
         return os.pathsep.join([str(folder), *([str(stand_ins)] if stand_ins else []), mine])
 
     def _stand_ins(self, folder: Path) -> Path | None:
-        """Write scripts for the programs that ``folder`` lacks, and return their folder."""
+        """Write scripts that replace the programs that ``folder`` lacks. Return the folder of the scripts."""
         python = next((folder / name for name in ("python", "python3") if (folder / name).exists()), None)
         scripts: dict[str, str] = {}
         if python is None:

@@ -38,12 +38,12 @@ class _Entry:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     written: _Status | None = None
     version: str | None = None
-    """The resourceVersion that the pod had when it was read for the last write of its status."""
+    """The pod's resourceVersion before we last wrote its status."""
     deleted: bool = False
 
 
 class Kubelet:
-    """Runs the pods whose node ``is_mine`` accepts. Call `reconcile` only inside of `running`."""
+    """Runs the pods on nodes for which ``is_mine`` returns True. Call `reconcile` only inside `running`."""
 
     def __init__(self, client_: client.Client, settings: Settings, is_mine: Callable[[str], bool]) -> None:
         self._client = client_
@@ -57,13 +57,13 @@ class Kubelet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the pods' runners during the body; afterwards, end all processes."""
+        """Allow pods to run during the body of the ``async with`` statement. Afterwards, end all processes."""
         async with anyio.create_task_group() as self._tasks:
             yield
             self._tasks.cancel_scope.cancel()
 
     async def feed(self, queue: Queue) -> None:
-        """Add a request to ``queue`` whenever the runner of a pod reports a change; run until cancelled."""
+        """From now on, add a request to ``queue`` when the runner of a pod reports a change. Run until cancelled."""
         self._queue = queue
         await anyio.sleep_forever()
 
@@ -73,7 +73,7 @@ class Kubelet:
         return entry.runner if entry else None
 
     async def reconcile(self, request: reconcile.Request) -> reconcile.Result:
-        """Start, stop or report one pod."""
+        """Start or stop one pod, and write its status."""
         key = NamespacedName(request.namespace, request.name)
         try:
             pod = await self._client.get(Pod, key)
@@ -114,7 +114,7 @@ class Kubelet:
                 shutil.rmtree(path, ignore_errors=True)
 
     async def _accept(self, key: NamespacedName, pod: Pod) -> _Entry | None:
-        """Start the runner of a pod; return None if the pod has ended or cannot run."""
+        """Start the runner of a pod. Return None if the pod has ended or cannot run."""
         uid = pod.metadata.uid or ""
         if pod.status.phase in status.TERMINAL or self._tasks is None or self._refused.get(key) == uid:
             return None
@@ -146,10 +146,10 @@ class Kubelet:
                 _log.error("A pod cannot be run", pod=str(entry.runner.pod.key), error=error)
 
     async def _report(self, pod: Pod, entry: _Entry) -> None:
-        """Write the status if it differs from the last written one, or if another writer has changed a condition.
+        """Write the status if it differs from the status that we wrote last.
 
-        Such a writer is the node controller: it marks the pods of a node unready if the node's lease is not renewed in
-        time.
+        Also write it if another client has changed a condition. For example, the node controller marks the pods of a
+        node as not ready if the node's lease is not renewed in time.
         """
         version = pod.metadata.resource_version
         if entry.written is not None and version != entry.version and status.is_changed(entry.written, pod):
@@ -168,7 +168,7 @@ class Kubelet:
             return
 
     async def _delete(self, pod: Pod) -> None:
-        """Delete, without a grace period, a pod whose processes have ended. The API server then removes the pod."""
+        """Delete a pod whose processes have ended. Without a grace period, the API server removes it immediately."""
         if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
             return
         gone = Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace))

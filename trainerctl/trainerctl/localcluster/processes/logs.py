@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the logs that shims write: numbered files of lines ``TIME F TEXT``, or ``TIME P TEXT`` for a part of a line."""
+"""Reads the logs that shims write: numbered files with records ``TIME F TEXT`` or, for a part of a line, ``TIME P
+TEXT``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def segments(folder: Path) -> list[int]:
 
 
 def runs(folder: Path) -> list[int]:
-    """Return the numbers of the runs of a container that have a log, oldest first."""
+    """Return the numbers of a container's runs that have logs, oldest first."""
     return (
         sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
         if folder.is_dir()
@@ -33,7 +35,7 @@ def runs(folder: Path) -> list[int]:
 
 
 def tail(folder: Path, lines: int) -> bytes:
-    """Return the text of the last lines of a log."""
+    """Return the text of the last ``lines`` lines of a log."""
     reader = LogReader(folder, Query(tail=lines))
     try:
         return b"".join(reader.read())
@@ -42,7 +44,7 @@ def tail(folder: Path, lines: int) -> bytes:
 
 
 def _cut(data: bytes, lines: int) -> bytes | None:
-    """Return the records of the last lines in ``data``, or None if ``data`` has fewer lines."""
+    """Return the records of the last ``lines`` lines in ``data``, or None if ``data`` has fewer lines."""
     *complete, rest = data.split(b"\n")  # splitlines would split at a progress bar's carriage returns
     records = [record + b"\n" for record in complete] + ([rest] if rest else [])
     ends = [place for place, record in enumerate(records) if _is_full(record)]
@@ -59,7 +61,7 @@ def _is_full(record: bytes) -> bool:
 
 @dataclass
 class LogReader:
-    """Reads a log that may grow, from the line with which a query begins."""
+    """Reads a log that may grow. The query selects the line at which reading begins."""
 
     folder: Path
     query: Query
@@ -69,14 +71,14 @@ class LogReader:
     _begun: bool = False
     _since: bytes = field(default=b"")
     _inside: bool = False
-    """True if the last record that was read is a part of a line."""
+    """True if the last record read was a part of a line."""
 
     def __post_init__(self) -> None:
         if self.query.since is not None:
             self._since = stamp(self.query.since.timestamp())
 
     def read(self) -> Iterator[bytes]:
-        """Yield the text up to the current end of the log, in pieces; a later call continues there."""
+        """Yield the text up to the current end of the log in pieces. The next call continues from there."""
         if not self._begun and self.query.tail is not None:
             yield from self._begin_at_tail(self.query.tail)
         self._begun = True

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The logs of pods that run as local processes, for the API server."""
+"""Serves the logs of pods that run as local processes to the API server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POLL: Final = 0.25
 
 
 class ProcessLogs:
-    """Reads the logs of pods that run and of pods that have ended; ``runner`` returns the runner of a pod that runs."""
+    """Reads the logs of pods that run or have ended. ``runner`` returns the runner of a pod that runs."""
 
     def __init__(
         self, reader: client.Reader, settings: Settings, runner: Callable[[str, str], PodRunner | None]
@@ -33,7 +33,7 @@ class ProcessLogs:
         self._runner = runner
 
     async def log(self, target: str) -> AsyncIterator[bytes]:
-        """Yield the pieces of a log. A log that is followed ends when its container ends.
+        """Yield the pieces of a log. With ``follow``, continue until the container ends.
 
         Raises:
             LogError: the log does not exist; nothing was yielded.
@@ -67,7 +67,7 @@ class ProcessLogs:
             raise wanted.no_pod() from error
 
     def _started(self, pod: Pod, wanted: Target) -> tuple[Path, Callable[[], bool]]:
-        """Return the folder of the requested log, and a function that returns True while the log grows.
+        """Return the folder of the requested log, and a function that returns True while the log may still grow.
 
         Raises:
             LogError: the container does not exist, has not started, or has no previous log.
@@ -109,9 +109,9 @@ def _waiting(pod: Pod, wanted: Target) -> str:
 
 
 def _previous(pod: Pod, wanted: Target) -> int:
-    """Return the number of the last run that has ended, or -1 if none has.
+    """Return the number of the last run that has ended, or -1 if no run has ended.
 
-    If the container waits, its last run has ended.
+    A waiting container has no current run, so its newest run counts as ended.
     """
     found = _status(pod, wanted)
     if found is None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses and host names of pods: each pod has an address of its own in 127.64.0.0/10."""
+"""Addresses and host names of pods. Each pod has its own address in 127.64.0.0/10."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _DOMAIN = "svc.cluster.local"
 
 
 def host_name(pod: Pod) -> str:
-    """Return the host name of a pod, as its processes see it."""
+    """Return the host name that the processes of a pod see."""
     return (pod.spec.hostname or pod.name)[:63].rstrip("-.")
 
 
 def subdomain(pod: Pod) -> str:
-    """Return the name of the headless Service that gives a pod a name; empty if there is none."""
+    """Return the name of the headless Service that gives the pod a DNS name, or an empty text."""
     return pod.spec.subdomain or ""
 
 
 def address(pod: Pod, cluster: str) -> str:
     """Return the address of a pod.
 
-    The address is derived from the cluster, the namespace, the host name and the subdomain. A pod that replaces another
-    one therefore gets the same address.
+    The address is computed from the cluster, the namespace, the host name and the subdomain. If a pod replaces another
+    one, it therefore gets the same address.
     """
     name = "/".join((cluster, pod.namespace, host_name(pod), subdomain(pod)))
     second, third, fourth = hashlib.sha256(name.encode()).digest()[:3]
@@ -49,14 +49,14 @@ def names(pod: Pod) -> list[str]:
 
 
 class Hosts:
-    """The hosts files, one for each namespace; a line that was written stays until the kubelet starts again."""
+    """The hosts files, one for each namespace. Lines are removed only when the kubelet starts again."""
 
     def __init__(self, folder: Path, machine: Path = Path("/etc/hosts")) -> None:
         self._folder = folder
         self._machine = machine
         self._lines: dict[str, dict[str, None]] = {}
         self._complete: set[str] = set()
-        """The namespaces whose file is complete."""
+        """The namespaces whose hosts file contains all lines."""
         self._addresses: dict[str, dict[str, str]] = {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -65,7 +65,7 @@ class Hosts:
         return self._folder / namespace
 
     def addresses(self, namespace: str) -> dict[str, str]:
-        """Return the addresses of the pods in a namespace by full name, which only pods with a subdomain have."""
+        """Return the addresses of the pods in a namespace by full name. Only pods with a subdomain have a full name."""
         return self._addresses.get(namespace, {})
 
     def add(self, pod: Pod, cluster: str) -> Path:
@@ -102,7 +102,7 @@ class Hosts:
 
 
 def replace_names(text: str, addresses: Mapping[str, str]) -> str:
-    """Return ``text`` with addresses in place of names, for processes that do not see a hosts file."""
+    """Replace names in ``text`` by addresses. Processes that do not see a hosts file need this."""
     for name in sorted(addresses, key=len, reverse=True):
         if name in text:
             text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", addresses[name], text)
@@ -110,7 +110,7 @@ def replace_names(text: str, addresses: Mapping[str, str]) -> str:
 
 
 def passed_environment() -> dict[str, str]:
-    """Return the variables of this process that containers inherit, such as those of proxies, certificates and pip."""
+    """Return the environment variables that containers inherit from this process, for example for proxies and pip."""
     return {name: os.environ[name] for name in _PASSED if name in os.environ}
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes whose pods run as local processes: they are ready while the kubelet runs."""
+"""Keeps the nodes whose pods run as local processes ready while the kubelet runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Nodes:
         return name in self._names
 
     async def start(self) -> None:
-        """Report the nodes as ready until cancelled; if a request fails, log the error and try again."""
+        """Report the nodes as ready until cancelled. If a request fails, log the error and try again."""
         while True:
             try:
                 await self.heartbeat()
@@ -48,11 +48,11 @@ class Nodes:
             await anyio.sleep(_RENEW_SECONDS)
 
     def need_leader_election(self) -> bool:
-        """Return False: one kubelet runs."""
+        """Return False, because only one kubelet runs."""
         return False
 
     async def heartbeat(self) -> None:
-        """Renew the lease of every node, and report those nodes as ready that are not ready."""
+        """Renew the lease of every node. If a node is not ready, report it as ready."""
         now = datetime.now(UTC)
         for node in await self._client.list(Node, labels=PROCESS_NODES):
             self._names.add(node.name)

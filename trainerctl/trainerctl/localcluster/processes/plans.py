@@ -22,22 +22,22 @@ from trainerctl.localcluster.processes.status import ContainerRecord, identity
 from trainerctl.localcluster.processes.volumes import mounted
 
 MOUNTS: Final = "POD_MOUNTS"
-"""The variable that names the folder with all mounts. It is set where containers cannot have mounts of their own."""
+"""The environment variable for the folder with all mounts. It is set if containers cannot have their own mounts."""
 _KEPT_LOGS: Final = 2
 _MESSAGE: Final = "/dev/termination-log"
-"""The path of the file for a container's termination message, unless the container sets another one."""
+"""The default path of the file for a container's termination message."""
 
 
 @dataclass(frozen=True)
 class Plans:
-    """Makes the plans of the containers of one pod. The folders of its ``volumes`` must exist."""
+    """Makes the plans for the containers of one pod. The folders in ``volumes`` must exist."""
 
     pod: Pod
     settings: Settings
     volumes: Mapping[str, Path]
     environment: Callable[[], Environment]
     ports: Mapping[int, int] = field(default_factory=dict)
-    """Substitutes for ports that other programs use."""
+    """If another program uses a port, this maps the port to the one that the pod uses instead."""
 
     async def make(self, container: Container, record: ContainerRecord) -> Plan:
         """Return the plan for the next run of a container.
@@ -103,7 +103,7 @@ class Plans:
         }
 
     def _files(self, container: Container, folder: Path, taken: set[str]) -> list[dict[str, object]]:
-        """Return the mounts that every container has: the hosts file and the file for the termination message."""
+        """Return the mounts that every container has: the hosts file and the file for its termination message."""
         message = folder / "message"
         message.write_bytes(b"")
         hosts = self.settings.hosts.path(self.pod.namespace)
@@ -117,9 +117,9 @@ class Plans:
     def _without_mounts(
         self, values: dict[str, str], argv: list[str], cwd: str, mounts: list[dict[str, object]]
     ) -> tuple[dict[str, str], list[str], str]:
-        """Link the mounts below one folder; return variables, command and working directory that work without mounts.
+        """Adapt the variables, the command and the working directory to a machine without mounts, and return them.
 
-        Names of pods are replaced by the addresses of the pods.
+        Below one folder, there is a link for each mount. Names of pods are replaced by addresses.
         """
         root = self.settings.pod(self.pod.metadata.uid or "") / "root"
         for each in mounts:
@@ -135,7 +135,7 @@ class Plans:
         return {**replaced, MOUNTS: str(root)}, [names.replace_names(each, addresses) for each in argv], cwd
 
     def _log(self, container: Container, run: int) -> Path:
-        """Return the folder of a run's log, after removing the oldest logs."""
+        """Remove the oldest logs of the container, and return the folder for the log of this run."""
         folder = self.settings.logs(self.pod.metadata.uid or "", container.name)
         for old in logs.runs(folder):
             if old <= run - _KEPT_LOGS:

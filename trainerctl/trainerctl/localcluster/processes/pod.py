@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One pod: its volumes are made, its containers run in a kubelet's order, and its record is kept current."""
+"""One pod. We make its volumes, run its containers in the same order as a kubelet, and update its record."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from trainerctl.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
 _RENEW_AFTER: Final = 0.4
-"""A token is renewed after this fraction of its life."""
+"""A token is renewed after this fraction of its lifetime."""
 
 _LEAST_GRACE: Final = 2.0
-"""The seconds that a sidecar gets to end if the other containers have used up the pod's grace period."""
+"""If the other containers have used up the pod's grace period, each sidecar still has this many seconds to end."""
 
 
 class PodRunner:
-    """Runs a pod; ``changed`` is called whenever its record may have changed."""
+    """Runs a pod. ``changed`` is called when the pod's record may have changed."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class PodRunner:
         self.pod = pod
         self._ports = ports or {}
         self.finished = anyio.Event()
-        """Set once no process of the pod is left."""
+        """Set when all processes of the pod have ended."""
         self._settings = settings
         self._changed = changed
         self._stopping = anyio.Event()
         self._only_sidecars = False
-        """True once all containers except the sidecars have ended for good."""
+        """True if all containers except the sidecars have ended and are not restarted."""
         self._grace: float = 30.0
         now = settings.now()
         started = parse_time(pod.status.start_time) if pod.status.start_time else now
@@ -70,7 +70,10 @@ class PodRunner:
                 runner.address = self.record.address
 
     async def run(self) -> None:
-        """Run until every container has ended for good. If this call is cancelled, all processes end at once."""
+        """Run until all containers have ended and are not restarted.
+
+        If this call is cancelled, all processes are killed.
+        """
         try:
             await self._end_earlier()
             await self._run()
@@ -79,7 +82,7 @@ class PodRunner:
             self._update()
 
     def stop(self, grace: float) -> None:
-        """Stop the pod: its containers get SIGTERM, and SIGKILL after ``grace`` seconds.
+        """Stop the pod. Its containers receive SIGTERM and, after ``grace`` seconds, SIGKILL.
 
         A later call can only shorten the time.
         """
@@ -92,7 +95,7 @@ class PodRunner:
         return self._stopping.is_set()
 
     async def _end_earlier(self) -> None:
-        """End processes that an earlier kubelet has left, which may have been killed together with its shims."""
+        """End processes that are left from an earlier kubelet. It may have been killed together with its shims."""
         for record in (*self.record.init, *self.record.containers):
             if record.identity:
                 await process.end_all(record.identity)
@@ -112,7 +115,7 @@ class PodRunner:
                 await runner.run()  # the container is stopped, so this only records that it has ended
 
     async def _prepare(self) -> bool:
-        """Make the volumes; return False if the pod is stopped before they exist."""
+        """Make the volumes. Return False if the pod is stopped before they exist."""
         settings, spec = self._settings, self.pod.spec
         folder = settings.pod(self.pod.metadata.uid or "")
         reported = ""
@@ -139,7 +142,7 @@ class PodRunner:
         return False
 
     def _environment(self) -> Environment:
-        """Return an environment that reads all references again: values may appear or change between two runs."""
+        """Return an environment that reads all references again, because values may change between two runs."""
         references = References(self._settings.reader, self.pod.namespace)
         return Environment(self.pod, self.record.address, references)
 
@@ -157,9 +160,9 @@ class PodRunner:
                     self._settings.record(self.pod, "FailedMount", f"a token cannot be renewed: {error}")
 
     async def _let_pass(self, seconds: float) -> None:
-        """Return when ``seconds`` have passed on the event loop's clock or on the wall clock.
+        """Wait until ``seconds`` have passed on the event loop's clock or on the wall clock.
 
-        The event loop's clock stands still while the machine sleeps.
+        While the machine sleeps, only the wall clock continues.
         """
         began, end = self._settings.now(), anyio.current_time() + seconds
         while anyio.current_time() < end and (self._settings.now() - began).total_seconds() < seconds:  # noqa: ASYNC110
@@ -203,7 +206,7 @@ class PodRunner:
     async def _stop_in_order(self, grace: float) -> None:
         """Stop the containers, and then the sidecars one by one, in reverse order.
 
-        A sidecar has the time that is left of ``grace``, or a minimum if that is longer.
+        A sidecar has the rest of ``grace`` to end, or a minimum time if the rest is shorter.
         """
         end = anyio.current_time() + grace
         async with anyio.create_task_group() as tasks:
@@ -226,13 +229,13 @@ class PodRunner:
         return 30.0 if grace is None else float(grace)
 
     def _last_runs(self, containers: Sequence[Container]) -> dict[str, int]:
-        """Return the number of the last run of each container that has a log on this machine."""
+        """Return the number of each container's last run. Only containers with a log on this machine are included."""
         uid = self.pod.metadata.uid or ""
         found = {each.name: logs.runs(self._settings.logs(uid, each.name)) for each in containers}
         return {name: runs[-1] for name, runs in found.items() if runs}
 
     def _ends(self, runs: Mapping[str, int]) -> dict[str, ContainerStateTerminated]:
-        """Return, by container, how those ``runs`` ended whose shims wrote that to disk."""
+        """Return how the ``runs`` ended, by container. Runs whose shims did not write this to disk are left out."""
         uid = self.pod.metadata.uid or ""
         found = {
             name: process.read_end(self._settings.logs(uid, name) / str(run)) for name, run in runs.items()
@@ -262,7 +265,7 @@ class PodRunner:
         self._changed()
 
     def _phase(self) -> str:
-        """Return the phase, which becomes terminal only when no process is left."""
+        """Return the phase. It becomes terminal only after all processes have ended."""
         ends = [each.record.state for each in self._containers]
         codes = [end.exit_code for end in ends if isinstance(end, ContainerStateTerminated)]
         if self.finished.is_set():

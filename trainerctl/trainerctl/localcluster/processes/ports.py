@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ports of jobs: all pods share the ports of the machine, so a job whose port is taken uses another one.
+"""Ports of jobs. All pods share the ports of the machine, so a job whose port is taken uses another port.
 
-Every TrainJob has the same rendezvous port. The pods of a job learn the port from their variables and commands, where
-the substitute replaces the declared port.
+For example, every TrainJob declares the same rendezvous port. We replace the declared port in the variables and
+commands of the job's pods.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from controller_runtime.envtest import free_ports
 from trainerctl.localcluster.processes.names import subdomain
 
 Group = tuple[str, str]
-"""The pods that find each other by name: a namespace and a headless Service."""
+"""Pods that find each other by name: all pods of a headless Service. The two texts are the namespace and the Service.
+"""
 
 
 def group_of(pod: Pod) -> Group:
-    """Return the group of a pod; the Service is an empty string if no headless Service gives the pod a name."""
+    """Return the group of a pod. Without a headless Service, the second text is empty."""
     return pod.namespace, subdomain(pod)
 
 
@@ -32,14 +33,17 @@ def declared(pod: Pod) -> list[int]:
 
 
 def replace_ports(text: str, ports: Mapping[int, int]) -> str:
-    """Return ``text`` with substitutes for ports: a port is replaced if it is the whole text or follows a colon."""
+    """Replace ports in ``text`` by their substitutes.
+
+    A number counts as a port if it is the whole text or follows a colon.
+    """
     for port, substitute in ports.items():
         text = re.sub(rf"\A{port}\Z|(?<=:){port}(?![\w.:-])", str(substitute), text)
     return text
 
 
 def is_free(port: int) -> bool:
-    """Return True if no program of the machine listens on the port."""
+    """Return True if no program on the machine listens on the port."""
     with socket.socket() as probe:
         try:
             probe.bind(("", port))
@@ -49,7 +53,7 @@ def is_free(port: int) -> bool:
 
 
 class Ports:
-    """The ports, and their substitutes, of the groups whose processes run."""
+    """The declared ports of each group with running processes, and the ports that they use instead."""
 
     def __init__(
         self,
@@ -61,9 +65,9 @@ class Ports:
         self._groups: dict[Group, dict[int, int]] = {}
 
     def of(self, pod: Pod, running: Collection[Group]) -> dict[int, int]:
-        """Return the substitutes for ports of a pod's group, by port.
+        """Return which declared ports of a pod's group are replaced, and by which ports.
 
-        Groups that are not in ``running`` lose their substitutes.
+        Groups that are not in ``running`` lose their ports.
         """
         group = group_of(pod)
         if not group[1]:

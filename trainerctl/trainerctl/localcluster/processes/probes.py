@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of a running container: startup, liveness and readiness, by a command, HTTP or a connection."""
+"""Startup, liveness and readiness probes of a running container. They use a command, HTTP or a TCP connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Kill = Callable[[str, int | None], Awaitable[None]]
 
 @dataclass(frozen=True)
 class ProbeTarget:
-    """A running container, as probes and hooks reach it."""
+    """A running container, with everything that probes and hooks need to reach it."""
 
     id: process.ProcessID
     plan: process.Plan
@@ -36,7 +36,7 @@ class ProbeTarget:
     ports: Sequence[ContainerPort]
 
     async def check(self, handler: Probe | LifecycleHandler, timeout: float) -> tuple[bool, str]:
-        """Return True if the check succeeds; otherwise False and the reason."""
+        """Run the check. Return True if it succeeds, otherwise False and the reason."""
         try:
             with anyio.fail_after(timeout):
                 if handler.exec is not None:
@@ -62,10 +62,10 @@ class ProbeTarget:
         return False, "this kind of probe is not supported by local processes"
 
     def _http(self, action: HTTPGetAction, timeout: float) -> int:
-        """Return the status of the answer.
+        """Send the request and return the HTTP status of the response.
 
         Raises:
-            OSError, HTTPException: the server does not answer, or not by HTTP.
+            OSError, HTTPException: the server does not answer, or its answer is not HTTP.
         """
         host, port = action.host or self.address, self._port(action.port)
         connection = http.client.HTTPConnection(host, port, timeout=timeout)
@@ -82,10 +82,10 @@ class ProbeTarget:
             connection.close()
 
     def _port(self, port: object) -> int:
-        """Return a port by its number or by its name in the container.
+        """Return a port that is given as a number, or as the name of a port of the container.
 
         Raises:
-            ValueError: no port has the name.
+            ValueError: the container has no port with this name.
         """
         text = str(port)
         if text.isdecimal():
@@ -108,12 +108,12 @@ class Probes:
     report: Callable[[Pod, str, str], None]
     changed: Callable[[], None]
     is_stopping: Callable[[], bool]
-    """Returns True once the container is being stopped. Then only its readiness is probed."""
+    """Returns True if the container is being stopped. In this case, only its readiness is probed."""
 
     async def run(self, kill: _Kill) -> None:
         """Probe until cancelled, or until the startup or liveness probe fails.
 
-        If one of these fails, ``kill`` is called with a reason and the probe's own grace period.
+        If the startup or liveness probe fails, ``kill`` is called with a reason and the grace period of this probe.
         """
         startup, liveness = self.container.startup_probe, self.container.liveness_probe
         if startup is not None:
@@ -134,8 +134,8 @@ class Probes:
     async def _until(self, probe: Probe, kind: str, *, wanted: bool) -> bool:
         """Probe until the failure threshold is reached, and return False.
 
-        If ``wanted``, return True at the first success. Once the container is being stopped, this call
-        does not return any more.
+        If ``wanted`` is True, return True at the first success. If the container is being stopped, this call waits
+        until it is cancelled.
         """
         await anyio.sleep(probe.initial_delay_seconds or 0)
         failures = 0

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a container. A shim runs the process, and ends it when this program ends."""
+"""The process of a container. A shim runs the process, and kills it when this program ends."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Plan:
     hostname: str
     mounts: Sequence[Mapping[str, object]]
     isolated: bool
-    """False on machines where mounts cannot be made."""
+    """False if the machine does not permit mounts."""
     message: str = ""
-    """The file in which the container may leave its message."""
+    """The file to which the container may write its termination message."""
     ports: Mapping[int, int] = field(default_factory=dict)
-    """Substitutes for the container's ports."""
+    """Maps ports that are taken to the ports that the container uses instead."""
 
 
 class StartError(Exception):
@@ -57,7 +57,7 @@ class StartError(Exception):
 
 
 class _End(msgspec.Struct):
-    """How one run of a container ended, as the shim writes it."""
+    """The content of the file in which the shim records how one run of a container ended."""
 
     code: int
     began: float
@@ -69,7 +69,7 @@ class ProcessID(NamedTuple):
 
     number: int
     began: int
-    """The time at which the process started, in clock ticks since the machine was booted."""
+    """The time at which the process started, in clock ticks since the machine booted."""
 
 
 class Process:
@@ -85,7 +85,7 @@ class Process:
         self._alone = False
 
     async def wait(self) -> int:
-        """Return the exit code once the process has ended and the other processes of its container are killed."""
+        """Wait until the process has ended, kill the other processes of its container, and return the exit code."""
         report = await _report(self._reports)
         await self._shim.wait()
         # A shim that was killed leaves its processes, and the container's hooks may have started daemons.
@@ -95,7 +95,7 @@ class Process:
         return code
 
     async def signal(self, name: str) -> None:
-        """Send the signal ``name`` to the process group; do nothing if the process has ended."""
+        """Send the signal ``name`` to the process group. Do nothing if the process has ended."""
         if self._shim.stdin is not None:
             try:
                 await self._shim.stdin.send(f"{name}\n".encode())
@@ -103,7 +103,7 @@ class Process:
                 return
 
     async def close(self) -> None:
-        """Kill the process, if it still runs, and release the pipes; the shim then writes no end file."""
+        """Close the pipes. If the process still runs, it is killed, and the shim does not write an end file."""
         with anyio.CancelScope(shield=True):
             await _release(self._shim)
             if not self._alone:
@@ -114,7 +114,7 @@ async def start(plan: Plan) -> Process:
     """Start a process.
 
     Raises:
-        OSError: the machine does not allow another process; nothing was started.
+        OSError: the machine does not permit another process. Nothing was started.
         StartError: the program cannot be run.
     """
     shim = await anyio.open_process(_command(), stdin=subprocess.PIPE, stderr=None, env=_environment())
@@ -141,7 +141,7 @@ async def _started(reports: BufferedByteReceiveStream) -> ProcessID:
 
 
 async def _release(shim: anyio.abc.Process) -> None:
-    """Close a shim's standard input, which makes the shim end its container. Return when the shim has ended."""
+    """Close a shim's standard input and wait until the shim has ended. It kills its container before it ends."""
     if shim.stdin is not None:
         await shim.stdin.aclose()
     await shim.wait()
@@ -149,15 +149,15 @@ async def _release(shim: anyio.abc.Process) -> None:
 
 
 async def end_all(identity: str) -> None:
-    """Kill the processes of one run of a container, which are found by the identity in their environment."""
+    """Kill all processes of one run of a container. They have ``identity`` in their environment."""
     await anyio.to_thread.run_sync(tree.kill_marked, identity)
 
 
 def read_end(folder: Path) -> ContainerStateTerminated | None:
-    """Return how the run whose log is in ``folder`` ended.
+    """Return how the run whose log is in ``folder`` ended, or None if this is not known.
 
-    Return None if its shim wrote no end file, as when the kubelet ended first, or if the file is not valid: a container
-    without mounts of its own can overwrite the file.
+    The shim does not write an end file if the kubelet ends first. The file may also be invalid, because a container
+    without its own mounts can overwrite it.
     """
     try:
         with (folder / END_FILE).open("rb") as file:
@@ -169,7 +169,7 @@ def read_end(folder: Path) -> ContainerStateTerminated | None:
 
 
 async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[int, str]:
-    """Run the plan's command with the mounts of a running container; return its exit code and its output.
+    """Run the plan's command with the mounts of a running container. Return the exit code and the output.
 
     After ``timeout`` seconds the command is killed, and the exit code is 124.
     """
@@ -197,7 +197,7 @@ async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[in
 
 
 async def mount_problem() -> str:
-    """Return why containers cannot have mounts of their own on this machine, or an empty text if they can."""
+    """Return why containers cannot have their own mounts on this machine, or an empty text if they can."""
     done = await anyio.run_process([*_command(), "--check"], check=False, env=_environment())
     return done.stdout.decode(errors="replace").strip() if done.returncode else ""
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that cannot run as local processes, and the reason."""
+"""Finds pods that cannot run as local processes, and the reason."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Record = Callable[[Pod, str, str], None]
 
 @dataclass(frozen=True)
 class BackOff:
-    """The delays before restarts, in seconds. After a run of at least ``reset`` seconds, the first delay is next."""
+    """The delays before restarts, in seconds. After a run of at least ``reset`` seconds, the delays start again."""
 
     first: float = 1.0
     longest: float = 60.0
@@ -35,7 +35,7 @@ class BackOff:
 
 @dataclass(frozen=True)
 class Settings:
-    """The folders, the images and the clocks of all pods."""
+    """The settings of all pods, such as folders, images and clocks."""
 
     directory: Path
     images: Images
@@ -46,20 +46,20 @@ class Settings:
     server: str = ""
     """The API server's address, HOST:PORT, for clients in pods."""
     isolated: bool = True
-    """True if containers have mounts of their own."""
+    """True if containers have their own mounts."""
     back_off: BackOff = field(default_factory=BackOff)
     retry: float = 2.0
-    """Seconds until a missing Secret, ConfigMap or volume is looked up again."""
+    """If a Secret, ConfigMap or volume is missing, we look for it again after this many seconds."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property
     def cluster(self) -> str:
-        """The part of addresses that differs between clusters."""
+        """Identifies the cluster, so that the pods of two clusters get different addresses."""
         return str(self.directory)
 
     @property
     def claims(self) -> Path:
-        """The folder of claims, which outlive their pods."""
+        """The folder for the data of claims, which is kept after their pods are removed."""
         return self.directory / "claims"
 
     def pod(self, uid: str) -> Path:
@@ -67,5 +67,5 @@ class Settings:
         return self.directory / "pods" / uid
 
     def logs(self, uid: str, container: str) -> Path:
-        """Return the folder of a container's logs, which has a folder for each run."""
+        """Return the folder of a container's logs. It contains a folder for each run."""
         return self.pod(uid) / "logs" / container

@@ -53,7 +53,7 @@ class ContainerRecord:
     started: bool = False
     identity: str = ""
     starting: int | None = None
-    """The number of the run that is being started: its process does not run yet, and its log may exist."""
+    """The number of the run that is being started. Its process does not run yet, but its log may already exist."""
 
     @property
     def next_run(self) -> int:
@@ -88,7 +88,7 @@ class PodRecord:
     message: str = ""
     initialized: bool = False
     sandboxed: bool = False
-    """True once the volumes are made."""
+    """True if the volumes have been made."""
 
 
 def render(
@@ -96,8 +96,8 @@ def render(
 ) -> dict[str, JSON]:
     """Return the status of a pod.
 
-    A condition keeps its transition time if its status has not changed. It is compared with ``written``, the last
-    written status, or with ``pod`` if ``written`` does not contain the condition.
+    If the status of a condition has not changed, its transition time stays the same. ``written`` is the status that we
+    wrote last. A condition that is not in ``written`` is compared with ``pod``.
     """
     finished, succeeded = record.phase in TERMINAL, record.phase == SUCCEEDED
     unready = [each.name for each in record.containers if not each.ready]
@@ -133,7 +133,10 @@ def render(
 
 
 def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSON]:
-    """Return the status of a pod that cannot run here. The pod waits, because its Job would replace a failed pod."""
+    """Return the status of a pod that cannot run here.
+
+    Its phase is Pending, because a Job would replace a failed pod.
+    """
     condition = _Conditions(_transitions(pod, None), now)
     waiting = ContainerStateWaiting(reason=reason, message=message)
     return {
@@ -148,7 +151,7 @@ def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSO
 
 
 def is_changed(written: Mapping[str, JSON], pod: Pod) -> bool:
-    """Return True if a condition in ``written`` has another status in ``pod``."""
+    """Return True if the status of a condition differs between ``written`` and ``pod``."""
     found = {each.type: each.status for each in pod.status.conditions or []}
     return any(found.get(each["type"]) != each["status"] for each in written["conditions"])
 
@@ -164,10 +167,10 @@ def records(
 ) -> list[ContainerRecord]:
     """Return the containers as an earlier kubelet left them.
 
-    A container that ran is terminated: the kubelet that ran it has ended, and the container's processes with it. A
-    container ran if the last written status says so, or if it has a log: the kubelet may have ended before it could
-    write the status. ``runs`` has the number of the last run of each container with a log. ``ends`` has the results of
-    these runs, except runs that ended together with their kubelet.
+    Containers that were running are terminated, because their processes ended together with the kubelet. To find them,
+    we use the last written status and the logs: the kubelet may have ended before it could write the status. ``runs``
+    contains the number of the last run of each container with a log. ``ends`` contains the results of the runs that
+    ended before the kubelet ended.
     """
     statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
     written = {each.name: each for each in statuses or []}
@@ -204,7 +207,7 @@ def ended(
 
 
 def identity(pod: Pod, container: str, run: int) -> str:
-    """Return the identity of one run of a container; the first run is 0."""
+    """Return the identity of one run of a container. The first run has the number 0."""
     return f"{pod.metadata.uid}-{container}-{run}"
 
 
@@ -228,7 +231,7 @@ def _record(container: Container, written: ContainerStatus | None, now: datetime
 
 
 def _transitions(pod: Pod, written: Mapping[str, JSON] | None) -> dict[str, tuple[str, str]]:
-    """Return the status and the last transition of each condition."""
+    """Return the status of each condition, and the time of its last transition."""
     found = {
         each.type: (each.status, each.last_transition_time or "") for each in pod.status.conditions or []
     }
@@ -239,7 +242,7 @@ def _transitions(pod: Pod, written: Mapping[str, JSON] | None) -> dict[str, tupl
 
 @dataclass(frozen=True)
 class _Conditions:
-    """Makes conditions; ``old`` has the status and the last transition of each."""
+    """Makes conditions. ``old`` contains the previous status of each condition, and the time of its last transition."""
 
     old: Mapping[str, tuple[str, str]]
     now: datetime

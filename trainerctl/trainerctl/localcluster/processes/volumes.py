@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes as folders of this machine. Files of Secrets and ConfigMaps are not updated after the pod has started."""
+"""Represents volumes by folders on this machine. Files of Secrets and ConfigMaps are not updated after the pod has
+started.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _MODE: Final = 0o644
 _TOKEN_MODE: Final = 0o600
 _TOKEN_SECONDS: Final = 3600
 _Files = dict[str, tuple[bytes, int | None]]
-"""Content and mode by path in the volume."""
+"""The content and mode of each file, by path in the volume."""
 
 
 class Tokens(Protocol):
@@ -49,7 +51,10 @@ class Tokens(Protocol):
 
 @dataclass(frozen=True)
 class Volumes:
-    """Makes the volumes of one pod below ``folder``; those of claims are below ``claims`` and outlive the pod."""
+    """Makes the volumes of one pod below ``folder``.
+
+    Volumes of claims are below ``claims`` and are kept after the pod.
+    """
 
     pod: Pod
     folder: Path
@@ -59,7 +64,7 @@ class Volumes:
     tokens: Tokens
 
     async def make(self) -> dict[str, Path]:
-        """Make the volumes; return the folder of each volume, or for a host path, its path.
+        """Make the volumes. Return the folder of each volume. For a host path, return the path on the host.
 
         Raises:
             ConfigError: an object or a path that a volume refers to does not exist, or is not supported.
@@ -69,12 +74,14 @@ class Volumes:
 
     @property
     def token_seconds(self) -> int | None:
-        """The seconds for which the shortest-lived token in the volumes is valid, or None without tokens."""
+        """The lifetime of the token in the volumes that expires first, in seconds, or None if there are no tokens."""
         lives = [token.expiration_seconds or _TOKEN_SECONDS for _, token in self._token_files()]
         return min(lives, default=None)
 
     async def renew_tokens(self) -> None:
-        """Replace each token by a new one. A reader of the file sees either the whole old or the whole new token.
+        """Replace each token by a new one.
+
+        A program that reads the file gets either the old or the new token, never a mix.
 
         Raises:
             StatusError: a token is refused.
@@ -87,7 +94,7 @@ class Volumes:
             new.rename(path)
 
     def _token_files(self) -> list[tuple[str, ServiceAccountTokenProjection]]:
-        """Return the tokens in projected volumes, each with the name of its volume."""
+        """Return the tokens of projected volumes, each together with the name of the volume."""
         return [
             (volume.name, source.service_account_token)
             for volume in self.pod.spec.volumes or []
@@ -124,7 +131,7 @@ class Volumes:
         return volume.projected.default_mode, files
 
     async def _content(self, source: Volume | VolumeProjection) -> _Files | None:
-        """Return the files of a Secret, a ConfigMap or the pod's fields; None for any other source."""
+        """Return the files from a Secret, a ConfigMap or the pod's fields. Return None for any other source."""
         if (secret := source.secret) is not None:
             name = secret.secret_name if isinstance(secret, SecretVolumeSource) else secret.name
             data = await self.references.secret(name or "", optional=secret.optional)
@@ -149,7 +156,7 @@ class Volumes:
 
 
 def folder_of(claims: Path, namespace: str, name: str, uid: str) -> Path:
-    """Return the folder of a claim; a later claim of the same name has another folder."""
+    """Return the folder of a claim. A later claim with the same name has another folder."""
     return claims / namespace / f"{name}-{uid}"
 
 
@@ -159,7 +166,7 @@ def remove_data(claims: Path, namespace: str, name: str, uid: str) -> None:
 
 
 def mounted(mount: VolumeMount, volumes: Mapping[str, Path], values: Mapping[str, str]) -> dict[str, object]:
-    """Return a mount in the form of a plan; a sub-path that does not exist is created as a folder.
+    """Return a mount in the form that plans use. If its sub-path does not exist, a folder is created there.
 
     Raises:
         ConfigError: the volume does not exist, or the sub-path leads out of the volume.

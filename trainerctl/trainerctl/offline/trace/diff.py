@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The changes between two JSON values, with list items identified by their names as in Kubernetes.
+"""Finds the changes between two JSON values. As in Kubernetes, list items are identified by their names.
 
-The changes are complete: applied to the earlier value, they give the later value.
+The changes are complete: applying them to the earlier value gives the later value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEYS: Final = ("name", "mountPath", "containerPort", "uid")
 
 
 class _Absent:
-    """Distinguishes an absent value from null."""
+    """Stands for an absent value, which is different from null."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -28,7 +28,7 @@ ABSENT: Final = _Absent()
 
 
 class Item(NamedTuple):
-    """The step of a path to the list item whose ``key`` is ``value``."""
+    """A step in a path: the list item whose field ``key`` has the value ``value``."""
 
     key: str
     value: JSON
@@ -50,12 +50,12 @@ class Change:
 
     @property
     def where(self) -> str:
-        """The path for people: ``spec.replicatedJobs[node].replicas``."""
+        """The path in human-readable form, such as ``spec.replicatedJobs[node].replicas``."""
         return render(self.path)
 
 
 def render(path: Path) -> str:
-    """Return a path for people."""
+    """Return a path in human-readable form."""
     text = ""
     for step in path:
         if isinstance(step, Item):
@@ -86,9 +86,9 @@ def difference(before: JSON, after: JSON, path: Path = ()) -> Iterator[Change]:
 
 
 def _both(kind: type, before: object, after: object) -> bool:
-    """Return True if both have the type ``kind``.
+    """Return True if both values have the type ``kind``.
 
-    If ``before`` is absent, return True if ``after`` has the type and is not empty.
+    If ``before`` is absent, only ``after`` must have this type, and must not be empty.
     """
     if before is ABSENT:
         return isinstance(after, kind) and bool(after)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The group of a pod, and the causes of its values.
 
-The causes are found by trial: a field of an object that was read is changed, or an object is removed, and the pod is
-grouped again. The values that differ then are due to that field or object. This works for every grouper, including
-those that other packages install.
+The causes are found by trial. We change a field of an object that was read, or remove an object, and group the pod
+again. If values differ now, this field or object is a cause of them. This works for every grouper, including groupers
+from other packages.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 Data = dict[str, JSON]
 
 _REPEATED: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
-"""The annotation that repeats the top owner; it is not printed for people."""
+"""This annotation repeats the top owner. It is left out of the human-readable output."""
 Objects = dict[Key, Data]
 Path = tuple[str | int, ...]
 REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
-"""Maximum number of changes that are tried for one pod. Causes that would need more tries are not found."""
+"""We try at most this many changes for one pod. Causes that would need more tries are not found."""
 _POD_GROUPS: Final = "podgroups.scheduling.run.ai"
 _JUNK: Final = "x"
 """Replaces a map or a list, to find out whether the result depends on it."""
@@ -65,17 +65,17 @@ class GroupTrace:
 
     pod: Key
     ignored_because: str = ""
-    """Why the pod grouper ignores the pod; empty if it does not ignore the pod."""
+    """The reason why the pod grouper ignores the pod, or an empty text."""
     owners: list[Key] = field(default_factory=list)
-    """The owners, nearest first, the top owner last. For a pod without owners, the pod itself."""
+    """The owners, from the nearest to the top owner. A pod without owners is its own owner here."""
     grouper: str = ""
     values: Data = field(default_factory=dict)
     sources: dict[str, list[str]] = field(default_factory=dict)
-    """The causes of each value; a value without causes is the grouper's own."""
+    """The causes of each value. If a value has no cause, the grouper has chosen it."""
     missing: list[Key] = field(default_factory=list)
     """Objects that the grouper requested and that do not exist."""
     refusal: str = ""
-    """Why the pod has no group; empty if it has one."""
+    """The reason why the pod has no group, or an empty text."""
 
     def to_dict(self) -> Data:
         """Return the trace as JSON."""
@@ -95,7 +95,7 @@ class GroupTrace:
         return {**data, "group": self.values, "dueTo": self.sources}
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the rows that are printed for people: a name, a value, and the causes of the value."""
+        """Yield the rows of the human-readable output: a name, a value, and the causes of the value."""
         if self.ignored_because:
             yield "left alone", self.ignored_because, ""
         if self.owners:
@@ -154,7 +154,7 @@ def _why_ignored(pod: Data, settings: Settings) -> str:
 def with_rules_of(objects: Objects, settings: Settings) -> Settings:
     """Return ``settings``.
 
-    If they name no rules and the CRD of PodGroup is among ``objects``, the rules of that CRD are set.
+    If no rules are set, and the CRD of PodGroup is among ``objects``, set the rules that match this CRD.
     """
     if settings.rules is not None:
         return settings
@@ -197,12 +197,12 @@ class _Try:
 
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
-    """Return the installed groupers; finding them takes longer than grouping."""
+    """Return the installed groupers. The result is cached, because finding them takes longer than grouping."""
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
 
 
 class _Search:
-    """Tries changes of all objects that were read, and records the values that differ."""
+    """Tries changes to all objects that were read, and records which values of the group differ."""
 
     def __init__(self, trace: GroupTrace, first: _Try, settings: Settings) -> None:
         self._trace = trace
@@ -235,7 +235,7 @@ class _Search:
     async def _look_into(self, key: Key, path: Path) -> None:
         """Try other values for the scalars at and below ``path``.
 
-        A map or a list is searched only if the result depends on it, or if it is in the metadata.
+        The items of a map or list are tried only if the result depends on the map or list, or if it is in the metadata.
         """
         value = _at(self._first.objects[key], path)
         if isinstance(value, dict | list):
@@ -270,7 +270,7 @@ class _Search:
 
 
 def _renamed(objects: Objects, key: Key) -> Objects | None:
-    """Return the objects with another uid for the object ``key``, also in owner references; None if it has no uid."""
+    """Change the uid of the object ``key``, also in owner references. Return all objects, or None if it has no uid."""
     uid = (objects[key].get("metadata") or {}).get("uid")
     if not uid:
         return None
@@ -288,7 +288,7 @@ def _renamed(objects: Objects, key: Key) -> Objects | None:
 
 
 def _others(value: JSON) -> list[JSON]:
-    """Return the values to try in place of a scalar; None removes it."""
+    """Return the values that we try instead of a scalar. None means that the scalar is removed."""
     match value:
         case bool():
             return [not value, None]
@@ -309,7 +309,7 @@ def _at(data: JSON, path: Path) -> JSON:
 
 
 def _with(data: Data, path: Path, value: JSON) -> Data:
-    """Return a copy of ``data`` with ``value`` at ``path``; None removes a map's key. Unchanged parts are shared."""
+    """Copy ``data`` and set ``value`` at ``path``. None removes the key of a map. Unchanged parts are shared."""
     changed: JSON = copy.copy(data)
     holder = changed
     for step in path[:-1]:
@@ -327,7 +327,7 @@ def _key(obj: Object) -> Key:
 
 
 def _values(metadata: Metadata, pod: Pod, rules: Rules) -> Data:
-    """Return the group's values by the names of the PodGroup's fields."""
+    """Return the values of the group. The keys are the names of PodGroup's fields."""
     own = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     values = {
         "name": metadata.name,

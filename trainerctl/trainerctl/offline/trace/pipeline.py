@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observes how the manager's pipeline turns a TrainJob into objects, and records the author of each change.
 
-All stages are shown as changes of the resulting objects: a value that a plugin sets in the pipeline's ``Info`` appears
-at its path in the JobSet. Each change has one author. All changes, applied in order to the template, give the result.
+Each stage is shown as changes to the resulting objects. For example, a value that a plugin sets in the pipeline's
+``Info`` appears at its path in the JobSet. Each change has one author. If all changes are applied to the template in
+order, they give the result.
 """
 
 from __future__ import annotations
@@ -29,18 +30,20 @@ LABELS: Final = "Labels and counts"
 
 _JOB_SET: Final = JobSet.gvk.kind
 State = dict[str, JSON]
-"""Objects by kind. If there are several objects of a kind, those after the first have kind and name as their key."""
+"""Objects by kind. The key of the first object of a kind is the kind. The keys of further objects are the kind and the
+name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The changes of one author in one stage."""
+    """The changes that one author makes in one stage."""
 
     stage: str
     author: str
     changes: list[Change]
     aside: str | None = None
-    """The author's reason for changing nothing, if it gave one."""
+    """If the author has changed nothing and gave a reason, the reason."""
     notes: tuple[str, ...] = ()
 
 
@@ -65,7 +68,10 @@ class PipelineObserver(Observer):
         self._advance(OVERRIDES, change, state)
 
     def begin(self, info: Info) -> None:
-        """Record the labels, annotations and counts that come from runtime and TrainJob, before any plugin has run."""
+        """Record the labels, annotations and counts from the runtime and the TrainJob.
+
+        No plugin has run at this point.
+        """
         self._advance(LABELS, "runtime and TrainJob", self._seen(info))
 
     def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
@@ -84,7 +90,7 @@ class PipelineObserver(Observer):
         self.state = state
 
     def _seen(self, info: Info) -> State:
-        """Return the objects with the current values of the pipeline's Info."""
+        """Return the objects, with the current values in the pipeline's ``Info`` filled in."""
         built = self.state.get(_JOB_SET, {})
         if "kind" in built:
             return dict(self.state)
@@ -112,7 +118,7 @@ def add_objects(state: State, objects: Sequence[Object], shown: Callable[[Object
 
 
 def _write_pod_set(spec: dict[str, JSON], pod_set: PodSet) -> None:
-    """Copy a pod set into ``spec``, at the paths that the JobSet plugin uses: the fields that plugins may change."""
+    """Copy the fields of a pod set that plugins may change into ``spec``. The JobSet plugin uses the same paths."""
     if pod_set.count != spec.get("parallelism", 1):
         spec["parallelism"] = pod_set.count
     pod = spec["template"]["spec"]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trace of one TrainJob through the manager's pipeline: the steps, and the fields that cause each change.
 
-The causes are found by trial: the pipeline runs again without one field, and the differences are due to that field.
+The causes are found by trial. We run the pipeline again without one field; this field is the cause of all differences.
 This works for every plugin.
 """
 
@@ -25,11 +25,11 @@ from trainerctl.offline.trainjobs import Offline, Subject
 
 Data = dict[str, JSON]
 Run = Callable[[TrainingRuntimeSpec, TrainJob], Awaitable[object]]
-"""Runs the pipeline and returns its result in the form in which changes are recorded."""
+"""Runs the pipeline and returns the objects in the same form as the recorded changes."""
 
 
 class Causes:
-    """Fields, each with the paths of the result that depend on it."""
+    """Fields that affect the result. For each field, the paths in the result that depend on it."""
 
     def __init__(self) -> None:
         self._found: list[tuple[str, list[Path]]] = []
@@ -44,9 +44,9 @@ class Causes:
         ]
 
     async def find(self, spec: TrainingRuntimeSpec, train_job: TrainJob, run: Run) -> None:
-        """Run the pipeline without one field, for each field in turn, and record the changes.
+        """For each field, run the pipeline without it and record the changes.
 
-        The fields are those of the TrainJob's spec and of the runtime's policies.
+        The fields are in the TrainJob's spec and in the runtime's policies.
         """
         whole = await run(spec, train_job)
         for name, changed_spec, changed_job in _variants(spec, train_job):
@@ -68,7 +68,7 @@ def _variants(
 
 
 def _fields(data: Data, left_out: set[str], depth: int) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the fields of a map and of its nested maps, with at most ``depth`` steps."""
+    """Yield the paths of all fields in a map and its nested maps. A path has at most ``depth`` steps."""
     for name, held in data.items():
         if name in left_out:
             continue
@@ -95,7 +95,7 @@ class TrainJobTrace:
     pipeline: PipelineObserver
     causes: Causes = field(default_factory=Causes)
     refusal: str | None = None
-    """Why the pipeline or the webhook refuses the TrainJob."""
+    """The reason why the pipeline or the webhook refuses the TrainJob, or None."""
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the trace as JSON."""
@@ -126,7 +126,7 @@ class TrainJobTrace:
 
 
 async def reviewed(given: Offline, subject: Subject) -> TrainJobTrace:
-    """Return the trace of a TrainJob, with the refusal of the pipeline or, if it has none, that of the webhook."""
+    """Return the trace of a TrainJob. If the pipeline does not refuse the TrainJob, check whether the webhook does."""
     found = await trace(given, subject)
     if found.refusal is None:
         found.refusal = await trainjobs.denial(given, subject.train_job)

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Flux: the workload manager runs the program on the brokers of all nodes.
+"""Flux: runs the program with the workload manager Flux, which has a broker on each node.
 
-In the pods of the job ``node``, an init container installs Flux in a volume. The trainer's container starts a broker,
-and on the first node also the program. The certificate of the brokers is generated once: an existing Secret is never
-overwritten. Differences from upstream: a TrainJob without ``trainer`` or ``numNodes`` has the runtime's number of
-nodes, the certificate is random, and the words of the command line are not split again.
+In the pods of the job ``node``, an init container installs Flux in a volume. The trainer's container starts a broker.
+On the first node, it also starts the program. The certificate of the brokers is generated once: an existing Secret is
+never overwritten. There are three differences from upstream. A TrainJob without ``trainer`` or ``numNodes`` has the
+runtime's number of nodes. The certificate is random. A word of the command line that contains spaces stays one word.
 """
 
 from __future__ import annotations
@@ -164,11 +164,11 @@ class Flux(FilesPlugin, CustomValidationPlugin):
                 _install(node, train_job.name + _SCRIPTS_SUFFIX, train_job.name + _CURVE_SUFFIX, image)
 
     async def build(self, info: runtime.Info, train_job: TrainJob) -> list[Object]:
-        """Return the ConfigMap with the scripts, and the Secret with the certificate unless it exists.
+        """Return the ConfigMap with the scripts. If the Secret with the certificate is missing, return it, too.
 
         Raises:
             ChildConflictError: a Secret of that name exists, and the TrainJob does not control that Secret.
-            StatusError: reading the Secret failed for a reason other than its absence.
+            StatusError: the Secret could not be read. A missing Secret is not an error.
         """
         policy = _policy(info)
         if policy is None:
@@ -218,7 +218,7 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
 def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
     """Return the settings.
 
-    The TrainJob's variables take precedence over the runtime's, and the runtime's over the defaults.
+    The TrainJob's variables take precedence over the runtime's variables, which take precedence over the defaults.
     """
     container = trainernodes.container(info)
     trainer = train_job.spec.trainer
@@ -246,7 +246,7 @@ def _template_container(info: runtime.Info) -> CoreContainer | None:
 
 
 def _command_line(template: CoreContainer | None, train_job: TrainJob) -> list[str]:
-    """Return the words of the command and its arguments. What the TrainJob does not set comes from the template."""
+    """Return the words of the command line. If the TrainJob does not set command or args, the template's are used."""
     trainer = train_job.spec.trainer
     command = trainer.command if trainer is not None else None
     args = trainer.args if trainer is not None else None

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
-"""A reference to a variable that the kubelet would resolve in command and args, or an escaped dollar sign."""
+"""Matches a reference ``$(NAME)``, as the kubelet resolves it in command and args, or an escaped dollar sign."""
 
 
 class Cluster(msgspec.Struct, frozen=True):

@@ -121,7 +121,7 @@ def _runs_launcher_as_node(info: Info) -> bool:
 
 
 def _set_program(container: Container, trainer: Trainer | None, info: Info) -> None:
-    """Set image, command and args. A plugin's command and args replace the TrainJob's.
+    """Set image, command and args. The command and args that a plugin sets replace the TrainJob's command and args.
 
     An empty list removes the container's command or args.
     """

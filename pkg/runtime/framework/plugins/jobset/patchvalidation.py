@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of a TrainJob's runtime patches and of changes to them.
 
-Patches that name a job or container that the template lacks are refused when the patches are merged
-(:mod:`pkg.runtime.core`).
+The names of jobs and containers in the patches are not checked here. If the template lacks a named job or container,
+the patch is refused when it is merged (:mod:`pkg.runtime.core`).
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ def validate_patches(job: TrainJob) -> field.ErrorList:
 
 
 async def validate_patch_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
-    """Check that patches change only if the TrainJob is suspended before or after the update and has no active jobs.
+    """Check that the update may change the runtime patches.
 
-    While the first generation's fields are present, the patch that mirrors them is not checked, because changes of
-    these fields have their own rules. A patch without any value may be added or removed at any time.
+    The TrainJob must be suspended before or after the update, and none of its jobs may be active. A patch without any
+    value may be added or removed at any time. The mirror of the first generation's fields is not checked while these
+    fields are present, because they have their own rules.
     """
     errors = field.ErrorList()
     if old is None or equality.deep_equal(_effective(old), _effective(new)):
@@ -74,7 +75,7 @@ def _has_value(document: JSON) -> bool:
 
 
 def _manager(manager: str) -> Iterator[field.FieldError]:
-    """Yield why a manager is not a domain-prefixed path, in the API server's words."""
+    """Yield an error if a manager is not a domain-prefixed path. The text is the same as the API server's text."""
     path = _PATCHES.child("manager")
     if not manager:
         yield field.required(path, "")

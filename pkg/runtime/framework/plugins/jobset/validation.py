@@ -81,7 +81,7 @@ def _mounts_volume(spec: JobSetSpec, name: str) -> bool:
 
 
 def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList:
-    """Check that overrides name jobs and containers of the template, and set no environment of a reserved container."""
+    """Check that overrides name existing jobs and containers, and set no environment of a reserved container."""
     details: list[str] = []
     for override in job.spec.pod_template_overrides or ():
         for target in override.target_jobs or ():
@@ -131,7 +131,7 @@ async def forbid_active_jobs(
 ) -> field.ErrorList:
     """Return an error for each replicated job with an active Job: the active Job would not follow the change.
 
-    ``changes`` is the name of the changed field, for the text of the errors.
+    The errors call the changed field ``changes``, for example "RuntimePatches".
     """
     errors = field.ErrorList()
     try:

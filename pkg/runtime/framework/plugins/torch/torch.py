@@ -3,8 +3,8 @@
 """Torch: sets the number of processes that torchrun starts on each node, and the address at which the processes meet.
 
 A trainer with the command ``tune run`` uses TorchTune (``torchtune.py``) and gets the recipe, the configuration and
-``--rdzv_endpoint`` as arguments. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment; only the
-additional containers of ``envInjection`` always receive torchrun's variables.
+``--rdzv_endpoint`` as arguments. As in the Go plugin, the trainer's container receives torchrun's variables only if the
+TrainJob has a ``trainer``. The additional containers of ``envInjection`` always receive them.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _inject(info: runtime.Info, policy: TorchMLPolicySource, env: list[EnvVar]) 
 def _num_proc_per_node(
     policy: TorchMLPolicySource, trainer: Trainer | None, resources: ResourceRequirements | None
 ) -> IntOrString:
-    """Return the number of processes, or the word that torchrun resolves on the node."""
+    """Return the number of processes, or a word such as ``gpu``, which torchrun resolves on the node."""
     wanted = trainer.num_proc_per_node if trainer is not None else None
     if wanted is None:
         wanted = policy.num_proc_per_node if policy.num_proc_per_node is not None else _AUTO
@@ -182,7 +182,7 @@ def _num_proc_per_node(
 
 
 def _num_cpu_per_node(resources: ResourceRequirements | None) -> int:
-    """Return the number of requested CPUs, or the limit if none are requested, rounded up."""
+    """Return the number of requested CPUs, rounded up. If no CPU is requested, return the limit."""
     if resources is None:
         return 0
     requested = quantity.value((resources.requests or {}).get("cpu", "0"))

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchTune: the recipe and configuration for ``tune run``.
 
-Both are derived from the model in the runtime's name, the nodes and devices, and the kind of tuning in the TrainJob's
-arguments. The names are torchtune's, for example recipe ``lora_finetune_single_device`` with configuration
-``llama3_2/1B_qlora_single_device``.
+Both depend on the model in the runtime's name, on the number of nodes and devices, and on the kind of tuning that the
+TrainJob's arguments select. Their names are defined by torchtune: for example, the recipe
+``lora_finetune_single_device`` and the configuration ``llama3_2/1B_qlora_single_device``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def config(self) -> str:
-        """The name of the configuration, which is one of torchtune's own."""
+        """The name of the configuration, which is a part of torchtune."""
         size = "_single_device" if self.single_device else "_multinode" if self.multi_node else ""
         return f"{self.model}_{self.tuning}{size}"
 
@@ -113,8 +113,8 @@ def validate(
 ) -> field.ErrorList:
     """Check that torchtune has a recipe and configuration for the TrainJob.
 
-    In the second generation, check also that no adapter would be ignored, and that no argument sets a path of the
-    runtime.
+    In the second generation, check also that LoRA is not used on several nodes, where it would be ignored, and that no
+    argument sets a path that the runtime manages.
     """
     errors = field.ErrorList()
     name, nodes = train_job.spec.runtime_ref.name, trainer.num_nodes
@@ -142,7 +142,7 @@ def validate(
 
 
 def _validate_args(trainer: Trainer) -> field.ErrorList:
-    """Check that no argument sets a path of the runtime."""
+    """Check that no argument sets a path that the runtime manages."""
     errors = field.ErrorList()
     for index, argument in enumerate(trainer.args or ()):
         key = argument.partition("=")[0]
@@ -194,7 +194,7 @@ def _tuning(args: Sequence[str], *, second_generation: bool) -> Tuning:
 
 
 def _path_arguments(info: runtime.Info) -> list[str]:
-    """Return the arguments of the runtime's command that set paths."""
+    """Return the arguments in the runtime's command that set paths."""
     spec = runtime.template_spec_apply(info, JobSetSpec)
     return [
         argument

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The members of a gang, and how many of them start together.
 
-The pods of some jobs are not members, because these jobs complete before other jobs start: initializers, and jobs on
-which other jobs depend with the status Complete. A member that starts only when other members are ready (MPI's
-launcher) is scheduled after those members. It is a member but is not counted: a gang that waited for its pods would
-never start.
+The pods of some jobs are not members, because these jobs complete before other jobs start: initializers, and jobs whose
+completion another job awaits by ``dependsOn``. A member that starts only when other members are ready (MPI's launcher)
+is scheduled after those members. It belongs to the gang but is not counted: if the gang waited for its pods, the gang
+would never start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Member(msgspec.Struct, frozen=True):
     job: ReplicatedJob
     pod_set: PodSet
     starts_later: bool
-    """True if the job starts only after earlier members."""
+    """True if the job starts only after earlier members have started."""
 
     @property
     def pods(self) -> int:
@@ -58,7 +58,7 @@ def min_count(gang: Iterable[Member]) -> int:
 
 
 def priority_class(gang: Iterable[Member]) -> str | None:
-    """Return the PriorityClass of the last job that names one, or None."""
+    """Return the PriorityClass of the last job that names a PriorityClass, or None."""
     named = [member.job.template.spec.template.spec.priority_class_name for member in gang]
     return next((name for name in reversed(named) if name), None)
 

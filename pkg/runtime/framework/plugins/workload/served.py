@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gang API that the cluster serves, and whether JobSet's CRD keeps the field in which pods name their gang."""
+"""Reads which gang API is served, and whether JobSet's CRD keeps the field in which pods name their gang."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _FIELD_DROPPED: Final = (
 )
 
 TTL: Final = 60.0
-"""Seconds for which an API counts as served after it was read."""
+"""Seconds after which the served API is looked up again."""
 MISSING_TTL: Final = 5.0
-"""Seconds for which a missing API or field counts as missing after it was read."""
+"""Seconds after which a missing API or field is looked up again."""
 
 Published = Callable[[type[Object], PublishedSchema | None], Awaitable[PublishedSchema | None]]
 """Returns the schema that the API server publishes for a kind, or None.
 
-The second argument is the schema that is already known. It is returned if the schema is unchanged.
+The second argument is the schema that is already known. If the schema is unchanged, the known schema is returned.
 """
 
 Interrupted = Callable[[type[Object]], float | None]
@@ -49,7 +49,7 @@ _TO_POD_SPEC: Final = ("replicatedJobs", "template", "spec", "template", "spec")
 
 
 class Support(msgspec.Struct, frozen=True):
-    """The version in which gangs are written, or the reason and message why they cannot be written."""
+    """The version in which gangs are written. If it is empty, ``reason`` and ``message`` say why there is none."""
 
     version: str = ""
     reason: str = ""
@@ -60,8 +60,8 @@ class Served:
     """Reads which gang API is served, and remembers the result until it expires (see ``TTL``).
 
     The result also expires when the watch of the gangs is interrupted, because the server may have been restarted
-    without the API. Such a server would drop the field in which pods name their gang, so no JobSet may start because of
-    an older result. If ``published`` is None, the newest version counts as served.
+    without the API. Such a server would drop the field in which pods name their gang. A JobSet may therefore start only
+    if the API was read after the interruption. If ``published`` is None, the newest version counts as served.
     """
 
     def __init__(self, published: Published | None, clock: Callable[[], float] = anyio.current_time) -> None:
@@ -90,7 +90,7 @@ class Served:
         """Return the served API.
 
         Raises:
-            StatusError, RestError: the API cannot be read now, and no result is newer than the last interruption.
+            StatusError, RestError: the API cannot be read, and no read has succeeded since the last interruption.
         """
         if self._support is None or self._is_expired():
             async with self._lock:

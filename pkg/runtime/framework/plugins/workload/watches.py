@@ -21,7 +21,7 @@ from .served import MISSING_TTL, TTL, Served
 
 
 def api(served: Served, needed: Needed) -> ReconcilerBuilder:
-    """Return the function that adds a source, which enqueues the gangs' TrainJobs when the served version changes.
+    """Return the function that adds a source: when the served version changes, it enqueues the gangs' TrainJobs.
 
     Without the source, the TrainJobs might wait minutes for their next retry.
     """

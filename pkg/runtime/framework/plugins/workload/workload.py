@@ -47,7 +47,7 @@ async def new(client: Reader, _indexer: FieldIndexer, *, published: Published | 
 class Workload(
     EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
 ):
-    """Puts the pods of a TrainJob into one gang, except those that end before others start (see :mod:`.members`)."""
+    """Puts the pods of a TrainJob into one gang, except pods that end before other pods start (see :mod:`.members`)."""
 
     name = NAME
 
@@ -80,13 +80,13 @@ class Workload(
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return the gang of the TrainJob's pods.
 
-        Nothing is returned without a workload policy, nor for a running job whose gang exists: a gang is rewritten
-        only while its job is suspended.
+        If the runtime has no workload policy, nothing is returned. If the gang of a running job exists, nothing is
+        returned either: a gang is rewritten only while its job is suspended.
 
         Raises:
             UnavailableError: the cluster cannot schedule gangs.
-            PluginError: the gang contradicts the runtime.
-            StatusError: reading the gang failed for a reason other than its absence.
+            PluginError: the pods of this runtime cannot be one gang.
+            StatusError: the gang could not be read. A missing gang is not an error.
         """
         if not _is_wanted(info):
             return []
@@ -107,7 +107,7 @@ class Workload(
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Refuse a gang that contradicts the runtime, and warn if the cluster cannot schedule gangs."""
+        """Refuse a runtime whose pods cannot be one gang, and warn if the cluster cannot schedule gangs."""
         del old
         errors = field.ErrorList()
         if not _is_wanted(info):
@@ -133,7 +133,7 @@ class Workload(
         return None
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the TrainJobs' gangs in each version that is written, and the versions that the API server serves."""
+        """Watch the TrainJobs' gangs, and watch which version of the gang API is served."""
         from pkg.runtime.framework.plugins import podgroup_watches  # rendering loads no controllers
 
         from . import watches

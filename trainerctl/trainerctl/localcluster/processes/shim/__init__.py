@@ -10,4 +10,6 @@ from typing import Final
 IDENTITY: Final = "CONTAINER_ID"
 """The environment variable that identifies one run of a container."""
 END_FILE: Final = "end.json"
-"""The file with the exit code and times of a run, beside its log. It is for a kubelet that did not see the run end."""
+"""The file with the exit code and times of a run, in the folder of the log. A kubelet that did not see the run end
+reads it.
+"""

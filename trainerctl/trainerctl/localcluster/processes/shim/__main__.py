@@ -4,9 +4,8 @@
 
 The first line of standard input is the plan. Each further line is the name of a signal to send to the container. The
 end of standard input means that the kubelet has ended; the container is then killed. Each line of standard output is a
-report: ``started`` with the process and the time of its start, ``failed`` with a message, or ``ended`` with the exit
-code.
-With ``--enter PID BEGAN``, run a command beside a container's process. With ``--check``, try to make a mount.
+report: ``started`` with the PID and the start time, ``failed`` with a message, or ``ended`` with the exit code. With
+``--enter PID BEGAN``, run a command in the container of this process. With ``--check``, try to make a mount.
 """
 
 import json
@@ -17,7 +16,7 @@ from trainerctl.localcluster.processes.shim import mounts, supervise
 
 
 def main(argv: list[str]) -> int:
-    """Run a container, a command beside one, or the check; return the exit code."""
+    """Run a container, a command in a running container, or the check. Return the exit code."""
     if argv[:1] == ["--check"]:
         try:
             mounts.unshare()

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts that only one container sees, made in its own mount namespace; the file system of the host is not changed.
+"""Mounts that only one container sees. They are made in its own mount namespace and do not change the host.
 
-A mount point that does not exist cannot be created without changing the host. Therefore its nearest existing parent is
-replaced by a folder in memory with the same entries, and the mount point is created in that folder.
+If a mount point does not exist, we cannot create it, because this would change the host. Instead, we replace its
+nearest existing parent by a folder in memory with the same entries, and create the mount point there.
 """
 
 import ctypes
@@ -24,13 +24,13 @@ _BIND: Final = 4096
 _REC: Final = 16384
 _PRIVATE: Final = 1 << 18
 _KEPT: Final = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME
-"""The options of a mount that must be given again when another option is changed."""
+"""When we change one option of a mount, we have to repeat these options."""
 _SPACES: Final = ("user", "mnt", "uts")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare() -> None:
-    """Move this process into namespaces of its own for mounts and the host name.
+    """Give this process its own namespaces for mounts and the host name.
 
     Raises:
         OSError: the kernel does not allow it.
@@ -47,7 +47,7 @@ def unshare() -> None:
 
 
 class Root:
-    """The file system of one container; ``scratch`` is a folder for its mounts in memory."""
+    """The file system of one container. ``scratch`` is a folder in which we mount folders in memory."""
 
     def __init__(self, scratch: str) -> None:
         self._scratch = scratch
@@ -57,7 +57,7 @@ class Root:
         self._volumes: list[str] = []
 
     def mount(self, source: str, target: str, *, read_only: bool = False) -> None:
-        """Show ``source``, a folder or a file, at the path ``target``."""
+        """Show the folder or file ``source`` at the path ``target``."""
         target = self.make(target, folder=os.path.isdir(source))
         place = self._path + target
         _mount(source, place, "", _BIND | _REC)
@@ -67,7 +67,7 @@ class Root:
         self._volumes.append(target)
 
     def make(self, target: str, *, folder: bool) -> str:
-        """Return ``target`` without symbolic links, after making sure that it exists."""
+        """Make sure that ``target`` exists, and return it with symbolic links resolved."""
         target = os.path.realpath(target)  # the new root has the same links as the host
         below = "/"
         for name in target.strip("/").split("/"):
@@ -93,7 +93,7 @@ class Root:
         return path in self._ours or any(path == v or path.startswith(f"{v}/") for v in self._volumes)
 
     def _replace(self, path: str) -> None:
-        """Replace a folder by one in memory with the same entries."""
+        """Replace a folder by a folder in memory that has the same entries."""
         here, copy = self._path + path, os.path.join(self._scratch, str(len(self._ours)))
         os.makedirs(copy, exist_ok=True)
         mode = stat.S_IMODE(os.stat(here).st_mode)
@@ -120,10 +120,11 @@ def prepare(plan: dict[str, Any]) -> None:
 
 
 def enter(pid: int, began: int) -> None:
-    """Give this process the mounts, host name and root folder of a container's process.
+    """Move this process into a container: it gets the mounts, host name and root folder of the process ``pid``.
 
     Raises:
-        OSError: the process has ended (``began`` is not its `tree.start_time`), or its mounts cannot be entered.
+        OSError: the process has ended, its mounts cannot be entered, or ``began`` is not its `tree.start_time`: then
+            another process has the PID.
     """
     spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in _SPACES if not _is_shared(pid, name)]
     root = os.open(f"/proc/{pid}/root", os.O_PATH)
@@ -141,7 +142,7 @@ def _is_shared(pid: int, name: str) -> bool:
 
 
 def _copy(entry: os.DirEntry[str], to: str) -> None:
-    """Show an entry of a folder in another folder. An entry that has disappeared or is not readable is left out."""
+    """Show an entry of a folder at the path ``to``. Leave it out if it has disappeared or is not readable."""
     try:
         if entry.is_symlink():
             os.symlink(os.readlink(entry.path), to)

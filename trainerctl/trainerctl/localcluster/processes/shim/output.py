@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The log of a container: numbered files of records, of which the oldest are removed.
+"""The log of a container: numbered files with records. The oldest files are removed.
 
-A record is a line ``TIME F TEXT``. One with P in place of F is a part of a line that the next record continues.
+A record is a line ``TIME F TEXT``. ``TIME P TEXT`` is a part of a line, and the next record continues the line.
 """
 
 import os
@@ -16,13 +16,13 @@ _LONGEST_PART: Final = 16 << 10
 
 
 def stamp(at: float) -> bytes:
-    """Return a time as records have it; the length is always the same."""
+    """Return a time in the form that records use. The length is always the same."""
     seconds, rest = divmod(int(at * 1_000_000), 1_000_000)
     return time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:06d}Z", time.gmtime(seconds)).encode()
 
 
 class LogWriter:
-    """Writes output into ``folder``, which exists; at most ``segments`` files are kept."""
+    """Writes output into the existing ``folder``. At most ``segments`` files are kept."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class LogWriter:
         self._part = b""
 
     def write(self, data: bytes) -> None:
-        """Write the complete lines of the output, and keep the rest for the next call or `flush`."""
+        """Write the complete lines of the output. An incomplete last line is written by the next call or by `flush`."""
         lines, newline, rest = (self._part + data).rpartition(b"\n")
         self._part = rest
         if newline:
@@ -63,7 +63,7 @@ class LogWriter:
             self._part = b""
 
     def _record(self, data: bytes) -> None:
-        """Write records. Output is lost if the disk is full: the container must not wait for it."""
+        """Write records. If the disk is full, the output is lost, because the container must not have to wait."""
         view = memoryview(data)
         try:
             if self._size and self._size + len(data) > self._segment_bytes:

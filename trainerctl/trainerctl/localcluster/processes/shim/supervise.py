@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the process of a container until it ends, and then kills the processes that it leaves behind."""
+"""Runs the process of a container until it ends, then kills the processes that it has left behind."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _NOT_FOUND: Final = 127
 
 
 def run(plan: dict[str, Any]) -> int:
-    """Run a container, and report its exit code, or the error if it cannot be started. Return 0."""
+    """Run a container and report its exit code. If it cannot be started, report the error. Return 0."""
     os.makedirs(plan["log"], mode=0o700, exist_ok=True)
     log = LogWriter(plan["log"])
     tree.adopt_orphans()
@@ -56,7 +56,7 @@ def run(plan: dict[str, Any]) -> int:
 class _Container:
     def __init__(self, pid: int, output: int, log: LogWriter) -> None:
         self.abandoned = False
-        """True if the process was ended because the kubelet has ended."""
+        """True if the process was killed because the kubelet has ended."""
         self._pid = pid
         self._output = output
         self._log = log
@@ -68,7 +68,7 @@ class _Container:
         self._commands = b""
 
     def watch(self) -> int:
-        """Wait until the process has ended, kill the processes that it leaves behind, and return its exit code."""
+        """Wait until the process has ended, kill the processes that it has left behind, and return its exit code."""
         self._selector.register(os.pidfd_open(self._pid), selectors.EVENT_READ, lambda: None)
         while (status := tree.reap(self._pid)) is None:
             ready = self._selector.select(_FLUSH_SECONDS if self._log.has_part else _REAP_SECONDS)
@@ -81,7 +81,7 @@ class _Container:
         return 128 - code if code < 0 else code
 
     def _finish(self) -> None:
-        """End the processes that are left, and write the rest of the output."""
+        """Kill the remaining processes, and write the rest of the output."""
         tree.kill_descendants()
         deadline = time.monotonic() + _DRAIN_SECONDS
         while self._output in self._selector.get_map() and time.monotonic() < deadline:
@@ -90,7 +90,7 @@ class _Container:
         self._log.flush()
 
     def _copy(self) -> bool:
-        """Copy output into the log; return False if there is no output."""
+        """Copy output into the log. Return False if there is no output."""
         try:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
@@ -122,12 +122,15 @@ class _Container:
             return
 
     def _kill(self) -> None:
-        """Kill the process and its group. Processes outside of the group are killed once the process has ended."""
+        """Kill the process and its group. Processes outside the group are killed after the process has ended."""
         self._signal(signal.SIGKILL)
 
 
 def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None:
-    """Become the container's process. An error is written to the pipe ``failure``, which ``exec`` closes."""
+    """Become the container's process.
+
+    An error is written to the pipe ``failure``. If ``exec`` succeeds, it closes this pipe.
+    """
     try:
         os.setsid()
         tree.end_with_parent(shim)
@@ -149,7 +152,7 @@ def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None
 
 
 def _write_end(folder: str, **fields: float) -> None:
-    """Write a file with the result of a run into the folder of the run's log; write nothing if the disk is full."""
+    """Write the result of a run to a file in the folder of its log. If the disk is full, write nothing."""
     path = os.path.join(folder, END_FILE)
     try:
         with open(f"{path}.new", "w") as file:

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of a container: the shim's descendants, and all processes with the container's identity.
 
-Descendants become children of the shim when their parents end, so none is lost while the shim lives. Daemons that the
-container's hooks start, and processes that a killed shim leaves, are found by the identity in their environment. For
-that, all processes of the machine are searched, because a search of the tree can miss a process whose parent ends
-meanwhile.
+When the parent of a descendant ends, the shim becomes the parent, so the shim can always find its descendants. Some
+processes are not descendants: daemons that the container's hooks started, and processes of a shim that was killed. We
+find them by the identity in their environment. For this, we search all processes of the machine: a search of the tree
+can miss a process whose parent ends during the search.
 """
 
 import ctypes
@@ -25,12 +25,12 @@ _LOAD_PAUSE: Final = 0.0005
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parents end."""
+    """Make this process the new parent of each descendant whose parent ends."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends; if the parent has ended already, kill this process now."""
+    """Let the kernel kill this process when its parent ends. If the parent has already ended, kill this process now."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -48,7 +48,7 @@ def descendants() -> list[int]:
 
 
 def reap(main: int) -> int | None:
-    """Collect the children that have ended, and return the wait status of ``main`` if it is one of them."""
+    """Collect the children that have ended. If ``main`` is one of them, return its wait status."""
     found = None
     while True:
         try:
@@ -62,7 +62,7 @@ def reap(main: int) -> int | None:
 
 
 def kill_descendants(timeout: float = 10) -> None:
-    """Kill all descendants, including those that they start meanwhile, and collect them."""
+    """Kill all descendants and collect them. Descendants that start during this call are killed too."""
     deadline = time.monotonic() + timeout
     while (left := descendants()) and time.monotonic() < deadline:
         for pid in left:
@@ -75,7 +75,7 @@ def kill_descendants(timeout: float = 10) -> None:
 
 
 def start_time(pid: int) -> int:
-    """Return when a process started, in clock ticks since the machine was booted.
+    """Return when a process started, in clock ticks since the machine booted.
 
     Raises:
         OSError: the process has ended.
@@ -84,7 +84,7 @@ def start_time(pid: int) -> int:
 
 
 def stat(pid: int) -> list[bytes]:
-    """Return the fields of proc_pid_stat(5) from the third one, the state, on.
+    """Return the fields of proc_pid_stat(5), beginning with the third field, the state.
 
     Raises:
         OSError: the process has ended.
@@ -105,7 +105,7 @@ def _children(pid: int) -> list[int]:
 
 
 def kill_marked(identity: str, timeout: float = 5) -> None:
-    """Kill the processes with an identity, including those that they start meanwhile."""
+    """Kill the processes with an identity. Processes that they start during this call are killed too."""
     deadline = time.monotonic() + timeout
     clean = 0
     while clean < _CLEAN_PASSES and time.monotonic() < deadline:
@@ -114,7 +114,7 @@ def kill_marked(identity: str, timeout: float = 5) -> None:
 
 
 def _kill_once(identity: str, deadline: float) -> bool:
-    """Kill the processes that are found in one pass; return True if there were any."""
+    """Search once for processes with the identity and kill them. Return True if there were any."""
     any_found = False
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
@@ -129,7 +129,7 @@ def _kill_once(identity: str, deadline: float) -> bool:
 def _has(pid: int, identity: str, deadline: float) -> bool:
     """Return True if a process has an identity.
 
-    While a process loads a program, its environment is empty. Then wait until the program is loaded.
+    While a process loads a program, its environment is empty, so this call waits until the program is loaded.
     """
     while not (environment := _environment(pid)) and _is_loading(pid) and time.monotonic() < deadline:
         time.sleep(_LOAD_PAUSE)
