@@ -85,7 +85,7 @@ class Controller:
         self.name = name
         self.settings = settings = (options or Options()).settle(defaults)
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
-            name, rate_limiter=settings.rate_limiter, metrics=settings.metrics
+            name, rate_limiter=settings.rate_limiter
         )
         self._retries = outcomes.Retries(settings.rate_limiter)
         self._reconciler = reconciler

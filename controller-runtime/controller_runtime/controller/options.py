@@ -93,8 +93,6 @@ class Options:
     """The kind that is reconciled, for logs and ``group_kind_concurrency``; ``for_`` of a builder sets it."""
     log_constructor: LogConstructor | None = None
     """Returns keys and values that are added to log lines. A value replaces another value with the same key."""
-    metrics: workqueue.MetricsProvider | None = None
-    """The provider of the queue's metrics."""
     skip_name_validation: bool | None = None
     """Whether another controller of the manager may have the same name (default: false)."""
 
@@ -128,7 +126,6 @@ class Options:
             reconciliation_timeout=_seconds(timeout) if timeout is not None else None,
             kind=self.kind,
             log_constructor=self.log_constructor,
-            metrics=self.metrics,
             skip_name_validation=_either(
                 self.skip_name_validation, defaults.skip_name_validation if defaults else False
             ),
@@ -147,7 +144,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reconciliation_timeout: float | None
     kind: GVK | None
     log_constructor: LogConstructor | None
-    metrics: workqueue.MetricsProvider | None
     skip_name_validation: bool
 
 
