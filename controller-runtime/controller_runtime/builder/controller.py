@@ -16,8 +16,9 @@ from typing import Any, Protocol, Self, TypeVar
 import msgspec
 
 from controller_runtime import controller, handler, predicate, reconcile, source
-from controller_runtime.controller.options import Defaults, LogConstructor
+from controller_runtime.controller import LogConstructor
 from controller_runtime.machinery import Object, metadata_only
+from controller_runtime.manager import ControllerOptions
 from controller_runtime.reconcile import ControllerError
 
 T = TypeVar("T", bound=Object)
@@ -42,7 +43,7 @@ class ControllerManager(Protocol):
         ...
 
     @property
-    def controller_options(self) -> Defaults:
+    def controller_options(self) -> ControllerOptions:
         """The defaults of every controller."""
         ...
 

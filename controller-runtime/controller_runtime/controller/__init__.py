@@ -8,7 +8,6 @@ from controller_runtime import _ondemand
 
 from .controller import Controller as Controller
 from .controller import reconcile_id as reconcile_id
-from .options import Defaults as Defaults
 from .options import LogConstructor as LogConstructor
 from .options import Options as Options
 from .options import Settings as Settings

@@ -32,10 +32,11 @@ from controller_runtime.reconcile import (
 )
 
 from . import outcomes
-from .options import Defaults, Options, Settings
+from .options import Options, Settings
 
 if TYPE_CHECKING:
     from controller_runtime import tracing
+    from controller_runtime.manager import ControllerOptions
 
 _log = log.logger_from("controller")
 
@@ -70,7 +71,7 @@ class Controller:
         reconciler: Reconciler,
         options: Options | None = None,
         *,
-        defaults: Defaults | None = None,
+        defaults: ControllerOptions | None = None,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
         """Make a controller; ``name`` identifies it in logs and metrics.

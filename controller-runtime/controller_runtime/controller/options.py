@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,53 +15,12 @@ from controller_runtime import workqueue
 from controller_runtime.machinery import GVK
 from controller_runtime.reconcile import ControllerError, Request
 
+if TYPE_CHECKING:
+    from controller_runtime.manager import ControllerOptions
+
 LogConstructor = Callable[[Request | None], Mapping[str, object]]
 """Returns keys and values for the log lines of a controller or, given a request, for the log lines about that
 request."""
-
-
-class Defaults(Protocol):
-    """The manager's defaults for all its controllers; see :class:`controller_runtime.manager.ControllerOptions`."""
-
-    @property
-    def group_kind_concurrency(self) -> Mapping[str, int]:
-        """Number of workers for each ``Kind.group``."""
-        ...
-
-    @property
-    def max_concurrent_reconciles(self) -> int:
-        """Number of workers of any other controller."""
-        ...
-
-    @property
-    def cache_sync_timeout(self) -> float:
-        """Seconds that the first lists may take."""
-        ...
-
-    @property
-    def recover_panic(self) -> bool:
-        """Whether a programming error in a reconciler is handled like other errors."""
-        ...
-
-    @property
-    def need_leader_election(self) -> bool:
-        """Whether only a leader reconciles."""
-        ...
-
-    @property
-    def enable_warmup(self) -> bool:
-        """Whether a follower fills its caches before it is elected."""
-        ...
-
-    @property
-    def reconciliation_timeout(self) -> float | None:
-        """Seconds after which a reconcile is cancelled; None means no limit."""
-        ...
-
-    @property
-    def skip_name_validation(self) -> bool:
-        """Whether two controllers may share a name."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,7 +55,7 @@ class Options:
     skip_name_validation: bool | None = None
     """Whether another controller of the manager may have the same name (default: false)."""
 
-    def settle(self, defaults: Defaults | None = None) -> Settings:
+    def settle(self, defaults: ControllerOptions | None = None) -> Settings:
         """Return these options with every default filled in.
 
         Raises:
