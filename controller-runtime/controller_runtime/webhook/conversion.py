@@ -243,14 +243,8 @@ _REVIEWS: Final = msgspec.json.Decoder(_Review)
 class ConversionWebhook(endpoint.Endpoint):
     """Serves ``conversions`` at ``path``."""
 
-    def __init__(
-        self,
-        conversions: Conversions,
-        path: str = CONVERSION_PATH,
-        *,
-        clock: Callable[[], float] | None = None,
-    ) -> None:
-        super().__init__(path, clock=clock)
+    def __init__(self, conversions: Conversions, path: str = CONVERSION_PATH) -> None:
+        super().__init__(path)
         self._conversions = conversions
 
     async def serve(self, request: HTTPRequest) -> HTTPResponse:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -38,14 +37,10 @@ _log = log.logger_from("admission")
 
 
 class Webhook(endpoint.Endpoint):
-    """Serves ``handler`` at ``path``, with metrics. ``clock`` is the clock of the metrics, by default the event
-    loop's.
-    """
+    """Serves ``handler`` at ``path``, with metrics."""
 
-    def __init__(
-        self, path: str, handler: admission.Handler, *, clock: Callable[[], float] | None = None
-    ) -> None:
-        super().__init__(path, clock=clock)
+    def __init__(self, path: str, handler: admission.Handler) -> None:
+        super().__init__(path)
         self._handler = handler
 
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
