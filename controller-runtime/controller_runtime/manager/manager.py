@@ -110,8 +110,6 @@ class Manager:
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
         self._lifecycle.events.add(self._broadcaster)
-        if isinstance(own, rest.Transport):
-            self._lifecycle.warm_up.add(_SpareConnection(own))
         self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
             self._servers = made = servers.build(self.options, self._unthrottled, self._healthz, self._readyz)
@@ -358,21 +356,6 @@ class _FirstAnswer:
 
     def _report(self, error: rest.TransportError) -> None:
         _log.info("API server cannot be reached yet", host=self._address, error=error)
-
-
-class _SpareConnection:
-    """A runnable that opens a connection while the caches fill, so that the first write need not wait for a
-    connection.
-    """
-
-    name = "connection of the first write"
-
-    def __init__(self, transport: rest.Transport) -> None:
-        self._transport = transport
-
-    async def start(self) -> None:
-        """Open the connection, and return."""
-        await self._transport.prepare()
 
 
 async def reach(

@@ -94,11 +94,6 @@ class Pool:
                     return found
                 found.abort()
 
-    async def prepare(self, context: ssl.SSLContext | None) -> None:
-        """Open an idle connection unless the limit is reached. Raises like :meth:`connection`."""
-        if self._has_room():
-            self.free(await self._dial(context))
-
     def free(self, connection: Connection) -> None:
         """Give ``connection`` to the first waiting caller, or keep it idle."""
         self._streaming.discard(connection)
