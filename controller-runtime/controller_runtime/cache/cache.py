@@ -192,7 +192,11 @@ class Cache:
         """
         key = NamespacedName.of(key)
         informer = await self._readable(kind, key.namespace)
-        return _decode(informer, kind, self._entry(informer, kind, key))
+        try:
+            return self._entry(informer, kind, key).decode(kind)
+        except errors.UndecodableObjectError:
+            informer.count_skipped()
+            raise
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object undecoded, and shared with other readers: see :func:`controller_runtime.client.peek`."""
@@ -279,7 +283,7 @@ class Cache:
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
         found = (self._informers.get((type(obj).gvk, metadata)) for metadata in (False, True))
-        return writing([informer.processor for informer in found if informer is not None], obj.key)
+        return writing((informer.processor for informer in found if informer is not None), obj.key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads see ``obj``, which the server returned for a write, before the watch reports it."""
@@ -314,14 +318,6 @@ class Cache:
         for metadata in (False, True):
             if (informer := self._informers.get((type(obj).gvk, metadata))) is not None:
                 informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
-
-
-def _decode(informer: SharedInformer, kind: type[T], entry: Entry) -> T:
-    try:
-        return entry.decode(kind)
-    except errors.UndecodableObjectError:
-        informer.count_skipped()
-        raise
 
 
 _KEY_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})

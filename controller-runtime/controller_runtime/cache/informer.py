@@ -233,8 +233,6 @@ class SharedInformer:
             CacheNotStartedError: the informer was removed.
             NamespaceNotCachedError: the namespace is not cached.
         """
-        if self.is_readable(namespace):
-            return
         await self.wait_for_sync(timeout, or_problem=True, namespace=namespace)
         for informer in self.informers_of(namespace):
             if not informer.readable and informer.problem is not None:

@@ -47,14 +47,15 @@ _SPREAD: Final = 0.1
 """A wait that the server requested is lengthened by up to this fraction, so that clients do not retry together."""
 MAX_BROKEN_STREAMS: Final = 2
 """After this many streams of all objects broke in a row, the objects are listed instead."""
+_RESET_AFTER: Final = 120.0
 SHORT_WATCH: Final = 1.0
 """A watch that ends within this many seconds is not reopened at once."""
 
 
 class Backoff:
-    """Delays that grow by ``factor`` from ``first`` to ``longest``, each lengthened by up to ``jitter`` of itself.
+    """Delays that double from ``first`` to ``longest``, each lengthened by up to ``jitter`` of itself.
 
-    After ``reset_after`` seconds without a failure, the delays start over.
+    After :data:`_RESET_AFTER` seconds without a failure, the delays start over.
     """
 
     def __init__(
@@ -62,16 +63,12 @@ class Backoff:
         *,
         first: float = 0.8,
         longest: float = 30.0,
-        factor: float = 2.0,
         jitter: float = 1.0,
-        reset_after: float = 120.0,
         random: RandomFunc,
     ) -> None:
         self._first = first
         self._longest = longest
-        self._factor = factor
         self._jitter = jitter
-        self._reset_after = reset_after
         self._random = random
         self._next = first
         self._until = float("-inf")
@@ -82,10 +79,10 @@ class Backoff:
 
     def next(self, now: float) -> float:
         """Return the seconds to wait after a failure at ``now``."""
-        if now - self._until > self._reset_after:
+        if now - self._until > _RESET_AFTER:
             self._next = self._first
         delay = self._next * (1 + self._jitter * self._random())
-        self._next = min(self._next * self._factor, self._longest)
+        self._next = min(2 * self._next, self._longest)
         self._until = now + delay
         return delay
 
