@@ -148,7 +148,7 @@ def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
     """
     if obj is None or rawjson.check(obj) is None:
         return obj, None
-    slim = envelope.without_managed_fields(obj)
+    slim = rawjson.without_managed_fields(obj)
     return slim, rawjson.check(slim)
 
 
