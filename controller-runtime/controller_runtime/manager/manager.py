@@ -46,8 +46,8 @@ class Manager:
     """Owns the clients, the cache, the servers and the runnables of one process.
 
     Build a manager, register controllers and webhooks, then ``await start()``. Within ``async with``, ``api_reader``
-    and the writes of ``client`` work even before the start; reads from the cache do not. ``transport`` and ``cache_``
-    replace those that the manager would create, for tests and special set-ups.
+    and the writes of ``client`` work even before the start; reads from the cache do not. ``transport`` replaces the one
+    that the manager would create, for tests and special set-ups.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class Manager:
         options: Options | None = None,
         *,
         transport: rest.RoundTripper | None = None,
-        cache_: cache.Cache | None = None,
     ) -> None:
         """Build everything that needs no network.
 
@@ -85,7 +84,7 @@ class Manager:
             main, self.rest_mapper, field_validation=self.options.client_field_validation
         )
         self._unthrottled = client.LiveClient(unthrottled, self.rest_mapper)
-        self.cache = cache_ or cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
+        self.cache = cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
         self.field_indexer: client.FieldIndexer = self.cache
         self.client: client.Client = client.CachedClient(
             self.api_reader,

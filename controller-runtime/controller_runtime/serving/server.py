@@ -133,7 +133,6 @@ class Server:
         max_body: int = 1 << 20,
         max_connections: int | None = None,
         inspection: Inspection | None = None,
-        drain: float = _DRAIN,
         name: str = "server",
     ) -> None:
         """Make a server. The default of ``max_connections`` depends on the limit of the process's file descriptors."""
@@ -145,7 +144,6 @@ class Server:
         self._max_body = max_body
         self._max_connections = max_connections
         self._inspection = inspection
-        self._drain = drain
         self._socket: socket.socket | None = None
         self._serving = anyio.Event()
 
@@ -227,7 +225,7 @@ class Server:
             listening.close()
             self._socket = None
             with anyio.CancelScope(shield=True):
-                await shared.drain(self._drain)
+                await shared.drain(_DRAIN)
 
     def _context(self) -> ssl.SSLContext | None:
         if self._tls is None:
