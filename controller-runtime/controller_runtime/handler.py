@@ -151,24 +151,20 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
         self._namespaced = resource.namespaced
         self.immediate = True
 
-    def create(self, evt: event.CreateEvent[Object], queue: Queue) -> Awaitable[None] | None:
-        return self._enqueue(queue, evt.key.namespace, evt.owner_references)
-
-    def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> Awaitable[None] | None:
-        # The old owner gets a request, too: an owner must be reconciled when it loses an object.
-        return self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
-
-    def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> Awaitable[None] | None:
-        return self._enqueue(queue, evt.key.namespace, evt.owner_references)
-
-    def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> Awaitable[None] | None:
-        return self._enqueue(queue, evt.key.namespace, evt.owner_references)
-
-    def _enqueue(self, queue: Queue, namespace: str, *owners: Owners) -> Awaitable[None] | None:
-        if not self.immediate and self._discover is not None and any(map(self._concerns, owners)):
+    def _enqueue(self, evt: event.Event[Object], queue: Queue) -> Awaitable[None] | None:
+        if isinstance(evt, event.UpdateEvent):
+            # The old owner gets a request, too: an owner must be reconciled when it loses an object.
+            owners = [evt.old_owner_references, evt.new_owner_references]
+        else:
+            owners = [evt.owner_references]
+        namespace = evt.key.namespace
+        concerned = not self.immediate and any(any(self._owners(namespace, refs)) for refs in owners)
+        if concerned and self._discover is not None:
             return self._discover_first(self._discover, queue, namespace, owners)
         self._add(queue, namespace, owners)
         return None
+
+    create = update = delete = generic = _enqueue
 
     async def _discover_first(
         self, discover: Discover, queue: Queue, namespace: str, owners: Iterable[Owners]
@@ -179,9 +175,6 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
     def _add(self, queue: Queue, namespace: str, owners: Iterable[Owners]) -> None:
         for request in dict.fromkeys(found for refs in owners for found in self._owners(namespace, refs)):
             queue.add(request)
-
-    def _concerns(self, owners: Owners) -> bool:
-        return any(self._owners("", owners))
 
     def _owners(self, namespace: str, owners: Owners) -> Iterator[Request]:
         for ref in owners:
@@ -210,26 +203,16 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
         else:
             evt.views(self._view)
 
-    async def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
-        await self._enqueue(queue, evt)
-
-    async def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
-        # Map the old object, too: the objects to which only the old object maps must be reconciled as well.
-        await self._enqueue(queue, evt)
-
-    async def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
-        await self._enqueue(queue, evt)
-
-    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        await self._enqueue(queue, evt)
-
-    async def _enqueue(self, queue: Queue, evt: event.Event[T]) -> None:
+    async def _enqueue(self, evt: event.Event[T], queue: Queue) -> None:
+        # The old object of an update is mapped, too: the objects to which only it maps must be reconciled as well.
         objects: tuple[object, ...] = _objects(evt) if self._view is None else evt.views(self._view)
         requests: dict[Request, None] = {}
         for obj in objects:
             requests.update(dict.fromkeys(await self._fn(obj)))
         for request in requests:
             queue.add(request)
+
+    create = update = delete = generic = _enqueue
 
 
 def enqueue_requests_from_map_func(

@@ -55,10 +55,9 @@ class HealthHandler:
     ``?exclude=name``.
     """
 
-    def __init__(self, endpoint: str, checks: Mapping[str, Checker], *, deadline: float = _DEADLINE) -> None:
+    def __init__(self, endpoint: str, checks: Mapping[str, Checker]) -> None:
         self._endpoint = "/" + endpoint.strip("/")
         self._checks = checks
-        self._deadline = deadline
         self._failed: dict[str, str] = {}
         self._log_limiter = log.LineLimiter()
 
@@ -116,11 +115,11 @@ class HealthHandler:
 
     async def _run(self, name: str, check: Checker) -> _Outcome:
         try:
-            with anyio.fail_after(self._deadline):
+            with anyio.fail_after(_DEADLINE):
                 result = check()
                 remark = await result if inspect.isawaitable(result) else result
         except TimeoutError:
-            return _Outcome(name, error=f"no answer within {self._deadline:g} s")
+            return _Outcome(name, error=f"no answer within {_DEADLINE:g} s")
         except NotHealthyError as error:
             return _Outcome(name, error=raised.text(error))
         return _Outcome(name, remark=remark or "")

@@ -119,7 +119,6 @@ class Reconciler(Protocol):
         ``reconciliation_timeout``. It is also cancelled when the grace period of a stopping manager ends, and
         immediately when leadership is lost.
         """
-        ...
 
 
 class Func:
@@ -140,7 +139,6 @@ class ObjectReconciler(Protocol[T_contra]):
         """Reconcile ``obj``, a copy that this method may change; the outcomes are those of
         :meth:`Reconciler.reconcile`.
         """
-        ...
 
 
 class AsReconciler(Generic[T]):

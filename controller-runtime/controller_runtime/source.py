@@ -58,7 +58,6 @@ class Informers(Protocol):
 
     async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
         """Return the informer of ``kind``; the informer starts together with the cache."""
-        ...
 
 
 @runtime_checkable
@@ -67,7 +66,6 @@ class Discovers(Protocol):
 
     async def resource_for(self, kind: type[Object]) -> Resource:
         """Return where ``kind`` is served, and whether the kind is namespaced."""
-        ...
 
 
 class _Retries:
@@ -138,30 +136,26 @@ class _EventHandler(Generic[T]):
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
-        if Origins.wanted():
-            queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
+        queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
         if evt.is_in_initial_list:
             queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
         """Pass on an update; an update that changes nothing has low priority."""
-        if Origins.wanted():
-            queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
+        queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
         if not evt.changed:
             queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.update, partial(self._handler.update, evt, queue))
 
     def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
         """Pass on a deletion."""
-        if Origins.wanted():
-            queue = self._noting(queue, "deleted", evt.key)
+        queue = self._noting(queue, "deleted", evt.key)
         self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        """Handle a generic event, and return when it has been handled."""
-        if Origins.wanted():
-            queue = self._noting(queue, "reported", evt.key)
+        """Handle a generic event before its producer continues."""
+        queue = self._noting(queue, "reported", evt.key)
         await self._take(partial(self._generic, evt, queue), 0)
 
     def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> Awaitable[None] | None:
@@ -169,11 +163,10 @@ class _EventHandler(Generic[T]):
         return self._handler.generic(evt, queue) if passes else None
 
     def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
-        """Return a queue that notes the event as the origin of each request.
-
-        If ``queue`` keeps no origins, return ``queue`` itself.
+        """Return a queue that notes the event as the origin of each request, or ``queue`` itself if origins are not
+        kept.
         """
-        origins = getattr(queue, "origins", None)
+        origins = getattr(queue, "origins", None) if Origins.wanted() else None
         if not isinstance(origins, Origins):
             return queue
         return workqueue.WithOrigin(queue, origins, f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}")

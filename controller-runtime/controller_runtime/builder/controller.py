@@ -16,8 +16,9 @@ from typing import Any, Protocol, Self, TypeVar
 import msgspec
 
 from controller_runtime import controller, handler, predicate, reconcile, source
-from controller_runtime.controller.options import Defaults, LogConstructor
+from controller_runtime.controller import LogConstructor
 from controller_runtime.machinery import Object, metadata_only
+from controller_runtime.manager import ControllerOptions
 from controller_runtime.reconcile import ControllerError
 
 T = TypeVar("T", bound=Object)
@@ -39,16 +40,13 @@ class ControllerManager(Protocol):
     @property
     def cache(self) -> source.Informers:
         """Where kinds are watched."""
-        ...
 
     @property
-    def controller_options(self) -> Defaults:
+    def controller_options(self) -> ControllerOptions:
         """The defaults of every controller."""
-        ...
 
     def add(self, runnable: controller.Controller, /) -> None:
         """Run the controller with the manager."""
-        ...
 
 
 def new_controller_managed_by(mgr: ControllerManager) -> Builder:

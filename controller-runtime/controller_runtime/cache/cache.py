@@ -195,7 +195,11 @@ class Cache:
         """
         key = NamespacedName.of(key)
         informer = await self._readable(kind, key.namespace)
-        return _decode(informer, kind, self._entry(informer, kind, key))
+        try:
+            return self._entry(informer, kind, key).decode(kind)
+        except errors.UndecodableObjectError:
+            informer.count_skipped()
+            raise
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object without decoding it. Other readers share it: see :func:`controller_runtime.client.peek`."""
@@ -281,20 +285,18 @@ class Cache:
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
-        found = (self._informers.get((type(obj).gvk, metadata)) for metadata in (False, True))
-        return writing([informer.processor for informer in found if informer is not None], obj.key)
+        return writing((informer.processor for informer in self._informers_of(type(obj).gvk)), obj.key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads return ``obj``, the response to a write, even before the watch reports it."""
         stored = LazyObject.of(obj)
         kind, text = stored.kind, stored.text
         partial = issubclass(kind, PartialObjectMetadata)
-        for metadata in (False, True):
+        for informer in self._informers_of(kind.gvk):
             # A write of a full object also updates the metadata-only informer, but not the other way round.
-            if (partial and not metadata) or (informer := self._informers.get((kind.gvk, metadata))) is None:
-                continue
-            text = stored.object.to_json() if text is None else text
-            informer.remember_write(text, stored.known, asyncio.get_running_loop().time())
+            if informer.metadata_only or not partial:
+                text = stored.object.to_json() if text is None else text
+                informer.remember_write(text, stored.known, asyncio.get_running_loop().time())
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the cached object with the same key as ``obj``, or an empty string."""
@@ -303,9 +305,8 @@ class Cache:
     def uid_at(self, kind: GVK, key: NamespacedName) -> str:
         """Return the uid of the cached object at ``key``, or an empty string. Does not start a watch."""
         now = asyncio.get_running_loop().time()
-        for metadata in (False, True):
-            informer = self._informers.get((kind, metadata))
-            if informer is not None and (entry := informer.store.get(key, now)) is not None:
+        for informer in self._informers_of(kind):
+            if (entry := informer.store.get(key, now)) is not None:
                 return entry.uid
         return ""
 
@@ -314,17 +315,13 @@ class Cache:
 
         ``uid`` takes precedence over the uid in ``obj``. An object with the same name and another uid stays visible.
         """
-        for metadata in (False, True):
-            if (informer := self._informers.get((type(obj).gvk, metadata))) is not None:
-                informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
+        for informer in self._informers_of(type(obj).gvk):
+            informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
-
-def _decode(informer: SharedInformer, kind: type[T], entry: Entry) -> T:
-    try:
-        return entry.decode(kind)
-    except errors.UndecodableObjectError:
-        informer.count_skipped()
-        raise
+    def _informers_of(self, gvk: GVK) -> list[SharedInformer]:
+        """Return the informers of a kind: that of full objects, then that of metadata only."""
+        found = (self._informers.get((gvk, metadata)) for metadata in (False, True))
+        return [informer for informer in found if informer is not None]
 
 
 _KEY_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})

@@ -109,21 +109,6 @@ class Bookmark(msgspec.Struct, rename="camel"):
         return (self.annotations or {}).get(INITIAL_EVENTS_END) == "true"
 
 
-class PageMeta(msgspec.Struct, rename="camel"):
-    """A list's own metadata."""
-
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class Page(msgspec.Struct):
-    """One page of a list, whose items are not decoded yet."""
-
-    items: list[msgspec.Raw] | None
-    """Required: JSON without items does not come from an API server, and must not be taken for an empty list."""
-    metadata: PageMeta = msgspec.field(default_factory=PageMeta)
-
-
 class _Meta(msgspec.Struct, rename="camel"):
     name: str
     namespace: str = ""
@@ -149,8 +134,6 @@ class _Marked(msgspec.Struct):
 
 
 _decode_line = msgspec.json.Decoder(Line).decode
-_decode_page = msgspec.json.Decoder(Page).decode
-_decode_page_meta = msgspec.json.Decoder(PageMeta).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
 _decode_marked = msgspec.json.Decoder(_Marked).decode
@@ -174,14 +157,10 @@ def split_line(line: bytes) -> Line:
         raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
 
 
-def split_page(body: bytes) -> Page:
+def split_page(body: bytes) -> rawjson.Page:
     """Split a list into its parts. Raises BadObjectError if the list is malformed."""
     try:
-        try:
-            return _decode_page(body)
-        except RecursionError:
-            fields = rawjson.fields(body)
-            return Page(rawjson.items(fields["items"]), _decode_page_meta(fields["metadata"]))
+        return rawjson.split_page(body)
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
 
@@ -336,7 +315,7 @@ class _Object(msgspec.Struct):
 _check: Final = msgspec.json.Decoder(_Object).decode
 
 
-async def split_large_page(body: bytes) -> Page:
+async def split_large_page(body: bytes) -> rawjson.Page:
     """Split a list into its parts, as :func:`split_page` does, without blocking the event loop.
 
     Decoding a page in one call can take 170 ms: 20 items of 1.3 MB, each of which contains 430,000 empty objects.
@@ -347,8 +326,8 @@ async def split_large_page(body: bytes) -> Page:
     return page or split_page(body)
 
 
-async def _cut(body: bytes) -> Page | None:
-    """Return the parts of a list, or None if the text is not formatted like the lists of API servers."""
+async def _cut(body: bytes) -> rawjson.Page | None:
+    """Return the parts of a list that looks like those of API servers, or None for any other text."""
     begin = body.find(_ITEMS, 0, _HEAD) + len(_ITEMS)
     first = _BEGIN.match(body, begin)
     end = body.rfind(b"}]") + 1

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, Generic, TypeVar
 
@@ -56,18 +56,16 @@ class Registration:
         kind: type[Object],
         handler: EventHandlerFuncs[Any] | LazyHandlerFuncs[Any],
         remove: Callable[[Registration], None],
+        informer_synced: Callable[[], bool],
     ) -> None:
+        """``informer_synced`` returns True if the informer has reported every existing object."""
         self.kind = kind
         self.handler = handler
         self.backlog: dict[NamespacedName, bool] = {}
         """The keys of objects still to be reported. The value is True for an addition, and False for a resync."""
         self._lazy = isinstance(handler, LazyHandlerFuncs)
         self._remove = remove
-        self._informer_synced: Callable[[], bool] = lambda: False
-
-    def bind(self, synced: Callable[[], bool]) -> None:
-        """Set the function that returns True if the informer has reported every existing object."""
-        self._informer_synced = synced
+        self._informer_synced = informer_synced
 
     @property
     def has_synced(self) -> bool:
@@ -222,7 +220,6 @@ class Processor:
     # Our own writes.
 
     def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
-        """Delay changes of ``key`` until the ``with`` block ends: then we know which changes are our own."""
         return self._held.writing(key)
 
     def answered(self, entry: Entry) -> None:
@@ -276,8 +273,7 @@ class Processor:
     def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Report to ``handler`` every change and, in the background, every existing object."""
         self._held.release_all()  # the new handler must not receive stored objects twice
-        registration = Registration(kind, handler, self._unregister)
-        registration.bind(self._synced)
+        registration = Registration(kind, handler, self._unregister, self._synced)
         registration.backlog = dict.fromkeys(self._store.observed_keys(), True)
         self._registrations.append(registration)
         self._backlog.set()
@@ -325,13 +321,9 @@ class Processor:
             self._backlog.set()
 
 
-def writing(processors: Sequence[Processor], key: NamespacedName) -> AbstractContextManager[None]:
-    """Delay changes of ``key`` in all ``processors`` until the ``with`` block ends."""
-    return processors[0].writing(key) if len(processors) == 1 else _writing(processors, key)
-
-
 @contextmanager
-def _writing(processors: Sequence[Processor], key: NamespacedName) -> Iterator[None]:
+def writing(processors: Iterable[Processor], key: NamespacedName) -> Iterator[None]:
+    """Delay changes of ``key`` until the body is done, for the handlers of all ``processors``."""
     with ExitStack() as stack:
         for processor in processors:
             stack.enter_context(processor.writing(key))

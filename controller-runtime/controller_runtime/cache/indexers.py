@@ -15,6 +15,7 @@ from . import errors
 from .objects import CachedObject, UnreadableLog
 
 T = TypeVar("T", bound=Object)
+_Indexer = tuple[type[Object], Callable[[Any], Iterable[str]], type[msgspec.Struct] | None]
 
 
 class Indexers:
@@ -23,8 +24,7 @@ class Indexers:
     def __init__(self, gvk: GVK, unreadable: UnreadableLog) -> None:
         self._gvk = gvk
         self._unreadable = unreadable
-        self._indexers: dict[str, tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
-        self._views: dict[str, type[msgspec.Struct]] = {}
+        self._indexers: dict[str, _Indexer] = {}
 
     def add(
         self,
@@ -33,25 +33,20 @@ class Indexers:
         extract: Callable[[T], Iterable[str]],
         view: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Index objects by the values that ``extract`` returns. With ``view``, ``extract`` may get such a struct.
-
-        Raises:
-            ValueError: there is an index of that name.
+        """Add an index of the values that ``extract`` returns for an object of class ``kind``, or for its ``view``.
+        ValueError if there is an index of that name.
         """
         if field in self._indexers:
             raise ValueError(f"{self._gvk.group_kind}: an index with name {field!r} is registered already")
-        self._indexers[field] = (kind, extract)
-        if view is not None:
-            self._views[field] = view
+        self._indexers[field] = (kind, extract, view)
 
     def values_of(self, obj: CachedObject[Object]) -> Mapping[str, tuple[str, ...]]:
         """Return the values of an object for each index. If the function of an index fails, the index is left out."""
         values: dict[str, tuple[str, ...]] = {}
         if obj.entry.too_large_reason:
             return values
-        for field, (kind, extract) in self._indexers.items():
+        for field, (kind, extract, view) in self._indexers.items():
             try:
-                view = self._views.get(field)
                 given = (obj.view(view) if view is not None else None) or obj.as_kind(kind).object
                 values[field] = tuple(dict.fromkeys(extract(given)))
             except errors.UndecodableObjectError as error:

@@ -13,27 +13,31 @@
                              Waiting ── then Watching from the last version, or Streaming/Listing again
 ```
 
-Each state is a value, and each step returns the next state. :func:`after_failure` alone decides which state follows a
-failure. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives every existing object;
-all other objects have been deleted. At other times the sink receives changes.
+Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
+failure leads to. The results go to a sink, a ``NamespaceInformer``. Between ``begin`` and ``finish`` the sink receives
+every existing object; objects that are not reported by then have been deleted. At other times the sink receives
+changes. All calls of the sink except ``finish`` return at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from controller_runtime import rest
-from controller_runtime.machinery import NamespacedName, Resource, rawjson
+from controller_runtime.machinery import Resource, rawjson
 from controller_runtime.machinery import errors as api
 from controller_runtime.rest import request as requests
 
 from . import codec, errors
+
+if TYPE_CHECKING:
+    from .informer import NamespaceInformer
 
 RandomFunc = Callable[[], float]
 """Returns a number in [0, 1)."""
@@ -46,16 +50,16 @@ _STEP_BYTES: Final = 256 << 10
 _SPREAD: Final = 0.1
 """A delay that the server requested is lengthened by up to this fraction, so that clients do not retry together."""
 MAX_BROKEN_STREAMS: Final = 2
-"""If this many streams of all objects break off in a row, the objects are listed instead."""
+"""After this many streams of all objects broke in a row, the objects are listed instead."""
+_RESET_AFTER: Final = 120.0
 SHORT_WATCH: Final = 1.0
 """If a watch ends within this many seconds, we wait before we open the next one."""
 
 
 class Backoff:
-    """Delays that grow by ``factor`` from ``first`` to ``longest``.
+    """Delays that double from ``first`` to ``longest``, each lengthened by up to ``jitter`` of itself.
 
-    To each delay, a random time of up to ``jitter`` times the delay is added. After ``reset_after`` seconds without a
-    failure, the delays start over.
+    After :data:`_RESET_AFTER` seconds without a failure, the delays start over.
     """
 
     def __init__(
@@ -63,16 +67,12 @@ class Backoff:
         *,
         first: float = 0.8,
         longest: float = 30.0,
-        factor: float = 2.0,
         jitter: float = 1.0,
-        reset_after: float = 120.0,
         random: RandomFunc,
     ) -> None:
         self._first = first
         self._longest = longest
-        self._factor = factor
         self._jitter = jitter
-        self._reset_after = reset_after
         self._random = random
         self._next = first
         self._until = float("-inf")
@@ -83,10 +83,10 @@ class Backoff:
 
     def next(self, now: float) -> float:
         """Return the seconds to wait after a failure at ``now``."""
-        if now - self._until > self._reset_after:
+        if now - self._until > _RESET_AFTER:
             self._next = self._first
         delay = self._next * (1 + self._jitter * self._random())
-        self._next = min(self._next * self._factor, self._longest)
+        self._next = min(2 * self._next, self._longest)
         self._until = now + delay
         return delay
 
@@ -194,44 +194,12 @@ _DENIED: Final = (
 FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError, StreamStopped)
 
 
-class Sink(Protocol):
-    """Receives the results of a reflector. All calls except :meth:`finish` return at once."""
-
-    def connected(self) -> None:
-        """The server has accepted a list or a watch."""
-
-    def begin(self) -> None:
-        """All existing objects follow, and then :meth:`finish`."""
-
-    def apply(self, entry: codec.Entry) -> None:
-        """An object exists in this state."""
-
-    def seen(self, key: NamespacedName) -> None:
-        """An object exists, but its content cannot be decoded."""
-
-    async def finish(self, resource_version: str) -> None:
-        """All objects that exist at that version have been reported."""
-
-    def delete(self, entry: codec.Entry) -> None:
-        """An object is deleted; this was its last state."""
-
-    def lost(self, key: NamespacedName) -> None:
-        """An object is deleted, and its last state cannot be read."""
-
-    def reached(self, resource_version: str) -> None:
-        """Every change up to this version has been reported."""
-
-    def skip(self, error: errors.BadObjectError) -> None:
-        """Something could not be read."""
-
-    def failed(self, error: Exception, *, denied: bool) -> None:
-        """The last step failed. ``denied`` is True if the server refuses the kind itself: see :func:`is_denied`."""
-
-
 class EventDecoder:
     """Decodes objects and watch lines, and reports them to ``sink``. An unreadable object does not end the watch."""
 
-    def __init__(self, sink: Sink, transform: codec.Transform | None, limits: rawjson.Limits) -> None:
+    def __init__(
+        self, sink: NamespaceInformer, transform: codec.Transform | None, limits: rawjson.Limits
+    ) -> None:
         self.known = ""
         """The resourceVersion that a watch resumes from."""
         self.has_bookmarks = False
@@ -333,7 +301,7 @@ class Reflector:
         transport: rest.RoundTripper,
         resource: Callable[[], Awaitable[Resource]],
         target: Target,
-        sink: Sink,
+        sink: NamespaceInformer,
         *,
         stream_lists: bool = True,
         random: RandomFunc,

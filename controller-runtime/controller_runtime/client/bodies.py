@@ -20,7 +20,6 @@ from controller_runtime.machinery import (
     errors,
     rawjson,
 )
-from controller_runtime.machinery.rawjson import metadata_text, parts
 
 from . import interfaces
 from .options import DeleteOptions
@@ -74,26 +73,16 @@ def within_limits(text: bytes) -> bytes:
         AnswerError: the object exceeds the limits even without managedFields; decoding it would block the process.
     """
     if rawjson.check(text, rawjson.WIDE) is not None:
-        text = rest.decoded(_without_managed_fields, text)
+        text = rawjson.without_managed_fields(text)
         if (reason := rawjson.check(text, rawjson.WIDE)) is not None:
             raise rest.AnswerError(f"the object is not decoded: {reason}")
     return text
 
 
-def _without_managed_fields(text: bytes) -> bytes:
-    whole = parts(text)
-    whole["metadata"] = msgspec.Raw(_trimmed_metadata(bytes(whole["metadata"])))
-    return msgspec.json.encode(whole)
-
-
-def _trimmed_metadata(metadata: bytes) -> bytes:
-    fields = parts(metadata)
-    fields.pop("managedFields", None)
-    return msgspec.json.encode(fields)
-
-
 def _metadata(text: bytes) -> ObjectMeta:
-    return ObjectMeta.from_json(within_limits(_trimmed_metadata(metadata_text(text))))
+    fields = rawjson.parts(rawjson.metadata_text(text))
+    fields.pop("managedFields", None)
+    return ObjectMeta.from_json(within_limits(msgspec.json.encode(fields)))
 
 
 def _check_kind(text: bytes, kind: str) -> None:
@@ -118,21 +107,6 @@ def _check_name(found: str | None, name: str) -> None:
         raise rest.AnswerError(f"the response is the object {found!r}, not {name!r}")
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
-
-
-class _List(msgspec.Struct):
-    """A list whose items are undecoded. Every list from an API server has the field ``items``."""
-
-    items: list[msgspec.Raw] | None
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-
-
-_list_decoder = msgspec.json.Decoder(_List)
-_meta_decoder = msgspec.json.Decoder(_ListMeta)
 decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
 
 
@@ -152,7 +126,7 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     Objects that exceed the limits of ``machinery.rawjson`` are left out, so that one such object cannot make lists
     fail; ``skipped`` has the reasons.
     """
-    listed = rest.decoded(_decode_list, body)
+    listed = rest.decoded(rawjson.split_page, body)
     skipped: list[Exception] = []
     found = [decode_listed(kind, bytes(item), skipped.append) for item in listed.items or ()]
     objects = interfaces.ObjectList([each for each in found if each is not None])
@@ -161,14 +135,6 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     objects.continue_token = listed.metadata.continue_
     objects.remaining = listed.metadata.remaining_item_count
     return objects
-
-
-def _decode_list(body: bytes) -> _List:
-    try:
-        return _list_decoder.decode(body)
-    except RecursionError:
-        fields = rawjson.fields(body)
-        return _List(rawjson.items(fields["items"]), _meta_decoder.decode(fields["metadata"]))
 
 
 def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object] | None = None) -> T | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from controller_runtime.machinery import NamespacedName, Object
@@ -67,65 +68,45 @@ class Intercepted:
         return InterceptedSubResource(self._client, name, self._funcs)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Read one object."""
-        func = self._funcs.get
-        found: T = await (func(self._client, kind, key) if func else self._client.get(kind, key))
+        found: T = await self._call(self._funcs.get, self._client.get)(kind, key)
         return found
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
-        """Read a collection."""
         opts.check_options(opts.ListOptions, options)
-        func = self._funcs.list
-        found: interfaces.ObjectList[T] = await (
-            func(self._client, kind, **options) if func else self._client.list(kind, **options)
-        )
+        call = self._call(self._funcs.list, self._client.list)
+        found: interfaces.ObjectList[T] = await call(kind, **options)
         return found
 
     async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
-        """Create an object."""
         opts.check_options(opts.CreateOptions, options)
-        func = self._funcs.create
-        stored: T = await (
-            func(self._client, obj, **options) if func else self._client.create(obj, **options)
-        )
+        stored: T = await self._call(self._funcs.create, self._client.create)(obj, **options)
         return stored
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace an object."""
         opts.check_options(opts.UpdateOptions, options)
-        func = self._funcs.update
-        stored: T = await (
-            func(self._client, obj, **options) if func else self._client.update(obj, **options)
-        )
+        stored: T = await self._call(self._funcs.update, self._client.update)(obj, **options)
         return stored
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        """Patch an object."""
         opts.check_options(opts.PatchOptions, options)
-        func = self._funcs.patch
-        stored: T = await (
-            func(self._client, obj, patch, **options) if func else self._client.patch(obj, patch, **options)
-        )
+        stored: T = await self._call(self._funcs.patch, self._client.patch)(obj, patch, **options)
         return stored
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        """Server-side apply an object."""
         opts.check_options(opts.ApplyOptions, options)
-        func = self._funcs.apply
-        stored: T = await (func(self._client, obj, **options) if func else self._client.apply(obj, **options))
+        stored: T = await self._call(self._funcs.apply, self._client.apply)(obj, **options)
         return stored
 
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
-        """Delete an object."""
         opts.check_options(opts.DeleteOptions, options)
-        func = self._funcs.delete
-        await (func(self._client, obj, **options) if func else self._client.delete(obj, **options))
+        await self._call(self._funcs.delete, self._client.delete)(obj, **options)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
-        """Delete a collection."""
         opts.check_options(opts.DeleteAllOfOptions, options)
-        func = self._funcs.delete_all_of
-        await (func(self._client, kind, **options) if func else self._client.delete_all_of(kind, **options))
+        await self._call(self._funcs.delete_all_of, self._client.delete_all_of)(kind, **options)
+
+    def _call(self, func: Func | None, own: Func) -> Func:
+        return own if func is None else partial(func, self._client)
 
 
 class InterceptedSubResource:
@@ -138,47 +119,30 @@ class InterceptedSubResource:
         self._writer = client.subresource(name)
 
     async def get(self, obj: Object, into: type[T]) -> T:
-        """Read the subresource."""
-        func = self._funcs.subresource_get
-        found: T = await (func(self._client, self._name, obj, into) if func else self._writer.get(obj, into))
+        found: T = await self._call(self._funcs.subresource_get, self._writer.get)(obj, into)
         return found
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
-        """Post to the subresource."""
         opts.check_options(opts.CreateOptions, options)
-        func = self._funcs.subresource_create
-        answer: T = await (
-            func(self._client, self._name, obj, body, **options)
-            if func
-            else self._writer.create(obj, body, **options)
-        )
+        call = self._call(self._funcs.subresource_create, self._writer.create)
+        answer: T = await call(obj, body, **options)
         return answer
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace the subresource."""
         opts.check_options(opts.UpdateOptions, options)
-        func = self._funcs.subresource_update
-        stored: T = await (
-            func(self._client, self._name, obj, **options) if func else self._writer.update(obj, **options)
-        )
+        stored: T = await self._call(self._funcs.subresource_update, self._writer.update)(obj, **options)
         return stored
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        """Patch the subresource."""
         opts.check_options(opts.PatchOptions, options)
-        func = self._funcs.subresource_patch
-        stored: T = await (
-            func(self._client, self._name, obj, patch, **options)
-            if func
-            else self._writer.patch(obj, patch, **options)
-        )
+        call = self._call(self._funcs.subresource_patch, self._writer.patch)
+        stored: T = await call(obj, patch, **options)
         return stored
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        """Server-side apply the subresource."""
         opts.check_options(opts.ApplyOptions, options)
-        func = self._funcs.subresource_apply
-        stored: T = await (
-            func(self._client, self._name, obj, **options) if func else self._writer.apply(obj, **options)
-        )
+        stored: T = await self._call(self._funcs.subresource_apply, self._writer.apply)(obj, **options)
         return stored
+
+    def _call(self, func: Func | None, own: Func) -> Func:
+        return own if func is None else partial(func, self._client, self._name)

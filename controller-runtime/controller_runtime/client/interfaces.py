@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Generic, Literal, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack
 
 import msgspec
 
 from controller_runtime.machinery import NamespacedName, Object
 
 from . import options as opts
+
+if TYPE_CHECKING:
+    from .watching import Watch
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
@@ -40,11 +42,9 @@ class Patch(Protocol):
     @property
     def content_type(self) -> str:
         """E.g. ``application/merge-patch+json``."""
-        ...
 
     def data(self, obj: Object) -> bytes:
         """Return the request body that turns the stored object into ``obj``."""
-        ...
 
 
 class Reader(Protocol):
@@ -56,7 +56,6 @@ class Reader(Protocol):
         Raises:
             NotFoundError: the object does not exist.
         """
-        ...
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> ObjectList[T]:
         """Return the objects of ``kind`` in one namespace or, by default, in all namespaces.
@@ -64,7 +63,6 @@ class Reader(Protocol):
         For a cache, ``fields`` maps names of registered indices to values; for the server, ``fields`` is a field
         selector.
         """
-        ...
 
 
 class Writer(Protocol):
@@ -72,27 +70,21 @@ class Writer(Protocol):
 
     async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
-        ...
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
-        ...
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        ...
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply ``obj`` as an apply configuration of exactly the fields that are set."""
-        ...
 
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
-        ...
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
-        ...
 
 
 class ReaderWriter(Reader, Writer, Protocol):
@@ -104,23 +96,18 @@ class SubResourceClient(Protocol):
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj``, always from the server, as an object of ``into`` (e.g. a Scale)."""
-        ...
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction); return the response."""
-        ...
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
-        ...
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
-        ...
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        ...
 
 
 class StatusClient(Protocol):
@@ -129,7 +116,6 @@ class StatusClient(Protocol):
     @property
     def status(self) -> SubResourceClient:
         """The writer of the ``status`` subresource."""
-        ...
 
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -143,41 +129,11 @@ class WatchEvent(Generic[T]):
     object: T
 
 
-class Events(Protocol[T]):
-    """The changes of a kind, in order: an async iterator, and a context manager that ends the watch."""
-
-    resource_version: str
-    """The version up to which all changes have been returned; a later watch can continue from it."""
-
-    def __aiter__(self) -> Self:
-        """Return the iterator itself."""
-        ...
-
-    async def __anext__(self) -> WatchEvent[T]:
-        """Return the next change."""
-        ...
-
-    async def __aenter__(self) -> Self:
-        """Return the iterator itself."""
-        ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the watch."""
-        ...
-
-    async def aclose(self) -> None:
-        """End the watch."""
-        ...
-
-
 class Watcher(Protocol):
     """Watches without a cache, as :class:`LiveClient` and :class:`controller_runtime.fake.FakeClient` do."""
 
-    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Events[T]:
+    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Watch[T]:
         """Return the changes of ``kind``: see :meth:`LiveClient.watch`."""
-        ...
 
 
 class Client(Reader, Writer, StatusClient, Protocol):
@@ -185,7 +141,6 @@ class Client(Reader, Writer, StatusClient, Protocol):
 
     def subresource(self, name: str) -> SubResourceClient:
         """Return the writer of one subresource."""
-        ...
 
 
 IndexerFunc = Callable[[K], Iterable[str]]
@@ -213,4 +168,3 @@ class FieldIndexer(Protocol):
         Raises:
             ValueError: the kind already has an index of that name.
         """
-        ...

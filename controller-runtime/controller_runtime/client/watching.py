@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
-from typing import Final, Generic, Protocol, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar, cast
 
 import anyio
 import msgspec
@@ -19,8 +19,11 @@ from controller_runtime.machinery import Object, errors
 from controller_runtime.rest import request as requests
 
 from .bodies import decode_listed, is_metadata
-from .interfaces import EventType, ObjectList, WatchEvent
-from .options import ListOptions, WatchOptions
+from .interfaces import EventType, WatchEvent
+from .options import WatchOptions
+
+if TYPE_CHECKING:
+    from .live import LiveClient
 
 T = TypeVar("T", bound=Object)
 _TIMEOUT: Final = 300.0
@@ -57,17 +60,6 @@ _decode_line: Final = msgspec.json.Decoder(_Line).decode
 _decode_version: Final = msgspec.json.Decoder(_Versioned).decode
 
 
-class Watchable(Protocol):
-    """The parts of a live client that a watch uses."""
-
-    transport: rest.RoundTripper
-    mapper: rest.RESTMapper
-
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> ObjectList[T]:
-        """Return the existing objects."""
-        ...
-
-
 class Watch(Generic[T]):
     """The changes of a kind, in order: see :meth:`controller_runtime.client.LiveClient.watch`.
 
@@ -76,7 +68,7 @@ class Watch(Generic[T]):
     repeated.
     """
 
-    def __init__(self, client: Watchable, kind: type[T], options: WatchOptions) -> None:
+    def __init__(self, client: LiveClient, kind: type[T], options: WatchOptions) -> None:
         self.resource_version = options.get("resource_version", "")
         """The version up to which all changes have been returned; a later watch can continue from it."""
         self._client = client

@@ -86,12 +86,32 @@ class _NamespaceScope:
         return copied
 
 
-class Namespaced:
+class _NamespacedWriter:
+    """Writes objects in one namespace, or one of their subresources."""
+
+    _client: interfaces.Writer | interfaces.SubResourceClient
+
+    def __init__(self, scope: _NamespaceScope) -> None:
+        self._scope = scope
+
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+        return await self._client.update(self._scope.object(obj), **options)
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+        return await self._client.patch(self._scope.object(obj), patch, **options)
+
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
+        return await self._client.apply(self._scope.object(obj), **options)
+
+
+class Namespaced(_NamespacedWriter):
     """A Client for one namespace. Objects without a namespace are put into it; any other namespace is a ValueError."""
 
+    _client: interfaces.Client
+
     def __init__(self, client: interfaces.Client, namespace: str) -> None:
+        super().__init__(_NamespaceScope(namespace))
         self._client = client
-        self._scope = _NamespaceScope(namespace)
 
     @property
     def status(self) -> NamespacedSubResource:
@@ -103,67 +123,38 @@ class Namespaced:
         return NamespacedSubResource(self._client.subresource(name), self._scope)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Read one object."""
         namespace, name = NamespacedName.of(key)
         return await self._client.get(kind, NamespacedName(self._scope.of(kind, namespace, name), name))
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
-        """Read the objects of ``kind`` in the namespace."""
         options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "list")
         return await self._client.list(kind, **options)
 
     async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
-        """Create an object."""
         return await self._client.create(self._scope.object(obj), **options)
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace an object."""
-        return await self._client.update(self._scope.object(obj), **options)
-
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        """Patch an object."""
-        return await self._client.patch(self._scope.object(obj), patch, **options)
-
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        """Server-side apply an object."""
-        return await self._client.apply(self._scope.object(obj), **options)
-
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
-        """Delete an object."""
         await self._client.delete(self._scope.object(obj), **options)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
-        """Delete objects of ``kind`` in the namespace."""
         options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "collection")
         await self._client.delete_all_of(kind, **options)
 
 
-class NamespacedSubResource:
+class NamespacedSubResource(_NamespacedWriter):
     """Writes a subresource of objects in one namespace."""
 
-    def __init__(self, writer: interfaces.SubResourceClient, scope: _NamespaceScope) -> None:
-        self._writer = writer
-        self._scope = scope
+    _client: interfaces.SubResourceClient
+
+    def __init__(self, client: interfaces.SubResourceClient, scope: _NamespaceScope) -> None:
+        super().__init__(scope)
+        self._client = client
 
     async def get(self, obj: Object, into: type[T]) -> T:
-        """Read the subresource."""
-        return await self._writer.get(self._scope.object(obj), into)
+        return await self._client.get(self._scope.object(obj), into)
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
-        """Post to the subresource."""
-        return await self._writer.create(self._scope.object(obj), body, **options)
-
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace the subresource."""
-        return await self._writer.update(self._scope.object(obj), **options)
-
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        """Patch the subresource."""
-        return await self._writer.patch(self._scope.object(obj), patch, **options)
-
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        """Server-side apply the subresource."""
-        return await self._writer.apply(self._scope.object(obj), **options)
+        return await self._client.create(self._scope.object(obj), body, **options)
 
 
 def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
@@ -210,12 +201,33 @@ class Settings:
         return cast("opts.ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
 
 
-class WithSettings:
+class _WriterWithSettings:
+    """Adds settings to writes of objects, or of one of their subresources."""
+
+    _client: interfaces.Writer | interfaces.SubResourceClient
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+        return await self._client.update(obj, **self._settings.of(options))
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+        return await self._client.patch(obj, patch, **self._settings.of(options))
+
+    async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
+        """Server-side apply; ``field_owner`` may be left to the settings."""
+        return await self._client.apply(obj, **self._settings.of_apply(options))
+
+
+class WithSettings(_WriterWithSettings):
     """A Client that adds settings to each write; reads are passed on."""
 
+    _client: interfaces.Client
+
     def __init__(self, client: interfaces.Client, settings: Settings) -> None:
+        super().__init__(settings)
         self._client = client
-        self._settings = settings
 
     @property
     def status(self) -> SubResourceWithSettings:
@@ -227,65 +239,36 @@ class WithSettings:
         return SubResourceWithSettings(self._client.subresource(name), self._settings)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Read one object."""
         return await self._client.get(kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
-        """Read a collection."""
         return await self._client.list(kind, **options)
 
     async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
-        """Create an object."""
         return await self._client.create(obj, **self._settings.of(options))
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace an object."""
-        return await self._client.update(obj, **self._settings.of(options))
-
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        """Patch an object."""
-        return await self._client.patch(obj, patch, **self._settings.of(options))
-
-    async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
-        """Server-side apply an object; ``field_owner`` may come from the settings."""
-        return await self._client.apply(obj, **self._settings.of_apply(options))
-
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
-        """Delete an object."""
         if self._settings.dry_run:
             options["dry_run"] = True
         await self._client.delete(obj, **options)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
-        """Delete a collection."""
         if self._settings.dry_run:
             options["dry_run"] = True
         await self._client.delete_all_of(kind, **options)
 
 
-class SubResourceWithSettings:
+class SubResourceWithSettings(_WriterWithSettings):
     """Writes a subresource with settings."""
 
-    def __init__(self, writer: interfaces.SubResourceClient, settings: Settings) -> None:
-        self._writer = writer
-        self._settings = settings
+    _client: interfaces.SubResourceClient
+
+    def __init__(self, client: interfaces.SubResourceClient, settings: Settings) -> None:
+        super().__init__(settings)
+        self._client = client
 
     async def get(self, obj: Object, into: type[T]) -> T:
-        """Read the subresource."""
-        return await self._writer.get(obj, into)
+        return await self._client.get(obj, into)
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
-        """Post to the subresource."""
-        return await self._writer.create(obj, body, **self._settings.of(options))
-
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace the subresource."""
-        return await self._writer.update(obj, **self._settings.of(options))
-
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        """Patch the subresource."""
-        return await self._writer.patch(obj, patch, **self._settings.of(options))
-
-    async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
-        """Server-side apply the subresource; ``field_owner`` may come from the settings."""
-        return await self._writer.apply(obj, **self._settings.of_apply(options))
+        return await self._client.create(obj, body, **self._settings.of(options))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import uuid
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ from anyio.abc import TaskGroup
 
 from controller_runtime import log, metrics, source, workqueue
 from controller_runtime.machinery import NamespacedName, raised
+from controller_runtime.manager import ControllerOptions
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,
@@ -32,7 +34,7 @@ from controller_runtime.reconcile import (
 )
 
 from . import outcomes
-from .options import Defaults, Options, Settings
+from .options import Options, Settings
 
 if TYPE_CHECKING:
     from controller_runtime import tracing
@@ -54,9 +56,8 @@ def reconcile_id() -> str:
 
 
 def _new_id() -> str:
-    """Return a version 4 UUID for logs. It may be predictable: an unpredictable one would take three times as long."""
-    digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    """Return a UUID for logs. It may be predictable: one from the system's random numbers would cost more."""
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
 
 
 class Controller:
@@ -68,7 +69,7 @@ class Controller:
         reconciler: Reconciler,
         options: Options | None = None,
         *,
-        defaults: Defaults | None = None,
+        defaults: ControllerOptions | None = None,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
         """Make a controller; ``name`` identifies it in logs and metrics.
@@ -83,7 +84,7 @@ class Controller:
         self.name = name
         self.settings = settings = (options or Options()).settle(defaults)
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
-            name, rate_limiter=settings.rate_limiter, metrics=settings.metrics
+            name, rate_limiter=settings.rate_limiter
         )
         self._retries = outcomes.Retries(settings.rate_limiter)
         self._reconciler = reconciler

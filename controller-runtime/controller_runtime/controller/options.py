@@ -7,61 +7,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Protocol
 
 import msgspec
 
 from controller_runtime import workqueue
 from controller_runtime.machinery import GVK
+from controller_runtime.manager import ControllerOptions
 from controller_runtime.reconcile import ControllerError, Request
 
 LogConstructor = Callable[[Request | None], Mapping[str, object]]
 """Returns keys and values to add to log lines: to all lines of a controller if called with None, otherwise to the lines
 about the request."""
-
-
-class Defaults(Protocol):
-    """The manager's defaults for all its controllers; see :class:`controller_runtime.manager.ControllerOptions`."""
-
-    @property
-    def group_kind_concurrency(self) -> Mapping[str, int]:
-        """Number of workers for each ``Kind.group``."""
-        ...
-
-    @property
-    def max_concurrent_reconciles(self) -> int:
-        """Number of workers of a controller whose kind is not in ``group_kind_concurrency``."""
-        ...
-
-    @property
-    def cache_sync_timeout(self) -> float:
-        """Seconds that the first lists may take."""
-        ...
-
-    @property
-    def recover_panic(self) -> bool:
-        """Whether a programming error in a reconciler is handled like other errors."""
-        ...
-
-    @property
-    def need_leader_election(self) -> bool:
-        """Whether only a leader reconciles."""
-        ...
-
-    @property
-    def enable_warmup(self) -> bool:
-        """Whether a follower fills its caches before it is elected."""
-        ...
-
-    @property
-    def reconciliation_timeout(self) -> float | None:
-        """Seconds after which a reconcile is cancelled; None means no limit."""
-        ...
-
-    @property
-    def skip_name_validation(self) -> bool:
-        """Whether two controllers may share a name."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,46 +48,40 @@ class Options:
     kind: GVK | None = None
     """The kind that is reconciled, for logs and ``group_kind_concurrency``; ``for_`` of a builder sets it."""
     log_constructor: LogConstructor | None = None
-    """Returns keys and values to add to log lines. They replace other values with the same keys."""
-    metrics: workqueue.MetricsProvider | None = None
-    """The provider of the queue's metrics."""
+    """Returns keys and values that are added to log lines. A value replaces another value with the same key."""
     skip_name_validation: bool | None = None
     """Whether another controller of the manager may have the same name (default: false)."""
 
-    def settle(self, defaults: Defaults | None = None) -> Settings:
+    def settle(self, defaults: ControllerOptions | None = None) -> Settings:
         """Return these options with every default filled in.
 
         Raises:
             ControllerError: ``max_concurrent_reconciles`` is less than 1.
         """
+        defaults = defaults or ControllerOptions()
         workers = self.max_concurrent_reconciles
-        if workers is None and self.kind is not None and defaults is not None:
+        if workers is None and self.kind is not None:
             workers = defaults.group_kind_concurrency.get(str(self.kind.group_kind))
         if workers is None:
-            workers = defaults.max_concurrent_reconciles if defaults is not None else 1
+            workers = defaults.max_concurrent_reconciles
         if workers < 1:
             raise ControllerError(f"max_concurrent_reconciles is {workers}: a controller needs a worker")
         sync, timeout = self.cache_sync_timeout, self.reconciliation_timeout
         if sync is None:
-            sync = defaults.cache_sync_timeout if defaults is not None else 120.0
-        if timeout is None and defaults is not None:
+            sync = defaults.cache_sync_timeout
+        if timeout is None:
             timeout = defaults.reconciliation_timeout
         return Settings(
             max_concurrent_reconciles=workers,
             rate_limiter=self.rate_limiter or workqueue.default_controller_rate_limiter(),
-            recover_panic=_either(self.recover_panic, defaults.recover_panic if defaults else True),
-            need_leader_election=_either(
-                self.need_leader_election, defaults.need_leader_election if defaults else True
-            ),
-            enable_warmup=_either(self.enable_warmup, defaults.enable_warmup if defaults else True),
+            recover_panic=_either(self.recover_panic, defaults.recover_panic),
+            need_leader_election=_either(self.need_leader_election, defaults.need_leader_election),
+            enable_warmup=_either(self.enable_warmup, defaults.enable_warmup),
             cache_sync_timeout=_seconds(sync),
             reconciliation_timeout=_seconds(timeout) if timeout is not None else None,
             kind=self.kind,
             log_constructor=self.log_constructor,
-            metrics=self.metrics,
-            skip_name_validation=_either(
-                self.skip_name_validation, defaults.skip_name_validation if defaults else False
-            ),
+            skip_name_validation=_either(self.skip_name_validation, defaults.skip_name_validation),
         )
 
 
@@ -147,7 +97,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reconciliation_timeout: float | None
     kind: GVK | None
     log_constructor: LogConstructor | None
-    metrics: workqueue.MetricsProvider | None
     skip_name_validation: bool
 
 

@@ -170,6 +170,52 @@ def metadata_text(text: bytes) -> bytes:
     return bytes(parts(text)["metadata"])
 
 
+def without_managed_fields(obj: bytes) -> bytes:
+    """Return an object's text without managedFields; a text that has no managedFields, or is not an object, is returned
+    unchanged.
+    """
+    try:
+        whole = parts(obj)
+        metadata = parts(whole["metadata"])
+        del metadata["managedFields"]
+        return msgspec.json.encode({**whole, "metadata": metadata})
+    except (msgspec.DecodeError, RecursionError, KeyError):
+        return obj
+
+
+class PageMeta(msgspec.Struct, rename="camel"):
+    """A list's own metadata."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class Page(msgspec.Struct):
+    """A list, or one page of it, whose items are not decoded yet."""
+
+    items: list[msgspec.Raw] | None
+    """Required: JSON without items was not sent by an API server, and must not empty a cache."""
+    metadata: PageMeta = msgspec.field(default_factory=PageMeta)
+
+
+_decode_page: Final = msgspec.json.Decoder(Page).decode
+_decode_page_meta: Final = msgspec.json.Decoder(PageMeta).decode
+
+
+def split_page(body: bytes) -> Page:
+    """Split a list of any depth into its parts.
+
+    Raises:
+        DecodeError, KeyError, RecursionError: the text is not a list of an API server.
+    """
+    try:
+        return _decode_page(body)
+    except RecursionError:
+        found = fields(body)
+        return Page(items(found["items"]), _decode_page_meta(found["metadata"]))
+
+
 _STRING: Final = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:', re.DOTALL)
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},]', re.DOTALL)
 

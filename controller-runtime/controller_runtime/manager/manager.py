@@ -15,8 +15,8 @@ import dataclasses
 import math
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -45,9 +45,9 @@ _log = log.logger_from("controller-runtime.manager")
 class Manager:
     """Owns the clients, the cache, the servers and the runnables of one process.
 
-    Build a manager, register controllers and webhooks, then ``await start()``. In an ``async with`` block of the
-    manager, ``api_reader`` and the writes of ``client`` work even before the start; reads from the cache work only
-    after it. Tests and special set-ups may pass a ``transport`` and a ``cache_``; otherwise the manager creates them.
+    Build a manager, register controllers and webhooks, then ``await start()``. Within ``async with``, ``api_reader``
+    and the writes of ``client`` work even before the start; reads from the cache do not. ``transport`` replaces the one
+    that the manager would create, for tests and special set-ups.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class Manager:
         options: Options | None = None,
         *,
         transport: rest.RoundTripper | None = None,
-        cache_: cache.Cache | None = None,
     ) -> None:
         """Build everything that needs no network.
 
@@ -85,7 +84,7 @@ class Manager:
             main, self.rest_mapper, field_validation=self.options.client_field_validation
         )
         self._unthrottled = client.LiveClient(unthrottled, self.rest_mapper)
-        self.cache = cache_ or cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
+        self.cache = cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
         self.field_indexer: client.FieldIndexer = self.cache
         self.client: client.Client = client.CachedClient(
             self.api_reader,
@@ -93,12 +92,13 @@ class Manager:
             uncached=self.options.client_disable_cache_for,
             live_unstructured=self.options.client_live_unstructured,
         )
-        self._main, self._first_answer = main, _FirstAnswer(main, config.address)
+        self._main = main
+        self._first_status = 0
         self._broadcaster = recorder.Broadcaster(self._unthrottled)
         self._elector = self._new_elector(None if transport else _count_request)
         self._lifecycle = Lifecycle(
             grace=self.options.graceful_shutdown_timeout,
-            connect=lambda: self._first_answer.wait(self.options.connect_timeout),
+            connect=self._connect,
             elector=self._elector,
             may_release=self._may_release,
             on_elected=self._report_leading,
@@ -109,8 +109,6 @@ class Manager:
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
         self._lifecycle.events.add(self._broadcaster)
-        if isinstance(own, rest.Transport):
-            self._lifecycle.warm_up.add(_SpareConnection(own))
         self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
             self._servers = made = servers.build(self.options, self._unthrottled, self._healthz, self._readyz)
@@ -217,7 +215,7 @@ class Manager:
         Raises:
             UnreachableError: no answer came within ``timeout`` seconds.
         """
-        return await self._first_answer.status(timeout)
+        return await self._first_answer(timeout, rest.TransportTimeoutError)
 
     @property
     def abandoned(self) -> list[str]:
@@ -245,7 +243,7 @@ class Manager:
         if self._started:
             raise ManagerError("manager already started")
         self._started = True
-        async with self._opened():
+        async with nullcontext() if self._open else self:
             failure: list[ManagerError] = []
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._run, failure, tasks.cancel_scope)
@@ -263,15 +261,27 @@ class Manager:
             failure.append(error)
         waiting.cancel()
 
+    async def _connect(self) -> None:
+        if self.options.connect_timeout > 0:
+            await self._first_answer(self.options.connect_timeout, rest.TransportError)
+
+    async def _first_answer(self, timeout: float, logged: type[rest.TransportError]) -> int:
+        """Return the HTTP status of the server's first answer, which is requested once. Log errors of class ``logged``
+        before retries.
+        """
+
+        def report(error: rest.TransportError) -> None:
+            if isinstance(error, logged):
+                _log.info("API server cannot be reached yet", host=self.config.address, error=error)
+
+        if not self._first_status:
+            self._first_status = await reach(self._main, timeout=timeout, report=report)
+        return self._first_status
+
     def _report_leading(self, elector: leaderelection.Elector) -> None:
         self.event_recorder_for(elector.identity).event(
             elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
         )
-
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[None]:
-        async with nullcontext() if self._open else self:
-            yield
 
     # Building.
 
@@ -324,59 +334,8 @@ def _count_request(code: str, method: str, host: str) -> None:
     metrics.REST_REQUESTS.labels(code, method, host).inc()
 
 
-class _FirstAnswer:
-    """Gets the API server's first answer over ``transport``, and remembers it. Later requests reuse the connection."""
-
-    def __init__(self, transport: rest.RoundTripper, address: str) -> None:
-        self._transport = transport
-        self._address = address
-        self._status = 0
-
-    async def status(self, timeout: float) -> int:
-        """Return the HTTP status of the answer. If the server has not answered yet, call :func:`reach`, and log
-        attempts that time out.
-        """
-        return self._status or await self._ask(timeout, self._report_silence)
-
-    async def wait(self, timeout: float) -> None:
-        """Return when the server has answered, or at once if ``timeout`` is 0. Log retries. Raises like
-        :func:`reach`.
-        """
-        if timeout > 0 and not self._status:
-            await self._ask(timeout, self._report)
-
-    async def _ask(self, timeout: float, report: Callable[[rest.TransportError], None]) -> int:
-        self._status = await reach(self._transport, timeout=timeout, report=report)
-        return self._status
-
-    def _report_silence(self, error: rest.TransportError) -> None:
-        if isinstance(error, rest.TransportTimeoutError):
-            self._report(error)
-
-    def _report(self, error: rest.TransportError) -> None:
-        _log.info("API server cannot be reached yet", host=self._address, error=error)
-
-
-class _SpareConnection:
-    """A runnable that opens a connection while the caches fill, so that the first write need not wait for a
-    connection.
-    """
-
-    name = "connection of the first write"
-
-    def __init__(self, transport: rest.Transport) -> None:
-        self._transport = transport
-
-    async def start(self) -> None:
-        """Open the connection, and return."""
-        await self._transport.prepare()
-
-
 async def reach(
-    transport: rest.RoundTripper,
-    *,
-    timeout: float,
-    report: Callable[[rest.TransportError], None] = lambda _error: None,
+    transport: rest.RoundTripper, *, timeout: float, report: Callable[[rest.TransportError], None]
 ) -> int:
     """Return the HTTP status of the server's first answer; ``report`` is called before each retry.
 

@@ -27,6 +27,7 @@ class ControllerOptions:
     group_kind_concurrency: Mapping[str, int] = field(default_factory=dict)
     """Number of workers for each ``Kind.group``."""
     max_concurrent_reconciles: int = 1
+    """Number of workers of any other controller."""
     cache_sync_timeout: float = 120.0
     recover_panic: bool = True
     need_leader_election: bool = True

@@ -37,43 +37,34 @@ class Runnable(Protocol):
 
     async def start(self) -> None:
         """Run."""
-        ...
 
 
 @runtime_checkable
 class HasReady(Protocol):
     """A runnable that reports when it is ready."""
 
-    async def ready(self) -> None:
-        """Return when others may rely on this runnable."""
-        ...
+    async def ready(self) -> None: ...
 
 
 @runtime_checkable
 class StopsGracefully(Protocol):
-    """A runnable that ends by itself when it is asked to. All other runnables are cancelled."""
+    """A runnable that ends in its own order on request; :meth:`Runnable.start` returns soon after."""
 
-    def stop(self) -> None:
-        """Ask the runnable to end. :meth:`Runnable.start` returns soon after."""
-        ...
+    def stop(self) -> None: ...
 
 
 @runtime_checkable
 class LeaderElectionRunnable(Protocol):
     """A runnable that declares whether only a leader may run it."""
 
-    def need_leader_election(self) -> bool:
-        """Return True if this runnable runs on the leader only."""
-        ...
+    def need_leader_election(self) -> bool: ...
 
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """A runnable that can prepare itself on a follower, before the manager is elected and starts the runnable."""
+    """A runnable that can prepare itself before the manager is elected and starts it. The election does not wait."""
 
-    async def warm_up(self) -> None:
-        """Prepare for the start. The election does not wait until this method returns."""
-        ...
+    async def warm_up(self) -> None: ...
 
 
 class WarmUp:
@@ -116,11 +107,6 @@ class RunnableGroup:
         self._tasks: TaskGroup | None = None
         self._stopping = False
         self._changed = anyio.Event()
-
-    @property
-    def started(self) -> bool:
-        """Whether added runnables start at once."""
-        return self._tasks is not None
 
     def add(self, runnable: Runnable) -> None:
         """Start ``runnable`` with the group, or now if the group has started.
@@ -237,12 +223,10 @@ class RunnableGroup:
             try:
                 await ready()
             except raised.FAILURES as error:
-                self._unready(member, raised.as_error(error))
+                failure = raised.as_error(error)
+                if not self._stopping:
+                    self._failed(member.runnable, failure)
             race.cancel_scope.cancel()
-
-    def _unready(self, member: _Member, error: Exception) -> None:
-        if not self._stopping:
-            self._failed(member.runnable, error)
 
 
 def describe(runnable: object) -> str:

@@ -64,7 +64,6 @@ class Reviewer(Protocol):
         Raises:
             ReviewError: the review failed.
         """
-        ...
 
 
 FilterProvider = Callable[[Reviewer], Filter]

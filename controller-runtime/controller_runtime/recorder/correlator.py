@@ -52,10 +52,9 @@ class _Seen(msgspec.Struct):
 
 
 class _LRU(Generic[V]):
-    """The most recently used values, up to a limit."""
+    """The most recently used values, at most :data:`MAX_RECORDS`."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._values: OrderedDict[Key, V] = OrderedDict()
 
     def get(self, key: Key) -> V | None:
@@ -67,7 +66,7 @@ class _LRU(Generic[V]):
     def put(self, key: Key, value: V) -> None:
         self._values[key] = value
         self._values.move_to_end(key)
-        if len(self._values) > self._limit:
+        if len(self._values) > MAX_RECORDS:
             self._values.popitem(last=False)
 
     def drop(self, key: Key) -> None:
@@ -77,14 +76,12 @@ class _LRU(Generic[V]):
 class Correlator:
     """Correlates events in the order of their arrival. ``clock`` is monotonic; ``new_name`` names combined events."""
 
-    def __init__(
-        self, clock: Callable[[], float], new_name: Callable[[str], str], *, max_records: int = MAX_RECORDS
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], new_name: Callable[[str], str]) -> None:
         self._clock = clock
         self._new_name = new_name
-        self._groups: _LRU[_Group] = _LRU(max_records)
-        self._seen: _LRU[_Seen] = _LRU(max_records)
-        self._buckets: _LRU[TokenBucket] = _LRU(max_records)
+        self._groups: _LRU[_Group] = _LRU()
+        self._seen: _LRU[_Seen] = _LRU()
+        self._buckets: _LRU[TokenBucket] = _LRU()
 
     def correlate(self, event: Event) -> CorrelateResult | None:
         """Return the event to send for ``event``, or None if its source has sent too many such events."""
@@ -109,7 +106,7 @@ class Correlator:
 
     def _combine(self, event: Event) -> tuple[Event, Key]:
         """Return the event to count and its key: the event itself, or the combined event of its group."""
-        group_key = _group_key(event)
+        group_key = (_component(event), *_involved(event), event.type, event.reason)
         now = self._clock()
         group = self._groups.get(group_key)
         if group is None or now - group.last > AGGREGATE_INTERVAL:
@@ -142,7 +139,3 @@ def _involved(event: Event) -> tuple[str | None, ...]:
     if ref is None:
         return (None, None, None, None, None)
     return (ref.kind, ref.namespace, ref.name, ref.uid, ref.api_version)
-
-
-def _group_key(event: Event) -> Key:
-    return (_component(event), *_involved(event), event.type, event.reason)

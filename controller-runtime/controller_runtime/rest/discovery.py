@@ -71,9 +71,8 @@ class RESTMapper:
     causes no request, and only a limited number of unknown names is requested and remembered.
     """
 
-    def __init__(self, transport: RoundTripper, *, miss_ttl: float = MISS_TTL) -> None:
+    def __init__(self, transport: RoundTripper) -> None:
         self._transport = transport
-        self._miss_ttl = miss_ttl
         self._served: dict[GroupVersion, Mapping[str, Resource]] = {}
         """This and ``_asked_at`` contain only groups and versions that the server serves."""
         self._asked_at: dict[GroupVersion, float] = {}
@@ -134,8 +133,8 @@ class RESTMapper:
         now = anyio.current_time()
         asked_at = self._asked_at.get(group_version, self._missing.get(group_version))
         if asked_at is not None:
-            return now - asked_at >= self._miss_ttl
-        while self._missing and now - next(iter(self._missing.values())) >= self._miss_ttl:
+            return now - asked_at >= MISS_TTL
+        while self._missing and now - next(iter(self._missing.values())) >= MISS_TTL:
             self._missing.popitem(last=False)
         return len(self._missing) < MISSES or group_version in await self._listed()
 
@@ -160,7 +159,7 @@ class RESTMapper:
     async def _listed(self) -> frozenset[GroupVersion]:
         """Return the groups and versions that the server lists; the list is cached for :data:`MISS_TTL`."""
         async with self._groups_lock:
-            if self._groups is None or anyio.current_time() - self._groups[0] >= self._miss_ttl:
+            if self._groups is None or anyio.current_time() - self._groups[0] >= MISS_TTL:
                 answer = await _read(self._transport, "/apis", _Groups)
                 listed = {
                     (group.name, each.version)

@@ -32,7 +32,6 @@ JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_NO_SEGMENTS: Final = frozenset(("", ".", ".."))
 _LONGEST_SHOWN: Final = 64
 """Maximum number of characters that an error quotes from an invalid value."""
 
@@ -106,7 +105,6 @@ def list_(
     limit: int | None = None,
     continue_token: str = "",
     resource_version: str | None = None,
-    resource_version_match: str = "",
     metadata_only: bool = False,
 ) -> Request:
     """Read a collection, or one page of it."""
@@ -116,7 +114,6 @@ def list_(
         limit=str(limit) if limit else "",
         **{"continue": continue_token},
         resourceVersion=resource_version or "",
-        resourceVersionMatch=resource_version_match,
     )
     headers = {"Accept": _AS_METADATA_LIST if metadata_only else JSON}
     return Request("GET", collection_path(resource, namespace), query, headers, bounds=COLLECTION)
@@ -130,7 +127,6 @@ def watch(
     fields: Mapping[str, str] | str | None = None,
     resource_version: str = "",
     timeout_seconds: int | None = None,
-    bookmarks: bool = True,
     send_initial_events: bool = False,
     metadata_only: bool = False,
 ) -> Request:
@@ -139,7 +135,7 @@ def watch(
         labelSelector=selector_string(labels),
         fieldSelector=field_selector_string(fields),
         watch="true",
-        allowWatchBookmarks="true" if bookmarks else "",
+        allowWatchBookmarks="true",
         resourceVersion=resource_version,
         resourceVersionMatch="NotOlderThan" if send_initial_events else "",
         sendInitialEvents="true" if send_initial_events else "",
@@ -261,14 +257,12 @@ def segment(value: str) -> str:
     Raises:
         InvalidRequestError: the value is empty, ``.`` or ``..``, or contains ``/`` or ``%``.
     """
-    if value in _NO_SEGMENTS or "/" in value or "%" in value:
-        raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} is not valid in the path of a request")
     try:
-        return quote(value, safe="")
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError(
-            f"{value[:_LONGEST_SHOWN]!r} is not valid in the path of a request"
-        ) from error
+        if names.is_path_segment(value):
+            return quote(value, safe="")
+    except UnicodeEncodeError:
+        pass
+    raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} is not valid in the path of a request")
 
 
 def group_version_path(group: str, version: str) -> str:

@@ -8,7 +8,6 @@ No other module sends requests. Every error of ``http1`` is converted to a Trans
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -62,10 +61,6 @@ class Transport:
         """
         return await self._outermost.send(request)
 
-    async def prepare(self) -> None:
-        """Open a connection for a later request. A failure is not raised here: the later request reports the error."""
-        await self._wire.prepare()
-
     async def __aenter__(self) -> Self:
         self._wire.open()
         return self
@@ -112,14 +107,6 @@ class _Wire:
         pool, self._pool = self._pool, None
         for each in (*self._retired, *([pool] if pool else [])):
             await each.close()
-
-    async def prepare(self) -> None:
-        if not self._opened:
-            return
-        with contextlib.suppress(http1.Error, TimeoutError, errors.RestError):
-            if self._pool is None:
-                self._pool = self._new_pool()
-            await self._pool.prepare(self._context())
 
     async def send(self, request: Request) -> Response:
         if not self._opened:

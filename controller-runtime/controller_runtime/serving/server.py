@@ -44,7 +44,6 @@ class TLSProvider(Protocol):
         This method is called for each connection. It must return the same object until the certificate changes, and
         then a new object.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +132,6 @@ class Server:
         max_body: int = 1 << 20,
         max_connections: int | None = None,
         inspection: Inspection | None = None,
-        drain: float = _DRAIN,
         name: str = "server",
     ) -> None:
         """Make a server. The default of ``max_connections`` depends on how many files the process may open."""
@@ -145,9 +143,8 @@ class Server:
         self._max_body = max_body
         self._max_connections = max_connections
         self._inspection = inspection
-        self._drain = drain
         self._socket: socket.socket | None = None
-        self._serving = anyio.Event()
+        self._accepting = anyio.Event()
 
     @property
     def port(self) -> int:
@@ -193,8 +190,8 @@ class Server:
             self._socket = None
 
     async def ready(self) -> None:
-        """Return when the server accepts connections."""
-        await self._serving.wait()
+        """Return once connections are accepted."""
+        await self._accepting.wait()
 
     async def start(self) -> None:
         """Serve until cancelled; then refuse new connections, and give requests in progress time to finish.
@@ -212,7 +209,7 @@ class Server:
         try:
             context = self._context()
             async with anyio.create_task_group() as handshakes:
-                self._serving.set()
+                self._accepting.set()
                 while True:
                     accepted = await _accept(listening, shared)
                     try:
@@ -227,7 +224,7 @@ class Server:
             listening.close()
             self._socket = None
             with anyio.CancelScope(shield=True):
-                await shared.drain(self._drain)
+                await shared.drain(_DRAIN)
 
     def _context(self) -> ssl.SSLContext | None:
         if self._tls is None:

@@ -15,7 +15,7 @@ import math
 import resource
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -23,6 +23,9 @@ from controller_runtime.machinery import raised
 
 from . import message
 from .message import Handler, HTTPRequest, HTTPResponse, Inspection
+
+if TYPE_CHECKING:
+    from .connection import Connection
 
 MAX_KEPT: Final = 24 * 1024 * 1024
 """Maximum number of bytes of bodies that one server has in memory: of requests that arrive or are in progress."""
@@ -48,42 +51,6 @@ def default_max_connections() -> int:
     return most if files == resource.RLIM_INFINITY else max(least, min(most, files // _SHARE))
 
 
-class Client(Protocol):
-    """The part of a client's connection that the shared state uses."""
-
-    last_input: float
-    """When the client last sent something."""
-    body_since: float
-    """When the client began to send the body."""
-
-    @property
-    def busy(self) -> bool:
-        """True if a request is in progress or arriving."""
-
-    @property
-    def waiting(self) -> bool:
-        """True if the connection waits for its client to send a request, or to read a response."""
-
-    @property
-    def kept(self) -> int:
-        """How many bytes of the arriving body are in memory."""
-
-    def pause_body(self) -> None:
-        """Stop reading the body until :meth:`resume_body` is called."""
-
-    def resume_body(self) -> None:
-        """Continue reading."""
-
-    def drop(self) -> None:
-        """Close now and free the memory; a request in progress continues."""
-
-    def stop(self) -> None:
-        """Close if idle; otherwise close after the next response."""
-
-    def abort(self) -> None:
-        """Close now, and cancel the request in progress."""
-
-
 class SharedState:
     """The shared state of one server's connections: the routes, whether the server is closing, and how full the server
     is.
@@ -107,21 +74,21 @@ class SharedState:
         # All connections share one buffer, because input is parsed as soon as it is read. Without this buffer, TLS
         # allocates 256 KiB for each record, and the kernel has to map and unmap them each time.
         self.buffer = memoryview(bytearray(_BUFFER))
-        self._connections: set[Client] = set()
+        self._connections: set[Connection] = set()
         self._handshakes: dict[anyio.CancelScope, float] = {}
         self._max_connections = max_connections or default_max_connections()
         self.kept_total = 0
         """Number of bytes of bodies that are arriving or belong to a request in progress."""
         self._max_kept = max(max_kept, 2 * max_body)
-        self._paused: set[Client] = set()
+        self._paused: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._change = anyio.Event()
 
-    def enter(self, connection: Client) -> None:
+    def enter(self, connection: Connection) -> None:
         """Register a connection."""
         self._connections.add(connection)
 
-    def leave(self, connection: Client) -> None:
+    def leave(self, connection: Connection) -> None:
         """Remove a connection that is closed and has no request in progress."""
         self._connections.discard(connection)
         self._paused.discard(connection)
@@ -201,7 +168,7 @@ class SharedState:
         """True if the bodies in memory exceed the limit."""
         return self.kept_total > self._max_kept
 
-    def pause_body(self, connection: Client) -> None:
+    def pause_body(self, connection: Connection) -> None:
         """Stop reading a body until other bodies have been handled or dropped."""
         connection.pause_body()
         self._paused.add(connection)
@@ -221,7 +188,7 @@ class SharedState:
         elif self._paused:
             self._timer = asyncio.get_running_loop().call_later(_STALL_TIMEOUT, self._make_way)
 
-    def _stragglers(self) -> list[Client]:
+    def _stragglers(self) -> list[Connection]:
         """Return the clients to drop, the oldest body first.
 
         If some bodies belong to requests in progress, these will be released soon. Then return only clients that have

@@ -48,12 +48,10 @@ class Convertible(Protocol[H]):
 
     def convert_to_hub(self) -> H:
         """Return this object in the hub's version."""
-        ...
 
     @classmethod
     def convert_from_hub(cls, hub: H, /) -> Self:
         """Return ``hub`` in this version."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +239,8 @@ _REVIEWS: Final = msgspec.json.Decoder(_Review)
 class ConversionWebhook(endpoint.Endpoint):
     """Serves ``conversions`` at ``path``."""
 
-    def __init__(
-        self,
-        conversions: Conversions,
-        path: str = CONVERSION_PATH,
-        *,
-        clock: Callable[[], float] | None = None,
-    ) -> None:
-        super().__init__(path, clock=clock)
+    def __init__(self, conversions: Conversions, path: str = CONVERSION_PATH) -> None:
+        super().__init__(path)
         self._conversions = conversions
 
     async def serve(self, request: HTTPRequest) -> HTTPResponse:

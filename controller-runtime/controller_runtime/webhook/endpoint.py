@@ -40,19 +40,18 @@ _log = log.logger_from("admission")
 
 
 class Endpoint(ABC):
-    """An HTTP handler at ``path``, with metrics. ``clock`` measures times; the default is the event loop's clock."""
+    """An HTTP handler at ``path``, with metrics."""
 
-    def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self.log_limiter = log.LineLimiter()
-        self._clock = clock
         self._latency = metrics.WEBHOOK_LATENCY.labels(path)
         self._in_flight = metrics.WEBHOOK_IN_FLIGHT.labels(path)
         self._requests = {code: metrics.WEBHOOK_REQUESTS.labels(path, str(code)) for code in (200, 500)}
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Answer one HTTP request."""
-        clock = self._clock or asyncio.get_running_loop().time
+        clock = asyncio.get_running_loop().time
         began = clock()
         self._in_flight.inc()
         try:

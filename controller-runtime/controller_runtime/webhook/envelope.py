@@ -69,8 +69,6 @@ class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 _DECODER: Final = msgspec.json.Decoder(_Review)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
-_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_METADATA: Final = "metadata"
 _SMALL: Final = tuple(
     (field.name, field.encode_name)
     for field in msgspec.structs.fields(_Request)
@@ -103,17 +101,6 @@ class Review(msgspec.Struct):
         except (msgspec.DecodeError, RecursionError):
             return False
         return (new.api_version, new.kind, bytes(new.spec)) == (old.api_version, old.kind, bytes(old.spec))
-
-
-def without_managed_fields(obj: bytes) -> bytes:
-    """Return an object's text without managedFields. If it has none or is not an object, return the text unchanged."""
-    try:
-        fields = _PARTS.decode(obj)
-        metadata = _PARTS.decode(fields[_METADATA])
-        del metadata["managedFields"]
-        return msgspec.json.encode({**fields, _METADATA: metadata})
-    except (msgspec.DecodeError, RecursionError, KeyError):
-        return obj
 
 
 def read(body: bytes) -> Review:

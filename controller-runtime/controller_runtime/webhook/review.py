@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -38,12 +37,10 @@ _log = log.logger_from("admission")
 
 
 class Webhook(endpoint.Endpoint):
-    """Serves ``handler`` at ``path``, with metrics. ``clock`` measures times; the default is the event loop's clock."""
+    """Serves ``handler`` at ``path``, with metrics."""
 
-    def __init__(
-        self, path: str, handler: admission.Handler, *, clock: Callable[[], float] | None = None
-    ) -> None:
-        super().__init__(path, clock=clock)
+    def __init__(self, path: str, handler: admission.Handler) -> None:
+        super().__init__(path)
         self._handler = handler
 
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
@@ -149,7 +146,7 @@ def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
     """Return the object, and the reason if it is too large. A large object is returned without managedFields."""
     if obj is None or rawjson.check(obj) is None:
         return obj, None
-    slim = envelope.without_managed_fields(obj)
+    slim = rawjson.without_managed_fields(obj)
     return slim, rawjson.check(slim)
 
 

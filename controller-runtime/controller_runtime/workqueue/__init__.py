@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work queues: deduplicated, delayed, rate limited and ordered by priority. Independent of Kubernetes."""
 
-from .metrics import MetricsProvider as MetricsProvider
-from .metrics import PrometheusProvider as PrometheusProvider
-from .metrics import QueueSeries as QueueSeries
 from .priorityqueue import LOW_PRIORITY as LOW_PRIORITY
 from .priorityqueue import Adder as Adder
 from .priorityqueue import Origins as Origins

@@ -26,7 +26,7 @@ import anyio
 
 from controller_runtime import log
 
-from .metrics import MetricsProvider, PrometheusProvider, Stopwatch
+from .metrics import Metrics
 from .ratelimiters import ItemExponentialFailureRateLimiter, LoopClock, RateLimiter
 
 T = TypeVar("T", bound=Hashable)
@@ -53,7 +53,6 @@ class Adder(Protocol[T_contra]):
         self, item: T_contra, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
         """Add ``item``, or change it if it is in the queue already; see :meth:`PriorityQueue.add`."""
-        ...
 
 
 class WithDefaultPriority(Adder[T_contra]):
@@ -144,7 +143,6 @@ class PriorityQueue(Generic[T]):
         name: str = "",
         *,
         rate_limiter: RateLimiter[T] | None = None,
-        metrics: MetricsProvider | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Make an empty queue. Without a name it has no metrics."""
@@ -152,8 +150,7 @@ class PriorityQueue(Generic[T]):
         self.origins: Origins[T] = Origins()
         self._limiter = rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
         self._clock = clock if clock is not None else LoopClock()
-        provider = metrics if metrics is not None else PrometheusProvider()
-        self._watch: Stopwatch[T] = Stopwatch(provider(name) if name else None, self._clock)
+        self._metrics: Metrics[T] = Metrics(name, self._clock)
         self._entries: dict[T, _Entry[T]] = {}
         self._ready: list[tuple[int, int, _Entry[T]]] = []
         self._waiting: list[tuple[float, int, int, _Entry[T]]] = []
@@ -191,7 +188,7 @@ class PriorityQueue(Generic[T]):
             after = limit if after <= 0 else min(after, limit)
         ready_at = self._clock() + after if after > 0 else None
         if ready_at is not None:
-            self._watch.retried()
+            self._metrics.retried()
         entry = self._entries.get(item)
         if entry is None:
             entry = self._entries[item] = _Entry(item, priority or 0, self._next_turn(), ready_at)
@@ -207,7 +204,7 @@ class PriorityQueue(Generic[T]):
         raised = priority > entry.priority
         if raised:
             if entry.ready_at is None:
-                self._watch.moved(entry.priority, priority)
+                self._metrics.moved(entry.priority, priority)
             entry.priority = priority
             entry.turn = self._next_turn()
         if entry.ready_at is None:
@@ -238,7 +235,7 @@ class PriorityQueue(Generic[T]):
     def done(self, item: T) -> None:
         """Report that the work on ``item`` has ended. If it was added during the work, it may be handed out again."""
         self._working.discard(item)
-        self._watch.done(item)
+        self._metrics.done(item)
         entry = self._entries.get(item)
         if entry is not None and entry.ready_at is None:
             self._line_up(entry)
@@ -259,7 +256,7 @@ class PriorityQueue(Generic[T]):
         for entry in self._entries.values():
             entry.turn = _GONE
             if entry.ready_at is None:
-                self._watch.dropped(entry.key, entry.priority)
+                self._metrics.dropped(entry.key, entry.priority)
         self._entries.clear()
         self._ready.clear()
         self._ready_count = 0
@@ -295,7 +292,7 @@ class PriorityQueue(Generic[T]):
 
     def _became_ready(self, entry: _Entry[T]) -> None:
         self._ready_count += 1
-        self._watch.added(entry.key, entry.priority)
+        self._metrics.added(entry.key, entry.priority)
         self._line_up(entry)
 
     def _line_up(self, entry: _Entry[T]) -> None:
@@ -317,7 +314,7 @@ class PriorityQueue(Generic[T]):
             del self._entries[entry.key]
             self._ready_count -= 1
             self._working.add(entry.key)
-            self._watch.taken(entry.key, entry.priority)
+            self._metrics.taken(entry.key, entry.priority)
             return entry
         return None
 

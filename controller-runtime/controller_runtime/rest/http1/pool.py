@@ -28,13 +28,10 @@ _CLOSE_TIMEOUT: Final = 1.0
 class Pool:
     """Connections opened by ``dialer``; each connection belongs to the TLS context with which it was opened."""
 
-    def __init__(
-        self, dialer: Dialer, heads: Heads, *, limit: int = MAX_CONNECTIONS, idle: float = IDLE
-    ) -> None:
+    def __init__(self, dialer: Dialer, heads: Heads, *, limit: int = MAX_CONNECTIONS) -> None:
         self.heads = heads
         self._dialer = dialer
         self._limit = limit
-        self._idle_time = idle
         self._loop = asyncio.get_running_loop()
         self._open: set[Connection] = set()
         self._streaming: set[Connection] = set()
@@ -94,11 +91,6 @@ class Pool:
                     return found
                 found.abort()
 
-    async def prepare(self, context: ssl.SSLContext | None) -> None:
-        """Open an idle connection unless the limit is reached. Raises like :meth:`connection`."""
-        if self._has_room():
-            self.free(await self._dial(context))
-
     def free(self, connection: Connection) -> None:
         """Give ``connection`` to the first waiting caller, or keep it idle."""
         self._streaming.discard(connection)
@@ -110,7 +102,7 @@ class Pool:
         connection.idle_since = self._loop.time()
         self._idle.append(connection)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self._idle_time, self._sweep)
+            self._sweeper = self._loop.call_later(IDLE, self._sweep)
 
     def lost(self, connection: Connection) -> None:
         """Remove ``connection``, which was closed, so that another one may be opened."""
@@ -205,11 +197,11 @@ class Pool:
     def _sweep(self) -> None:
         """Close connections that were idle for too long."""
         self._sweeper = None
-        until = self._loop.time() - self._idle_time
+        until = self._loop.time() - IDLE
         for connection in [each for each in self._idle if each.idle_since <= until]:
             connection.abort()
         if self._idle:
-            self._sweeper = self._loop.call_at(self._idle[0].idle_since + self._idle_time, self._sweep)
+            self._sweeper = self._loop.call_at(self._idle[0].idle_since + IDLE, self._sweep)
 
     def _drop_idle(self) -> None:
         if self._sweeper is not None:

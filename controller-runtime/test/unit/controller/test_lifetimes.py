@@ -303,7 +303,6 @@ def test_it_runs_on_the_leader_unless_told_otherwise() -> None:
 def test_the_package_exports_what_it_says() -> None:
     assert {name for name in dir(controller) if name[0].isupper()} == {
         "Controller",
-        "Defaults",
         "FinalizeError",
         "FinalizeResult",
         "Finalizer",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import anyio
 from prometheus_client import Counter, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -48,6 +49,10 @@ def test_every_series_of_the_go_managers_is_there_with_its_type_and_labels() -> 
     for name, (kind, names) in NAMES.items():
         assert (name, types.get(name), labels.get(name)) == (name, kind, names)
     assert types["process_resident_memory_bytes"] == "gauge"
+
+
+def test_the_content_type_is_that_of_the_text_format() -> None:
+    assert metrics.CONTENT_TYPE == CONTENT_TYPE_PLAIN_0_0_4
 
 
 def test_queue_buckets_are_gos_floats() -> None:

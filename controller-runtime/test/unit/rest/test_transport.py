@@ -58,31 +58,6 @@ def body(text: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
 
 
-async def test_a_prepared_connection_is_used_by_the_next_request() -> None:
-    tasks = set()
-
-    async def answer(_: str, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.current_task())
-        writer.write(body(b"{}"))
-
-    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
-        await transport.prepare()
-        connections = [each for each in asyncio.all_tasks() if "serve" in repr(each.get_coro())]
-        await transport.send(GET)
-        assert tasks == set(connections)
-        assert len(tasks) == 1
-
-
-async def test_a_connection_that_cannot_be_prepared_fails_the_next_request_alone() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    async with rest.Transport(rest.Config(f"http://127.0.0.1:{port}")) as transport:
-        await transport.prepare()
-        with pytest.raises(rest.ConnectError, match="connection refused"):
-            await transport.send(GET)
-    await transport.prepare()  # does nothing after the transport is closed
-
-
 async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> None:
     heads: list[str] = []
 

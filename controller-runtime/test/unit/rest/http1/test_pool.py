@@ -71,30 +71,6 @@ async def test_idle_connections_end_a_minute_after_their_last_use(new_pool: NewP
     assert (late.usable, pool.busy) == (False, False)
 
 
-async def test_a_prepared_connection_is_the_next_requests(new_pool: NewPool, dialer: Instant) -> None:
-    pool = new_pool()
-    await pool.prepare(None)
-    assert await pool.connection(None) is dialer.made[0]
-    assert len(dialer.made) == 1
-
-
-async def test_no_connection_beyond_the_limit_is_prepared(new_pool: NewPool, dialer: Instant) -> None:
-    pool = new_pool(limit=1)
-    await pool.connection(None)
-    await pool.prepare(None)
-    assert len(dialer.made) == 1
-
-
-async def test_a_prepared_connection_goes_to_a_caller_that_waits(new_pool: NewPool, dialer: Instant) -> None:
-    pool = new_pool(limit=1)
-    dialer.takes = 1.0
-    preparing = asyncio.ensure_future(pool.prepare(None))
-    await asyncio.sleep(0.5)
-    assert await pool.connection(None) is dialer.made[0]
-    await preparing
-    assert (len(dialer.made), pool.idle(None)) == (1, None)
-
-
 async def test_an_idle_connection_that_the_server_ended_is_not_used(new_pool: NewPool) -> None:
     pool = new_pool()
     connection = await pool.connection(None)
