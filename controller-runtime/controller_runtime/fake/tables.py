@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from controller_runtime.machinery import JSON, NamespacedName, Resource, errors
 from controller_runtime.machinery.field import AggregateError
@@ -44,21 +44,13 @@ class Stored:
     owners: dict[Manager, ownership.FieldSet] = field(default_factory=dict)
 
 
-class Follower(Protocol):
-    """Receives the changes of one kind."""
-
-    def notify(self, change: Change) -> None:
-        """Receive a change."""
-        ...
-
-
 class Table:
     """The objects of one kind, by key."""
 
     def __init__(self, properties: KindProperties) -> None:
         self.properties = properties
         self.rows: dict[NamespacedName, Stored] = {}
-        self.followers: list[Follower] = []
+        self.followers: list[Callable[[Change], None]] = []
 
     @property
     def resource(self) -> Resource:
@@ -107,7 +99,7 @@ class Table:
     def notify(self, change: Change) -> None:
         """Report a change to the followers."""
         for follower in self.followers:
-            follower.notify(change)
+            follower(change)
 
     def error(
         self, cls: type[errors.StatusError], name: str, code: int, reason: str, text: str

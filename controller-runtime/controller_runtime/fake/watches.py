@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -71,7 +72,7 @@ class History:
     def follow(self, table: Table) -> None:
         """Record the changes of a table from now on."""
         self._kept[table] = _Kept()
-        table.followers.append(_Recorder(table, self.record))
+        table.followers.append(functools.partial(self.record, table))
 
     def record(self, table: Table, change: Change) -> None:
         """Add a change."""
@@ -121,17 +122,6 @@ class History:
             if count:
                 kept.forgotten = kept.events[count - 1].version
                 del kept.events[:count]
-
-
-class _Recorder:
-    """A follower of a table that passes changes on at once."""
-
-    def __init__(self, table: Table, record: Callable[[Table, Change], None]) -> None:
-        self._table = table
-        self._record = record
-
-    def notify(self, change: Change) -> None:
-        self._record(self._table, change)
 
 
 class View(ABC):
