@@ -10,7 +10,7 @@ either is assumed to have a status subresource and atomic lists.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -98,7 +98,7 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
     if known is not None:
         resource = Resource(gvk.group, gvk.version, known.plural, known.namespaced)
         return _kubernetes(gvk, resource, openapi.merge_schema(known.definition), status=known.status)
-    model = _model_of(kind)
+    model = None if issubclass(kind, Unstructured | PartialObjectMetadata) else kind
     if status is None:
         markers = getattr(model, "crd_kind", None)
         if markers is not None:
@@ -126,16 +126,6 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
     return properties
 
 
-def with_scope(properties: KindProperties, *, namespaced: bool) -> KindProperties:
-    """Return ``properties`` with a scope that was guessed."""
-    return replace(properties, resource=properties.resource._replace(namespaced=namespaced))
-
-
-def knows_more(kind: type[Object], properties: KindProperties) -> bool:
-    """Return True if ``kind`` declares its resource, but ``properties`` contain a guessed resource."""
-    return properties.custom and not properties.scope_is_known and kind.resource is not None
-
-
 @cache
 def _groups() -> frozenset[str]:
     return frozenset(gvk.group for gvk in openapi.kinds())
@@ -152,10 +142,6 @@ def _kubernetes(gvk: GVK, resource: Resource, schema: MergeSchema, *, status: bo
         orphans=gvk.kind in _ORPHANING,
         custom=False,
     )
-
-
-def _model_of(kind: type[Object]) -> type[Object] | None:
-    return None if issubclass(kind, Unstructured | PartialObjectMetadata) else kind
 
 
 def _guess(gvk: GVK) -> Resource:
