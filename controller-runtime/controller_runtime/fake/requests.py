@@ -16,7 +16,7 @@ from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, labe
 from controller_runtime.rest import CompleteResponse, Request, Response
 
 from .storage import DeleteOptions
-from .tables import Document, Table
+from .tables import Document, Table, not_served
 
 Tables = Mapping[tuple[str, str, str], Table]
 _APPLY = "application/apply-patch+yaml"
@@ -99,9 +99,8 @@ class ParsedRequest:
         """Return the JSON value of the body, newly decoded on each call."""
         return _decoded(self.request.body or b"{}")
 
-    def delete_options(self) -> DeleteOptions:
-        """Return the options of a delete, from the body and the query."""
-        body: dict[str, Any] = self.body()
+    def delete_options(self, body: Document) -> DeleteOptions:
+        """Return the options of a delete, from ``body``, which may be empty, and the query."""
         grace = body.get("gracePeriodSeconds", self.query.get("gracePeriodSeconds"))
         return DeleteOptions(
             body.get("propagationPolicy") or self.query.get("propagationPolicy"),
@@ -159,17 +158,9 @@ def parse_request(request: Request, tables: Tables) -> ParsedRequest:
     return ParsedRequest(_verb(request, name, query), table, key, subresource, query, request, picks)
 
 
-def not_served() -> errors.NotFoundError:
-    """Return the refusal of a request for a kind that is not served."""
-    return errors.NotFoundError(
-        "the server could not find the requested resource", code=404, reason="NotFound"
-    )
-
-
 def kind_of(path: str, tables: Tables) -> GVK | None:
     """Return the kind whose objects a path names, or None if the kind is not served."""
-    table, _, _ = _table_of(path, tables)
-    return table.properties.gvk if table is not None else None
+    return part_of(path, tables)[0]
 
 
 def part_of(path: str, tables: Tables) -> tuple[GVK | None, str]:

@@ -149,12 +149,17 @@ class Table:
         """Return the NotFoundError for a subresource that the kind does not have."""
         if self.properties.custom:
             return self.error(errors.NotFoundError, name, 404, "NotFound", "not found")
-        return errors.NotFoundError(
-            "the server could not find the requested resource", code=404, reason="NotFound"
-        )
+        return not_served()
 
     def _details(self, name: str, kind: str) -> dict[str, JSON]:
         return {"name": name, "group": self.resource.group, "kind": kind}
+
+
+def not_served() -> errors.NotFoundError:
+    """Return the refusal of a request for a kind, or a subresource, that is not served."""
+    return errors.NotFoundError(
+        "the server could not find the requested resource", code=404, reason="NotFound"
+    )
 
 
 def key_of(document: Mapping[str, JSON]) -> NamespacedName:

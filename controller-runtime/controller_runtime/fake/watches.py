@@ -279,7 +279,7 @@ class Watches:
         if version not in ("", "0") and int(version) < self._history.floor and not initial:
             text = f"too old resource version: {version} ({self._history.floor})"
             raise errors.ExpiredError(text, code=410, reason="Expired")
-        if initial and version in ("", None):
+        if initial and not version:
             version = newest
         begin = int(version) if version not in ("", "0") else view.applied
         watch = Watch(parsed, view, begin)
