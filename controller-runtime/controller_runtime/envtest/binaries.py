@@ -35,7 +35,7 @@ import anyio
 from controller_runtime.envtest.errors import ToolError
 from controller_runtime.envtest.files import file_lock
 from controller_runtime.envtest.gotoolchain import Go, find_go, parse_version
-from controller_runtime.envtest.progress import Progress, SilentProgress
+from controller_runtime.envtest.progress import Progress
 from controller_runtime.machinery import yaml
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Binaries:
         self._environ = os.environ if environ is None else environ
         self._cache = cache or cache_directory(self._environ)
         self._former = None if cache else cache_directory(self._environ, program=_FORMER_PROGRAM)
-        self._progress = progress or SilentProgress()
+        self._progress = progress or Progress()
 
     def missing(self, *tools: Tool) -> list[Tool]:
         """Return the tools that `locate` would have to build.
@@ -199,7 +199,7 @@ class Binaries:
         await compiling.wait()
         for batch in later:
             with suppress(ToolError, OSError):
-                go = await find_go(batch[0].group.go, self._cache, SilentProgress(), self._environ)
+                go = await find_go(batch[0].group.go, self._cache, Progress(), self._environ)
                 await _dependencies(batch, go)
 
     def _from_assets(self, tools: Sequence[Tool]) -> dict[str, Binary]:
@@ -310,7 +310,8 @@ class _Build:
             *_tags(self.batch),
             "-ldflags",
         ]
-        arguments += [f"-s -w {symbols}".strip(), "-o", f"{partial}{os.sep}", *_packages(self.batch)]
+        arguments += [f"-s -w {symbols}".strip(), "-o", f"{partial}{os.sep}"]
+        arguments += [tool.package for tool in self.batch]
         await self.go.run(arguments, cwd=first.group.directory, on_line=compiled)
         for tool in self.batch:
             await self._place(tool, partial)
@@ -340,16 +341,12 @@ async def _dependencies(
     Raises:
         ToolError: Go failed. The message contains the last line of its output.
     """
-    arguments = ["list", "-deps", *_tags(batch), *_packages(batch)]
+    arguments = ["list", "-deps", *_tags(batch), *(tool.package for tool in batch)]
     return await go.run(arguments, cwd=batch[0].group.directory, on_line=on_line)
 
 
 def _tags(batch: Sequence[Tool]) -> list[str]:
     return [f"-tags={','.join(batch[0].tags)}"] if batch[0].tags else []
-
-
-def _packages(batch: Sequence[Tool]) -> list[str]:
-    return [tool.package for tool in batch]
 
 
 def executable(package: str) -> str:

@@ -105,7 +105,7 @@ async def wait_established(client: LiveClient, names: Iterable[str], *, timeout:
 
         async def served(name: str = name) -> bool:
             crd = await client.get(CRD, ("", name))
-            conditions = _conditions(crd)
+            conditions = {each["type"]: each["status"] for each in crd.nested("status", "conditions") or ()}
             assert conditions.get("Established") == "True", conditions  # noqa: S101 eventually reports it
             client.mapper.reset()
             try:
@@ -126,7 +126,7 @@ def open_crd(
     schema: Mapping[str, JSON] | None = None,
     **version: JSON,
 ) -> dict[str, JSON]:
-    """Return a CustomResourceDefinition. Tests use it for a kind of a project that is not installed.
+    """Return a CustomResourceDefinition of a kind that is needed without the project that defines the kind.
 
     Args:
         gvk: the kind; the CRD has only this version.
@@ -137,15 +137,16 @@ def open_crd(
     """
     singular = gvk.kind.lower()
     plural = plural or f"{singular}s"
-    # The API server requires this annotation for groups in k8s.io.
-    approved = {"api-approved.kubernetes.io": "unapproved, for tests"}
+    metadata: dict[str, JSON] = {"name": f"{plural}.{gvk.group}"}
+    if gvk.group.endswith("k8s.io"):  # the API server requires the annotation
+        metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, for tests"}
     names = {"kind": gvk.kind, "listKind": f"{gvk.kind}List", "plural": plural, "singular": singular}
     served = {"name": gvk.version, "served": True, "storage": True, **version}
     served["schema"] = {"openAPIV3Schema": dict(schema or ANY_FIELDS)}
     return {
         "apiVersion": CRD.gvk.api_version,
         "kind": CRD.gvk.kind,
-        "metadata": {"name": f"{plural}.{gvk.group}", "annotations": approved},
+        "metadata": metadata,
         "spec": {
             "group": gvk.group,
             "scope": "Namespaced" if namespaced else "Cluster",
@@ -164,12 +165,6 @@ def kind_of(manifest: Manifest) -> tuple[str, str]:
 def _kinds(crd: Unstructured) -> list[GVK]:
     group, kind = crd.nested("spec", "group"), crd.nested("spec", "names", "kind")
     return [GVK(group, each["name"], kind) for each in crd.nested("spec", "versions") or () if each["served"]]
-
-
-def _conditions(crd: Unstructured) -> dict[str, object]:
-    conditions = crd.nested("status", "conditions")
-    found = conditions if isinstance(conditions, list) else []
-    return {str(each["type"]): each["status"] for each in found if isinstance(each, dict)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

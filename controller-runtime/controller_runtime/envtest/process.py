@@ -344,16 +344,6 @@ class Supervisor:
             if not process.stopping and process.poll() is not None:
                 raise process.death()
 
-    async def watch(self) -> None:
-        """Wait until a component ends although it was not stopped, and raise its error.
-
-        Raises:
-            ComponentError: a component has ended. This is the only way in which the call ends.
-        """
-        while True:
-            self.check()
-            await anyio.sleep(0.25)
-
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """If a component ends during the body although it was not stopped, cancel the body and raise its error."""
@@ -363,7 +353,9 @@ class Supervisor:
         async def watch() -> None:
             nonlocal died
             try:
-                await self.watch()
+                while True:
+                    self.check()
+                    await anyio.sleep(0.25)
             except ComponentError as error:
                 died = error
                 tasks.cancel_scope.cancel()

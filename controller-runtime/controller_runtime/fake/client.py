@@ -8,7 +8,7 @@ To make one call fail, wrap the client with :mod:`controller_runtime.client.inte
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar, Unpack, cast
 
@@ -282,7 +282,6 @@ class _Kinds(rest.RESTMapper):
         self._with_status = None if with_status is None else {kind.gvk for kind in with_status}
 
     def add(self, properties: kinds.KindProperties) -> None:
-        """Serve a kind."""
         self._tables[properties.gvk] = self._server.add(properties)
 
     def table(self, kind: type[Object], key: NamespacedName | None = None) -> Table:
@@ -295,14 +294,14 @@ class _Kinds(rest.RESTMapper):
             self.add(self._properties(kind))
         table = self._tables[gvk]
         if not table.properties.scope_is_known:
-            if kinds.knows_more(kind, table.properties):
+            if kind.resource is not None:  # the scope was guessed for a kind that does not declare it
                 self._server.replace(table, self._properties(kind))
             elif key is not None and key.name and not table.rows:
-                table.set_properties(kinds.with_scope(table.properties, namespaced=bool(key.namespace)))
+                guessed = table.resource._replace(namespaced=bool(key.namespace))
+                table.set_properties(replace(table.properties, resource=guessed))
         return table
 
     async def resource_for(self, kind: type[Object] | GVK) -> Resource:
-        """Return the resource of a kind."""
         if isinstance(kind, GVK):
             return self._tables[kind].resource
         return self.table(kind).resource

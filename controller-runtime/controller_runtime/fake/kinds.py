@@ -10,7 +10,7 @@ have a status subresource and atomic lists.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -83,11 +83,6 @@ class KindProperties:
     custom: bool = True
 
 
-def is_custom(gvk: GVK) -> bool:
-    """Return True if the kind is not one of Kubernetes' own."""
-    return gvk.group not in _groups()
-
-
 def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProperties:
     """Return the properties of ``kind`` that are known without its CustomResourceDefinition.
 
@@ -98,7 +93,7 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
     if known is not None:
         resource = Resource(gvk.group, gvk.version, known.plural, known.namespaced)
         return _kubernetes(gvk, resource, openapi.merge_schema(known.definition), status=known.status)
-    model = _model_of(kind)
+    model = None if issubclass(kind, Unstructured | PartialObjectMetadata) else kind
     if status is None:
         markers = getattr(model, "crd_kind", None)
         if markers is not None:
@@ -107,7 +102,7 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
             status = model is None or "status" in model.model_fields
     schema = openapi.merge_schema_of_crd({}) if model is None else crd.merge_schema(model)
     resource = kind.resource or _guess(gvk)
-    if not is_custom(gvk):  # a kind of a Kubernetes release other than the recorded one
+    if gvk.group in _groups():  # a kind of a Kubernetes release other than the recorded one
         return _kubernetes(gvk, resource, schema, status=status)
     return KindProperties(gvk, resource, schema, kind.resource is not None, status=status)
 
@@ -126,18 +121,9 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
     return properties
 
 
-def with_scope(properties: KindProperties, *, namespaced: bool) -> KindProperties:
-    """Return a copy of ``properties`` with another scope, which still counts as guessed."""
-    return replace(properties, resource=properties.resource._replace(namespaced=namespaced))
-
-
-def knows_more(kind: type[Object], properties: KindProperties) -> bool:
-    """Return True if the resource in ``properties`` was guessed and ``kind`` declares the real one."""
-    return properties.custom and not properties.scope_is_known and kind.resource is not None
-
-
 @cache
 def _groups() -> frozenset[str]:
+    """Return the groups of Kubernetes' own kinds."""
     return frozenset(gvk.group for gvk in openapi.kinds())
 
 
@@ -152,10 +138,6 @@ def _kubernetes(gvk: GVK, resource: Resource, schema: MergeSchema, *, status: bo
         orphans=gvk.kind in _ORPHANING,
         custom=False,
     )
-
-
-def _model_of(kind: type[Object]) -> type[Object] | None:
-    return None if issubclass(kind, Unstructured | PartialObjectMetadata) else kind
 
 
 def _guess(gvk: GVK) -> Resource:

@@ -16,7 +16,7 @@ from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, labe
 from controller_runtime.rest import CompleteResponse, Request, Response
 
 from .storage import DeleteOptions
-from .tables import Document, Table
+from .tables import Document, Table, not_served
 
 Tables = Mapping[tuple[str, str, str], Table]
 _APPLY = "application/apply-patch+yaml"
@@ -63,22 +63,18 @@ class ParsedRequest:
 
     @property
     def gvk(self) -> GVK:
-        """The kind."""
         return self.table.properties.gvk
 
     @property
     def dry_run(self) -> bool:
-        """True if nothing may be stored because the request is a dry run."""
         return self.query.get("dryRun") == "All"
 
     @property
     def content_type(self) -> str:
-        """The type of the body."""
         return next((v for k, v in self.request.headers.items() if k.lower() == "content-type"), "")
 
     @property
     def is_apply(self) -> bool:
-        """True if the request is a server-side apply."""
         return self.content_type == _APPLY
 
     @property
@@ -92,16 +88,14 @@ class ParsedRequest:
             raise self.table.no_subresource(self.key.name)
 
     def manager(self, user: str) -> str:
-        """The field manager."""
         return self.query.get("fieldManager") or user
 
     def body(self) -> Any:
         """Return the JSON value of the body, newly decoded on each call."""
         return _decoded(self.request.body or b"{}")
 
-    def delete_options(self) -> DeleteOptions:
-        """Return the options of a delete, from the body and the query."""
-        body: dict[str, Any] = self.body()
+    def delete_options(self, body: Document) -> DeleteOptions:
+        """Return the options of a delete, from ``body``, which may be empty, and the query."""
         grace = body.get("gracePeriodSeconds", self.query.get("gracePeriodSeconds"))
         return DeleteOptions(
             body.get("propagationPolicy") or self.query.get("propagationPolicy"),
@@ -159,17 +153,9 @@ def parse_request(request: Request, tables: Tables) -> ParsedRequest:
     return ParsedRequest(_verb(request, name, query), table, key, subresource, query, request, picks)
 
 
-def not_served() -> errors.NotFoundError:
-    """Return the error for a request for a kind that is not served."""
-    return errors.NotFoundError(
-        "the server could not find the requested resource", code=404, reason="NotFound"
-    )
-
-
 def kind_of(path: str, tables: Tables) -> GVK | None:
-    """Return the kind of the objects at a URL path, or None if the kind is not served."""
-    table, _, _ = _table_of(path, tables)
-    return table.properties.gvk if table is not None else None
+    """Return the kind whose objects a path names, or None if the kind is not served."""
+    return part_of(path, tables)[0]
 
 
 def part_of(path: str, tables: Tables) -> tuple[GVK | None, str]:
@@ -320,15 +306,12 @@ class Stream(Response):
         self._on_close = on_close
 
     async def read(self) -> bytes:
-        """Return all lines."""
         return b"\n".join([line async for line in self._lines])
 
     def lines(self) -> AsyncIterator[bytes]:
-        """Yield lines as they arrive."""
         return self._lines
 
     async def close(self) -> None:
-        """End the stream."""
         self._on_close()
 
 
@@ -345,7 +328,7 @@ def refusal(error: errors.StatusError) -> CompleteResponse:
     return CompleteResponse(error.code, msgspec.json.encode(errors.to_status(error)), headers)
 
 
-def proxy_error_page(status: int = 502) -> CompleteResponse:
+def proxy_error_page(status: int) -> CompleteResponse:
     """Return a proxy's error page."""
     return CompleteResponse(
         status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"}

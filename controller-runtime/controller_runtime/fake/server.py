@@ -19,7 +19,7 @@ from controller_runtime.rest import CompleteResponse, Request, Response
 from . import kinds, requests
 from .requests import ParsedRequest
 from .storage import Storage
-from .tables import Document, Table
+from .tables import Document, Table, not_served
 from .watches import Current, History, View, Watches
 from .writes import Writes, completer
 
@@ -100,7 +100,7 @@ class Server:
             parsed = self._understood(request, user)
             if isinstance(parsed, ParsedRequest):
                 await _reach(parsed, view)
-                if parsed.verb not in _READS and self.writes.is_reviewed(parsed.gvk, parsed.subresource):
+                if parsed.verb not in _READS and self.writes.reviewers(parsed.gvk, parsed.subresource):
                     known = parsed.key in parsed.table.rows
                     return _written(parsed, await self.writes.reviewed(parsed, user), known=known)
             return self._answer(parsed, user, view)
@@ -121,7 +121,7 @@ class Server:
             return requests.success(found)
         parsed = requests.parse_request(request, self.tables)
         if len(tables) < len(self.tables) and parsed.table not in tables.values():
-            raise requests.not_served()
+            raise not_served()
         self.check_permission(parsed, user)
         return parsed
 
@@ -158,7 +158,7 @@ class Server:
         documents: list[Document]
         if query.get("resourceVersionMatch") == "Exact":
             documents, at = self._at(parsed.table, version), int(version)
-        elif version in ("", None):
+        elif not version:
             documents, at = parsed.table.documents(), int(self.storage.version)
         else:
             documents, at = view.documents(parsed.table), view.applied
@@ -218,15 +218,10 @@ async def _reach(parsed: ParsedRequest, view: View) -> None:
 
 def _written(parsed: ParsedRequest, document: Document, *, known: bool) -> Response:
     """Return the response to a write; ``known`` is True if the object existed before the write."""
-    match parsed.verb:
-        case "create":
-            return requests.success(parsed.representation(document), 201)
-        case "update":
-            return requests.success(parsed.representation(document))
-        case "patch":
-            return requests.success(parsed.representation(document), 200 if known else 201)
-        case _:
-            return requests.success(document)
+    if parsed.verb not in ("create", "update", "patch"):
+        return requests.success(document)
+    created = parsed.verb == "create" or (parsed.verb == "patch" and not known)
+    return requests.success(parsed.representation(document), 201 if created else 200)
 
 
 def _refusal(error: errors.StatusError | ValueError) -> Response:

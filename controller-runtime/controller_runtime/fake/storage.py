@@ -48,21 +48,6 @@ class DeleteOptions:
     preconditions: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
 
-    @classmethod
-    def of_eviction(cls, eviction: Document, *, dry_run: bool) -> DeleteOptions:
-        """Return the delete options in an Eviction."""
-        requested = eviction.get("deleteOptions") or {}
-        return cls(
-            requested.get("propagationPolicy"),
-            requested.get("gracePeriodSeconds"),
-            requested.get("preconditions") or {},
-            dry_run,
-        )
-
-
-def _default_now() -> datetime:
-    return datetime.now(UTC)
-
 
 def _counting(pattern: str) -> Callable[[], str]:
     counter = itertools.count(1)
@@ -79,7 +64,7 @@ class Storage:
         new_uid: Callable[[], str] | None = None,
         new_suffix: Callable[[], str] | None = None,
     ) -> None:
-        self._now = now or _default_now
+        self._now = now or (lambda: datetime.now(UTC))
         self._new_uid = new_uid or _counting("00000000-0000-4000-8000-{:012d}")
         self._new_suffix = new_suffix or _counting("{:05d}")
         self._version = 999

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from controller_runtime.machinery import JSON, NamespacedName, Resource, errors
-from controller_runtime.machinery.field import AggregateError
 from controller_runtime.machinery.gojson import quote
 from controller_runtime.rest import InvalidRequestError
 
@@ -44,25 +43,16 @@ class Stored:
     owners: dict[Manager, ownership.FieldSet] = field(default_factory=dict)
 
 
-class Follower(Protocol):
-    """Receives the changes of one kind."""
-
-    def notify(self, change: Change) -> None:
-        """Receive a change."""
-        ...
-
-
 class Table:
     """The objects of one kind, by key."""
 
     def __init__(self, properties: KindProperties) -> None:
         self.properties = properties
         self.rows: dict[NamespacedName, Stored] = {}
-        self.followers: list[Follower] = []
+        self.followers: list[Callable[[Change], None]] = []
 
     @property
     def resource(self) -> Resource:
-        """The resource of the kind."""
         return self.properties.resource
 
     def set_properties(self, properties: KindProperties) -> None:
@@ -107,7 +97,7 @@ class Table:
     def notify(self, change: Change) -> None:
         """Report a change to the followers."""
         for follower in self.followers:
-            follower.notify(change)
+            follower(change)
 
     def error(
         self, cls: type[errors.StatusError], name: str, code: int, reason: str, text: str
@@ -131,13 +121,6 @@ class Table:
         details = self._details(name, self.properties.gvk.kind if by_kind else self.resource.plural)
         return errors.ConflictError(message, code=409, reason="Conflict", details=details)
 
-    def modified(self, name: str) -> errors.StatusError:
-        """Return the ConflictError for a write with an old resourceVersion."""
-        return self.conflict(
-            name,
-            "the object has been modified; please apply your changes to the latest version and try again",
-        )
-
     def invalid(
         self, name: str, path: str, text: str, *, reason: str = "FieldValueInvalid", by_kind: bool = True
     ) -> errors.StatusError:
@@ -149,20 +132,21 @@ class Table:
             f'{subject} "{name}" is invalid: {path}: {text}', code=422, reason="Invalid", details=details
         )
 
-    def invalid_fields(self, name: str, problems: AggregateError) -> errors.StatusError:
-        """Return an InvalidError about some fields."""
-        return errors.new_invalid(self.properties.gvk, name, problems)
-
     def no_subresource(self, name: str) -> errors.StatusError:
         """Return the NotFoundError for a subresource that the kind does not have."""
         if self.properties.custom:
             return self.error(errors.NotFoundError, name, 404, "NotFound", "not found")
-        return errors.NotFoundError(
-            "the server could not find the requested resource", code=404, reason="NotFound"
-        )
+        return not_served()
 
     def _details(self, name: str, kind: str) -> dict[str, JSON]:
         return {"name": name, "group": self.resource.group, "kind": kind}
+
+
+def not_served() -> errors.NotFoundError:
+    """Return the refusal of a request for a kind, or a subresource, that is not served."""
+    return errors.NotFoundError(
+        "the server could not find the requested resource", code=404, reason="NotFound"
+    )
 
 
 def key_of(document: Mapping[str, JSON]) -> NamespacedName:

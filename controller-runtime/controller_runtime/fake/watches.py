@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -60,7 +61,6 @@ class History:
     def __init__(self, *, keep: int = 0) -> None:
         self.floor = 0
         """Changes up to this version have been compacted."""
-        self.views: list[View] = []
         self.listeners: list[Callable[[Event], None]] = []
         """Functions that are called with each change at the moment when it is stored."""
         self._keep = keep
@@ -70,18 +70,15 @@ class History:
     def follow(self, table: Table) -> None:
         """Record the changes of a table from now on."""
         self._kept[table] = _Kept()
-        table.followers.append(_Recorder(table, self.record))
+        table.followers.append(functools.partial(self.record, table))
 
     def record(self, table: Table, change: Change) -> None:
-        """Add a change."""
         version = int(change.document["metadata"]["resourceVersion"])
         event = Event(version, change.type, table, key_of(change.document), change.document, change.before)
         self._kept[table].events.append(event)
         self._versions.append(version)
         if self._keep and len(self._versions) > 2 * self._keep:
             self.compact(self._keep)
-        for view in self.views:
-            view.expect(event)
         for listener in self.listeners:
             listener(event)
 
@@ -122,23 +119,12 @@ class History:
                 del kept.events[:count]
 
 
-class _Recorder:
-    """Calls ``record`` with each change of a table."""
-
-    def __init__(self, table: Table, record: Callable[[Table, Change], None]) -> None:
-        self._table = table
-        self._record = record
-
-    def notify(self, change: Change) -> None:
-        self._record(self._table, change)
-
-
 class View(ABC):
     """The state of the objects that lists and watches see; it may be older than the storage."""
 
     def __init__(self, history: History) -> None:
         self._waiting: dict[Table | None, list[asyncio.Future[None]]] = {}
-        history.views.append(self)
+        history.listeners.append(self.expect)
 
     @property
     @abstractmethod
@@ -200,7 +186,6 @@ class Current(View):
 
     @property
     def applied(self) -> int:
-        """The newest version."""
         return int(self._storage.version)
 
     def expect(self, event: Event) -> None:
@@ -213,11 +198,9 @@ class Current(View):
         """Do nothing: each change is shown at once."""
 
     def documents(self, table: Table) -> list[Document]:
-        """Return the objects of a kind, sorted by namespace and name."""
         return table.documents()
 
     def latest(self, table: Table) -> int:
-        """Return the version of the last change of a kind."""
         return self._latest.get(table, 0)
 
 
@@ -239,12 +222,10 @@ class Watch:
         self.version = version
         """Changes up to this version have been sent."""
         self.is_cut = False
-        """True if the server has decided to end the watch."""
-        self.ended = False
+        """True once the server wants to end the watch."""
 
     @property
     def table(self) -> Table:
-        """The watched objects."""
         return self.parsed.table
 
     def line(self, event: Event) -> bytes | None:
@@ -288,7 +269,7 @@ class Watches:
         if version not in ("", "0") and int(version) < self._history.floor and not initial:
             text = f"too old resource version: {version} ({self._history.floor})"
             raise errors.ExpiredError(text, code=410, reason="Expired")
-        if initial and version in ("", None):
+        if initial and not version:
             version = newest
         begin = int(version) if version not in ("", "0") else view.applied
         watch = Watch(parsed, view, begin)
@@ -305,13 +286,11 @@ class Watches:
         return len(found)
 
     def cut_one(self, watch: Watch) -> None:
-        """End a watch."""
         watch.is_cut = True
         watch.view.wake(watch.table)
         watch.view.wake(None)
 
     def _end(self, watch: Watch) -> None:
-        watch.ended = True
         if watch in self.open_watches:
             self.open_watches.remove(watch)
 
@@ -368,12 +347,10 @@ class Watches:
 
 
 def encoded(kind: str, document: Any) -> bytes:
-    """Return the line of an event."""
     return msgspec.json.encode({"type": kind, "object": document})
 
 
 def bookmark_line(watch: Watch, *, initial: bool = False) -> bytes:
-    """Return the line of a bookmark."""
     metadata: Document = {"resourceVersion": str(watch.version)}
     if initial:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

@@ -16,13 +16,13 @@ import msgspec
 
 from controller_runtime.client import APPLY, MERGE, STRATEGIC
 from controller_runtime.client import JSON as JSON_PATCH
-from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, openapi, patch
+from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, openapi
 from controller_runtime.machinery import patch as patches
 
 from . import checks
 from .garbage import NAMESPACES
 from .requests import ParsedRequest, Tables
-from .storage import DeleteOptions, Storage
+from .storage import Storage
 from .tables import Document, Table, key_of
 
 Schema = Mapping[str, Any]
@@ -157,8 +157,8 @@ class Writes:
         self._check_namespace(parsed)
         if (parsed.gvk.kind, parsed.subresource) != ("Pod", "eviction"):
             raise parsed.table.no_subresource(parsed.key.name)
-        evicted = DeleteOptions.of_eviction(parsed.body(), dry_run=parsed.dry_run)
-        self._storage.delete(parsed.table, parsed.key, evicted)
+        options = parsed.delete_options(parsed.body().get("deleteOptions") or {})
+        self._storage.delete(parsed.table, parsed.key, options)
         return dict(_SUCCESS)
 
     def _write_of(self, parsed: ParsedRequest) -> MakeWrite:
@@ -219,21 +219,21 @@ class Writes:
         )
 
     def _deleted(self, parsed: ParsedRequest) -> Document:
-        """Delete an object. If finalizers or a grace period keep it, return the object, otherwise a Status."""
-        left = self._storage.delete(parsed.table, parsed.key, parsed.delete_options())
+        """Delete an object; return it if finalizers or a grace period keep it, otherwise a Status."""
+        left = self._storage.delete(parsed.table, parsed.key, parsed.delete_options(parsed.body()))
         return dict(_SUCCESS) if left is None else left
 
     def _all_deleted(self, parsed: ParsedRequest) -> Document:
         """Delete the objects that a request selects."""
-        options = parsed.delete_options()
+        options = parsed.delete_options(parsed.body())
         for document in [row.document for row in parsed.table.rows.values()]:
             if parsed.picks(document):
                 self._storage.delete(parsed.table, key_of(document), options)
         return parsed.collection([], int(self._storage.version))
 
     def _complete(self, table: Table, document: Document) -> Document:
-        """Return an object with the defaults of its schema and with the changes that reviewers made."""
-        complete = self.complete.get(table.properties.gvk, _unchanged)
+        """Return an object as it is stored: completed by its schema, with the changes of admission."""
+        complete = self.complete.get(table.properties.gvk, lambda given: given)
         document = complete(document)
         # Fields that a webhook added are completed by the schema, too.
         return complete(patches.apply_merge_patch(document, self._admitted)) if self._admitted else document
@@ -254,22 +254,13 @@ class Writes:
             ]
             raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
 
-    def is_reviewed(self, gvk: GVK, subresource: str) -> bool:
-        """Return True if writes of a kind are reviewed or, if ``subresource`` is set, writes of that subresource."""
-        return bool(self.admit_subresource.get((gvk, subresource)) if subresource else self.admit.get(gvk))
-
-    def _reviewers(self, parsed: ParsedRequest) -> Sequence[Admit]:
-        if parsed.subresource:
-            return self.admit_subresource.get((parsed.gvk, parsed.subresource), ())
-        return self.admit.get(parsed.gvk, ())
+    def reviewers(self, gvk: GVK, subresource: str) -> Sequence[Admit]:
+        """Return the functions that review writes of a kind or, unless it is empty, of a subresource."""
+        return self.admit_subresource.get((gvk, subresource), ()) if subresource else self.admit.get(gvk, ())
 
     async def _admit(self, parsed: ParsedRequest, review: Review) -> None:
-        for admit in self._reviewers(parsed):
+        for admit in self.reviewers(parsed.gvk, parsed.subresource):
             await admit(review)
-
-
-def _unchanged(document: Document) -> Document:
-    return document
 
 
 def patched(table: Table, document: Document, body: JSON, content_type: str) -> Document:
@@ -291,10 +282,10 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
         elif content_type == JSON_PATCH:
             result = patches.apply_json_patch(document, body)
         else:
-            result = patch.strategic_merge_patch(
+            result = patches.strategic_merge_patch(
                 copy.deepcopy(document), copy.deepcopy(body), table.properties.schema
             )
-    except (patches.PatchError, patch.StrategicMergeError) as error:
+    except (patches.PatchError, patches.StrategicMergeError) as error:
         raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
     _check_identity(document, result)
     return cast("Document", result)

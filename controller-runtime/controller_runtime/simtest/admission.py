@@ -56,11 +56,9 @@ class Listener(webhook.Server):
         self._up = anyio.Event()
 
     async def ready(self) -> None:
-        """Return when the server answers reviews."""
         await self._up.wait()
 
     async def start(self) -> None:
-        """Answer until cancelled."""
         self._serving = True
         self._up.set()
         try:

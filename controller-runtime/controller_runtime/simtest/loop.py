@@ -102,7 +102,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
         SimTask._numbers = itertools.count(1)
-        self.set_task_factory(_new_task)
+        self.set_task_factory(lambda loop, coro, **options: SimTask(coro, loop=loop, **options))
         self._rng = rng
         self._clock = LOOP_START
         self._listed: list[Lane] = []
@@ -138,7 +138,6 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run a callback after ``delay`` seconds."""
         return self.call_at(self._clock + delay, callback, *args, context=context)
 
     def call_at(
@@ -235,10 +234,6 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Do nothing: the loop has no selector to wake."""
-
-
-def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
-    return SimTask(coro, loop=loop, **options)
 
 
 def _drop(handle: asyncio.Handle) -> None:

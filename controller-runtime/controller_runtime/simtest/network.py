@@ -86,13 +86,12 @@ class Network:
     home: Context = field(default_factory=copy_context)
     """The context in which the server handles requests. It belongs to no process, so killing one does not stop it."""
 
-    def transport(self, process: Process, user: str) -> SimulatedTransport:
-        """Return the transport of a process, which sends its requests as ``user``."""
-        return SimulatedTransport(self, process, user)
-
 
 class SimulatedTransport:
-    """Sends requests of a process to the server, through the layers of :class:`controller_runtime.rest.Transport`."""
+    """A RoundTripper from one process to the server, with the layers of :class:`controller_runtime.rest.Transport`.
+
+    It sends the requests as ``user``.
+    """
 
     def __init__(self, network: Network, process: Process, user: str) -> None:
         self.may_write: Callable[[], bool] = lambda: True
@@ -125,7 +124,6 @@ class _Bare:
         self._replica = network.rng.choice(network.server.replicas)
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer. Raises TransportError if no answer arrives."""
         network, rng, faults = self._network, self._network.rng, self._network.faults
         name = self._process.name
         write = request.method in WRITE_METHODS
@@ -227,12 +225,8 @@ def is_fenced_write(request: Request) -> bool:
 
 
 def _named(request: Request) -> str:
-    if not request.query:
-        return f"{request.method} {request.path}"
-    query = {
-        k: v for k, v in request.query if k in ("watch", "resourceVersion", "sendInitialEvents", "force")
-    }
-    shown = "".join(f" {k}={v}" for k, v in query.items())
+    named = ("watch", "resourceVersion", "sendInitialEvents", "force")
+    shown = "".join(f" {k}={v}" for k, v in dict(request.query).items() if k in named)
     return f"{request.method} {request.path}{shown}"
 
 

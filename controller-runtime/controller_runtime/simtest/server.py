@@ -108,7 +108,7 @@ class Server(fake.Server):
         if not (self.admit or self.admit_subresource):
             return False
         gvk, subresource = requests.part_of(request.path, self.tables)
-        return gvk is not None and self.writes.is_reviewed(gvk, subresource)
+        return gvk is not None and bool(self.writes.reviewers(gvk, subresource))
 
     def served_to(self, user: str) -> requests.Tables:
         """Return the tables of the kinds that are served to a user. Managers do not get the kinds in ``missing``."""

@@ -27,7 +27,7 @@ from controller_runtime.rest import Config, RESTMapper
 
 from .admission import Webhooks
 from .loop import LOOP_START, Process, SimLoop
-from .network import Network, enter
+from .network import Network, SimulatedTransport, enter
 from .rules import Rules
 from .sealed import EPOCH
 from .server import MANAGER, Server
@@ -321,7 +321,7 @@ class Simulation:
             process.rate = self.world.uniform(-0.001, 0.001)
             task = self.loop.create_task(self._run_manager(process), context=enter(process))
             self._tasks.append(task)
-            task.add_done_callback(functools.partial(_note_end, process))
+            task.add_done_callback(lambda _, ended=process.ended: ended.set())
             await process.ended.wait()
             if task.done() and not task.cancelled():
                 self._see_end(process, task.exception())
@@ -335,7 +335,7 @@ class Simulation:
             self.rules.see_end(process.name, error)
 
     async def _run_manager(self, process: Process) -> None:
-        transport = self.network.transport(process, MANAGER)
+        transport = SimulatedTransport(self.network, process, MANAGER)
         manager = Manager(Config("https://simulation"), self._registered.options, transport=transport)
         transport.may_write, transport.unanswered = manager._may_write, manager._note_unanswered
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
@@ -349,10 +349,6 @@ class Simulation:
             self.managers[process.name] = manager
             self.record(process.name, "started")
             await manager.start()
-
-
-def _note_end(process: Process, _: asyncio.Task[None]) -> None:
-    process.ended.set()
 
 
 class _Direct:

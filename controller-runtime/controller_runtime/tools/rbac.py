@@ -29,14 +29,14 @@ CLUSTER: Final = ""
 """The key for the grants of the ClusterRole, in place of a namespace."""
 
 
-def grants_in(text: str, namespace: str = CLUSTER) -> Grants:
-    """Return the grants of the markers in a source text: for the Role in ``namespace``, or for the ClusterRole.
+def grants_in(text: str) -> Grants:
+    """Return the grants of a source text's markers that extend the ClusterRole.
 
     Raises:
         MarkerError: a marker lacks groups, resources or verbs; or it has an unknown field; or it has ``urls`` and a
             field other than ``verbs``; or a URL does not begin with ``/``.
     """
-    return _by_namespace([text]).get(namespace, {})
+    return _by_namespace([text]).get(CLUSTER, {})
 
 
 def collect(paths: Iterable[Path]) -> dict[str, Grants]:

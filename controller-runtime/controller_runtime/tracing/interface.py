@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from controller_runtime import rest
 from controller_runtime.machinery import GVK, NamespacedName
-from controller_runtime.reconcile import Reconciler, Request
+from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
+
+if TYPE_CHECKING:
+    from .spans import Tracing
 
 UIDs = Callable[[GVK, NamespacedName], str]
 """Returns the uid of the object with this key, or an empty string if it is not known. It must not send a request."""
@@ -31,26 +33,10 @@ class Subject:
     uids: UIDs
 
 
-class Instrumentation(Protocol):
-    """Adds spans to the parts of a manager."""
-
-    def round_tripper(self, inner: rest.RoundTripper) -> rest.RoundTripper:
-        """Return a RoundTripper that calls ``inner`` within a span, for each request of a reconcile."""
-        ...
-
-    def instrument(self, runnable: object, uids: UIDs) -> None:
-        """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before the runnable starts."""
-        ...
-
-    def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:
-        """Return a Reconciler that calls ``inner`` within spans."""
-        ...
-
-
 @runtime_checkable
 class Instrumentable(Protocol):
-    """A runnable that can record spans."""
+    """A runnable whose spans are recorded if tracing is given to it before its start."""
 
-    def instrument(self, tracing: Instrumentation, uids: UIDs) -> None:
-        """Record spans with ``tracing`` from now on. This is called before the runnable starts."""
+    def instrument(self, tracing: Tracing, uids: UIDs) -> None:
+        """Record spans with ``tracing``."""
         ...

@@ -14,7 +14,7 @@ import hashlib
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -53,10 +53,9 @@ class Tracing:
     With another generator, every reconcile has its own trace.
     """
 
-    def __init__(self, provider: TracerProvider, *, now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer(_SCOPE)
-        self._now = now
 
     def round_tripper(self, inner: rest.RoundTripper) -> rest.RoundTripper:
         """Return a RoundTripper that calls ``inner`` within a span, for each request of a reconcile."""
@@ -68,11 +67,11 @@ class Tracing:
             runnable.instrument(self, uids)
 
     def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:
-        """Return a Reconciler that calls ``inner`` within spans. From now on, the queue keeps its items' origins."""
-        origins: TimedOrigins[Request] = TimedOrigins(self._now)
+        """Return ``inner`` with spans for each reconcile; the queue keeps the origins of its items from now on."""
+        origins: TimedOrigins[Request] = TimedOrigins()
         subject.queue.origins = origins
         Origins.kept_from = _ALWAYS
-        return _TracedReconciler(inner, subject, origins, self._tracer, self._now)
+        return _TracedReconciler(inner, subject, origins, self._tracer)
 
     async def shutdown(self, timeout: float = FLUSH) -> None:
         """Send the last spans, for at most ``timeout`` seconds, and stop recording."""
@@ -88,20 +87,18 @@ class _TracedReconciler(Reconciler):
         subject: Subject,
         origins: TimedOrigins[Request],
         tracer: trace.Tracer,
-        now: Callable[[], int],
     ) -> None:
         self._inner = inner
         self._subject = subject
         self._origins = origins
         self._tracer = tracer
-        self._now = now
         self._uids: dict[Request, str] = {}
 
     async def reconcile(self, request: Request) -> Result:
         """Call the inner reconciler within spans; return its result or raise its error."""
         uid = self._uid(request)
         stay = self._origins.take_stay(request)
-        began = self._now()
+        began = time.time_ns()
         with _root(uid):
             span = self._tracer.start_span(
                 self._subject.name,
@@ -208,16 +205,15 @@ class TimedOrigins(Origins[T]):
     When an item is reconciled, the controller calls :meth:`take` for its log, then the tracer calls :meth:`take_stay`.
     """
 
-    def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._now = now
         self._waiting: OrderedDict[T, QueueStay] = OrderedDict()
         self._taken: dict[T, QueueStay] = {}
 
     def note(self, item: T, origin: str) -> None:
         """Record one more origin of an item, with the current time."""
         super().note(item, origin)
-        now = self._now()
+        now = time.time_ns()
         stay = self._waiting.setdefault(item, QueueStay(now))
         stay.origins[origin] = now
         kept = self._kept.get(item, {})

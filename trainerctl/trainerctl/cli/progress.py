@@ -30,19 +30,17 @@ class _Count(MofNCompleteColumn):
         return super().render(task) if task.total and not task.finished else Text("")
 
 
-class RichProgress:
-    """Draws tasks. When a task has ended, its line stays and shows how long the task took."""
+class RichProgress(Progress):
+    """Draws tasks. The line of a task that has ended stays, with the time that the task took."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
 
-    def start(self, task: str, total: int | None = None) -> None:
-        """Show the task."""
-        self._tasks[task] = self._bars.add_task(task, total=total, detail="", mark=" ")
+    def start(self, task: str) -> None:
+        self._tasks[task] = self._bars.add_task(task, total=None, detail="", mark=" ")
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
-        """Move the task's bar."""
         if task not in self._tasks:
             self.start(task)
         self._bars.update(
@@ -50,11 +48,9 @@ class RichProgress:
         )
 
     def finish(self, task: str, detail: str = "") -> None:
-        """Tick the task off."""
         self._end(task, detail, _DONE)
 
     def fail(self, task: str, detail: str = "") -> None:
-        """Cross the task out."""
         self._end(task, "" if len(detail) > 60 else detail, _FAILED)
 
     def _end(self, task: str, detail: str, mark: str) -> None:

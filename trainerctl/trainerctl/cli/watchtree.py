@@ -48,7 +48,6 @@ class Objects:
         """The kinds whose objects have been listed."""
 
     def all(self, kind: str) -> list[LiveObject]:
-        """Return the objects of a kind."""
         return list(self._found.get(kind, {}).values())
 
     def snapshot(self) -> Snapshot | None:

@@ -9,11 +9,11 @@ cluster is given, among the shipped runtimes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final
 
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import Reader
@@ -38,8 +38,6 @@ from pkg.util.trainjob import ChildConflictError, is_ours
 from trainerctl.offline import inputfiles
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, schemas
-
-T = TypeVar("T", bound=Object)
 
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """Used in place of the uid that a server would set."""
@@ -85,7 +83,7 @@ class Offline:
 
 
 async def prepare(
-    found: Iterable[InputObject],
+    found: Collection[InputObject],
     *,
     namespace: str = DEFAULT_NAMESPACE,
     cluster: Reader | None = None,
@@ -100,25 +98,13 @@ async def prepare(
     runtimes = await core.new(client, client, cfg=defaulted(version), store=client)
     offline = Offline(client, runtimes, [], has_cluster=cluster is not None)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
-    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
-    others: list[InputObject] = []
-    for document in found:
-        kind = KINDS.get(document.gvk)
-        if kind is None:
-            if (unserved := not_served(document.gvk)) is not None:
-                raise document.error((), unserved)
-            others.append(document)
-            continue
-        obj = _decode(document, kind, checks, offline.warnings)
-        first = seen.setdefault((kind.gvk, obj.key), document)
-        if first is not document:
-            raise document.error((), f"duplicate of {first.source}, document {first.number}")
+    for document, obj in _decoded(found, KINDS, checks, offline.warnings):
         if isinstance(obj, TrainJob):
             train_jobs.append((document, obj))
         else:
             client.add(obj)
     if not train_jobs:
-        raise inputfiles.InputError(f"the input contains no TrainJob{_listed([*others, *seen.values()])}")
+        raise inputfiles.InputError(f"the input contains no TrainJob{_listed(found)}")
     origins: dict[tuple[str, NamespacedName], str] = {}
     for document, train_job in train_jobs:
         if (why := _why_ignored(train_job)) is not None:
@@ -129,7 +115,7 @@ async def prepare(
 
 
 def runtimes(
-    found: Iterable[InputObject], namespace: str = DEFAULT_NAMESPACE
+    found: Collection[InputObject], namespace: str = DEFAULT_NAMESPACE
 ) -> tuple[list[InputObject], list[str]]:
     """Return the runtimes among ``found``, and a warning for each field that a server would drop.
 
@@ -137,19 +123,11 @@ def runtimes(
         InputError: a runtime has no name, is a duplicate, or would be refused.
     """
     checks, warnings = Schemas(schemas(), namespace), list[str]()
-    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
+    kinds = {kind.gvk: kind for kind in _RUNTIME_KINDS.values()}
     for document in found:
-        if (unserved := not_served(document.gvk)) is not None:
-            raise document.error((), unserved)
-        kind = _RUNTIME_KINDS.get(document.gvk.kind)
-        if kind is None or document.gvk not in KINDS:
-            continue
-        if not (document.data.get("metadata") or {}).get("name"):
+        if document.gvk in kinds and not (document.data.get("metadata") or {}).get("name"):
             raise document.error(("metadata", "name"), "a name is expected")
-        first = seen.setdefault((kind.gvk, _decode(document, kind, checks, warnings).key), document)
-        if first is not document:
-            raise document.error((), f"duplicate of {first.source}, document {first.number}")
-    return list(seen.values()), warnings
+    return [document for document, _ in _decoded(found, kinds, checks, warnings)], warnings
 
 
 async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
@@ -179,7 +157,28 @@ async def denial(offline: Offline, train_job: TrainJob) -> str | None:
     return None if response.allowed else f"TrainJob {train_job.key}: {text}"
 
 
-def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: list[str]) -> T:
+def _decoded(
+    found: Iterable[InputObject], kinds: Mapping[GVK, type[Object]], checks: Schemas, warnings: list[str]
+) -> Iterator[tuple[InputObject, Object]]:
+    """Yield the objects of ``kinds`` as a server would store them, and append a warning for each dropped field.
+
+    Raises:
+        InputError: an object of Trainer is in an unknown version, is a duplicate, or would be refused.
+    """
+    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
+    for document in found:
+        if (unserved := not_served(document.gvk)) is not None:
+            raise document.error((), unserved)
+        if (kind := kinds.get(document.gvk)) is None:
+            continue
+        obj = _decode(document, kind, checks, warnings)
+        first = seen.setdefault((kind.gvk, obj.key), document)
+        if first is not document:
+            raise document.error((), f"duplicate of {first.source}, document {first.number}")
+        yield document, obj
+
+
+def _decode(document: InputObject, kind: type[Object], checks: Schemas, warnings: list[str]) -> Object:
     checked = checks.check(document.data)
     if checked.undecodable is not None:
         raise document.error(("metadata",), checked.undecodable)
@@ -234,8 +233,8 @@ async def _fetch_runtime(
     return f"{named}{origins[place]}"
 
 
-def _listed(others: Iterable[InputObject]) -> str:
-    kinds = sorted({document.gvk.kind for document in others})
+def _listed(found: Iterable[InputObject]) -> str:
+    kinds = sorted({document.gvk.kind for document in found})
     return f", only {', '.join(kinds)}" if kinds else ""
 
 
