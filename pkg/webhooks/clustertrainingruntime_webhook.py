@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import controller_runtime as ctrl
 from controller_runtime.machinery import equality
 from controller_runtime.webhook import CustomValidator
@@ -15,11 +13,6 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.util import trainingruntime
 
 from .trainingruntime_webhook import check_runtime
-
-DEPRECATED_WARNING: Final = (
-    'ClusterTrainingRuntime "{}" is deprecated and will be removed in a future release of Kubeflow Trainer. '
-    "See runtime deprecation policy: {}"
-)
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-clustertrainingruntime,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=clustertrainingruntimes,verbs=create;update,versions=v1alpha1,name=validator.clustertrainingruntime.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -32,11 +25,7 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
 
     async def validate_create(self, obj: ClusterTrainingRuntime) -> list[str]:
         """Return the warning for a deprecated runtime. Raises like the webhook of TrainingRuntimes."""
-        warnings: list[str] = []
-        if trainingruntime.is_support_deprecated(obj.labels):
-            warnings.append(
-                DEPRECATED_WARNING.format(obj.name, trainingruntime.deprecation_policy_url(self._cfg))
-            )
+        warnings = trainingruntime.deprecation_warnings(obj, self._cfg)
         second = self._cfg.second_generation
         return check_runtime(None, obj, second_generation=second, warnings=warnings)
 

@@ -22,9 +22,7 @@ from .runtimepatches import job_set_metadata
 
 def new_runtime_info(
     train_job: trainer.TrainJob,
-    template: trainer.JobSetTemplateSpec,
-    ml_policy: trainer.MLPolicy | None,
-    pod_group_policy: trainer.PodGroupPolicy | None,
+    runtime_spec: trainer.TrainingRuntimeSpec,
     observer: Observer | None = None,
     *,
     merges_resources: bool = False,
@@ -41,6 +39,7 @@ def new_runtime_info(
     """
     wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
     overrides = wanted.pod_template_overrides or ()
+    template, ml_policy = runtime_spec.template, runtime_spec.ml_policy
     spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
     labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
     if merges_resources and ml_policy is not None:
@@ -49,7 +48,7 @@ def new_runtime_info(
         labels=labels,
         annotations=annotations,
         ml_policy=ml_policy,
-        pod_group_policy=pod_group_policy,
+        pod_group_policy=runtime_spec.pod_group_policy,
         template_spec_obj_apply=spec,
         pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
     )
@@ -68,17 +67,15 @@ async def info_for_validation(
     If a TrainJob is small and has neither overrides nor patches, the template is built only when a plugin reads the
     template.
     """
-    wanted, template = train_job.spec, spec.template
+    wanted = train_job.spec
 
     def build() -> runtime.Info:
-        return new_runtime_info(
-            train_job, template, spec.ml_policy, spec.pod_group_policy, merges_resources=merges_resources
-        )
+        return new_runtime_info(train_job, spec, merges_resources=merges_resources)
 
     patches = generations.runtime_patches(wanted)
     if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):
         return await offload.run(train_job, build)
-    labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
+    labels, annotations = _labels_and_annotations(spec.template.metadata, wanted, patches)
     info = runtime.new_info(
         labels=labels,
         annotations=annotations,

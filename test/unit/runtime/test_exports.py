@@ -46,9 +46,8 @@ def exported(package: types.ModuleType) -> set[str]:
         (
             core,
             (
-                "CLUSTER_TRAINING_RUNTIME_GROUP_KIND ClusterTrainingRuntime Registry RuntimeFactory "
-                "RuntimeNotFoundError RuntimeRegistrar RuntimeRegistryError TRAINING_RUNTIME_GROUP_KIND "
-                "TrainingRuntime new new_runtime_registry snapshot_name"
+                "CLUSTER_TRAINING_RUNTIME_GROUP_KIND ClusterTrainingRuntime RuntimeNotFoundError "
+                "TRAINING_RUNTIME_GROUP_KIND TrainingRuntime new snapshot_name"
             ),
         ),
     ],

@@ -38,7 +38,7 @@ def info_of(train_job: TrainJob, policy: PodGroupPolicy | None) -> Info:
         "node", ancestor="trainer", resources=ResourceRequirements(requests={"cpu": "1500m"})
     )
     spec = make_training_runtime_spec(node, ml_policy=MLPolicy(num_nodes=3), pod_group_policy=policy)
-    return new_runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)
+    return new_runtime_info(train_job, spec)
 
 
 def pod_group_of(train_job: TrainJob) -> PodGroup:

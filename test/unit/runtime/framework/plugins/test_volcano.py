@@ -45,7 +45,7 @@ def info_of(
     spec = make_training_runtime_spec(
         *jobs, node, ml_policy=MLPolicy(num_nodes=2), pod_group_policy=policy, annotations=annotations
     )
-    return new_runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)
+    return new_runtime_info(train_job, spec)
 
 
 def priority_class(name: str) -> PriorityClass:
