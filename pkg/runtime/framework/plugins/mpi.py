@@ -20,7 +20,7 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.client import Reader
 from controller_runtime.machinery import Object, field
 from controller_runtime.machinery.quantity import int_value
 
@@ -38,8 +38,6 @@ from pkg.util import trainjob
 from . import ownedfiles, sshkeys
 from .ownedfiles import FilesPlugin
 from .sshkeys import SSHKeys, new_ssh_keys
-
-NAME: Final = "MPI"
 
 _OPEN_MPI: Final = "OpenMPI"
 _DEFAULT_KEY_DIR: Final = "/root/.ssh"
@@ -71,15 +69,10 @@ class HostFileTooLargeError(PluginError):
 
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
-async def new(client: Reader, _indexer: FieldIndexer) -> MPI:
-    """Return the plugin."""
-    return MPI(client)
-
-
 class MPI(FilesPlugin, CustomValidationPlugin):
     """Serves runtimes with an mpi policy."""
 
-    name = NAME
+    name = "MPI"
 
     def __init__(self, client: Reader, new_keys: Callable[[], SSHKeys] = new_ssh_keys) -> None:
         super().__init__(client)

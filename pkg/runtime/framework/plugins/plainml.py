@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.client import FieldIndexer, Reader
-
 from pkg import apply
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime.framework.interface import EnforceMLPolicyPlugin
@@ -15,20 +13,13 @@ from pkg.runtime.runtime import Info
 
 from . import trainernodes
 
-NAME: Final = "PlainML"
-
 _FRAMEWORKS: Final = ("torch", "mpi", "jax", "xgboost", "flux")
-
-
-async def new(_client: Reader, _indexer: FieldIndexer) -> PlainML:
-    """Return the plugin."""
-    return PlainML()
 
 
 class PlainML(EnforceMLPolicyPlugin):
     """Serves runtimes whose mlPolicy names no framework."""
 
-    name = NAME
+    name = "PlainML"
 
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mlPolicy names a framework, or the TrainJob has no trainer."""

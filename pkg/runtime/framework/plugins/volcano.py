@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import NamespacedName, field
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.gojson import quote
@@ -30,8 +29,6 @@ from pkg.util import trainjob
 from . import podgroups
 from .podgroups import PodGroupPlugin
 
-NAME: Final = "Volcano"
-
 _BUILT_IN: Final = ("system-cluster-critical", "system-node-critical")
 _QUEUE: Final = field.Path("spec").child("annotations").key(QUEUE_NAME_ANNOTATION_KEY)
 _PRIORITY_CLASS: Final = field.Path("spec").child("templateSpec").child("priorityClassName")
@@ -41,15 +38,10 @@ _PRIORITY_CLASS: Final = field.Path("spec").child("templateSpec").child("priorit
 # +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
 # +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
 # +kubebuilder:rbac:groups="",resources=limitranges,verbs=get;list;watch
-async def new(client: Reader, _indexer: FieldIndexer) -> Volcano:
-    """Return the plugin."""
-    return Volcano(client)
-
-
 class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugin):
     """Serves runtimes whose podGroupPolicy is ``volcano``."""
 
-    name = NAME
+    name = "Volcano"
     kind = PodGroup
 
     @staticmethod

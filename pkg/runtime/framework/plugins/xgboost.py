@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
-from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import field
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -21,20 +20,13 @@ from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPol
 
 from . import trainernodes
 
-NAME: Final = "XGBoost"
-
 _ENV: Final = field.Path("spec").child("trainer").child("env")
-
-
-async def new(_client: Reader, _indexer: FieldIndexer) -> XGBoost:
-    """Return the plugin."""
-    return XGBoost()
 
 
 class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
     """Serves runtimes with an xgboost policy."""
 
-    name = NAME
+    name = "XGBoost"
 
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the xgboost policy is missing."""

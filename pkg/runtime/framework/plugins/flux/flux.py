@@ -24,7 +24,7 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.apis.core.v1 import Container as CoreContainer
-from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.client import Reader
 from controller_runtime.machinery import Object, field
 
 from pkg import apply
@@ -41,8 +41,6 @@ from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
 
 from . import scripts
-
-NAME: Final = "Flux"
 
 _INSTALLER: Final = "flux-installer"
 _SCRIPTS_SUFFIX: Final = "-flux-entrypoint"
@@ -78,13 +76,6 @@ _TO_Z85: Final = bytes.maketrans(_B85, _Z85)
 _TRAINER: Final = field.Path("spec").child("trainer")
 
 
-# +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
-# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
-async def new(client: Reader, _indexer: FieldIndexer) -> Flux:
-    """Return the plugin."""
-    return Flux(client)
-
-
 def new_certificate(name: str) -> str:
     """Return the certificate with which the brokers of a cluster authenticate each other: a CURVE key pair of ZeroMQ.
 
@@ -106,10 +97,12 @@ def z85(data: bytes) -> str:
     return base64.b85encode(data).translate(_TO_Z85).decode("ascii")
 
 
+# +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
+# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
 class Flux(FilesPlugin, CustomValidationPlugin):
     """Serves runtimes with a flux policy."""
 
-    name = NAME
+    name = "Flux"
 
     def __init__(self, client: Reader, certificate: Callable[[str], str] = new_certificate) -> None:
         super().__init__(client)

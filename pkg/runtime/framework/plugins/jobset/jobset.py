@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.client import Reader, peek
 from controller_runtime.machinery import Object, conditions
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.field import ErrorList
@@ -47,19 +47,8 @@ if TYPE_CHECKING:
     from controller_runtime.cache import Cache
     from controller_runtime.client import Client
 
-NAME: Final = constants.JOB_SET_KIND
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
 
 # +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=create;delete;get;list;watch;update;patch
-async def new(client: Reader, _indexer: FieldIndexer) -> JobSetPlugin:
-    """Return the plugin."""
-    return JobSetPlugin(client)
-
-
 class JobSetPlugin(
     WatchExtensionPlugin,
     PodNetworkPlugin,
@@ -69,9 +58,9 @@ class JobSetPlugin(
 ):
     """Serves every runtime, because every template is the template of a JobSet."""
 
-    name = NAME
+    name = "JobSet"
 
-    def __init__(self, client: Reader, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, client: Reader, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._client = client
         self._now = now
         self._second_generation = False

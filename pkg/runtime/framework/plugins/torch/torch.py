@@ -19,7 +19,6 @@ from controller_runtime.apis.core.v1 import (
     ObjectFieldSelector,
     ResourceRequirements,
 )
-from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import field, quantity
 from controller_runtime.machinery.gojson import quote
 from controller_runtime.machinery.quantity import IntOrString
@@ -34,8 +33,6 @@ from pkg.runtime.framework.plugins import trainernodes
 
 from . import torchtune
 
-NAME: Final = "Torch"
-
 _AUTO: Final = "auto"
 _CPU: Final = "cpu"
 _WORDS: Final = (_AUTO, _CPU, "gpu")
@@ -43,15 +40,10 @@ _TRAINER: Final = field.Path("spec").child("trainer")
 _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
 
 
-async def new(_client: Reader, _indexer: FieldIndexer) -> Torch:
-    """Return the plugin."""
-    return Torch()
-
-
 class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     """Serves runtimes with a torch policy."""
 
-    name = NAME
+    name = "Torch"
 
     def __init__(self) -> None:
         self._second_generation = False

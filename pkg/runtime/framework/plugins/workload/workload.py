@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import anyio
-from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.client import Reader, peek
 from controller_runtime.machinery import Object, conditions, field
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.quantity import MAX_INT32
@@ -30,26 +30,19 @@ from pkg.runtime.interface import ReconcilerBuilder, Waiting
 from pkg.runtime.runtime import Info, template_spec_apply
 
 from . import members
-from .served import Published, Served, Support
+from .served import Served, Support
 from .versions import KINDS, join, new_gang
-
-NAME: Final = "Workload"
 
 _PATH: Final = field.Path("spec", "runtimeRef")
 
 
 # +kubebuilder:rbac:groups=scheduling.k8s.io,resources=podgroups;workloads,verbs=create;delete;get;list;watch;patch
-async def new(client: Reader, _indexer: FieldIndexer, *, published: Published | None = None) -> Workload:
-    """Return the plugin. ``published`` returns the schemas that the API server serves."""
-    return Workload(client, Served(published))
-
-
 class Workload(
     EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
 ):
     """Puts the pods of a TrainJob into one gang, except those that end before others start (see :mod:`.members`)."""
 
-    name = NAME
+    name = "Workload"
 
     def __init__(self, client: Reader, served: Served) -> None:
         self._client = client

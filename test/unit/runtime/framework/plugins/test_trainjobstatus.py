@@ -53,10 +53,10 @@ def job_set(objects: list[Object]) -> JobSet:
 
 
 def test_it_is_registered_with_its_feature_gate() -> None:
-    assert trainjobstatus.NAME not in registry.new_registry(())
-    assert trainjobstatus.NAME not in registry.new_registry((), features.resolve({}))
+    assert trainjobstatus.Status.name not in registry.new_registry(())
+    assert trainjobstatus.Status.name not in registry.new_registry((), features.resolve({}))
     gates = features.resolve({features.TRAIN_JOB_STATUS: True})
-    assert trainjobstatus.NAME in registry.new_registry((), gates)
+    assert trainjobstatus.Status.name in registry.new_registry((), gates)
 
 
 async def test_the_trainers_pods_get_address_token_and_authority() -> None:
