@@ -104,8 +104,7 @@ def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.
     The count of the trainer's pod set is the ``numNodes`` of the mlPolicy, if there is an mlPolicy. Any other count is
     the job's parallelism. A missing number counts as 1.
     """
-    labels = (job.template.metadata.labels if job.template.metadata is not None else None) or {}
-    ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR)
+    ancestor = runtime.ancestor_of(job)
     count = job.template.spec.parallelism
     if ancestor == constants.ANCESTOR_TRAINER and ml_policy is not None:
         count = ml_policy.num_nodes
@@ -138,11 +137,6 @@ def _trainers(spec: JobSetSpec, ml_policy: trainer.MLPolicy | None) -> Iterator[
     mpi = ml_policy.mpi if ml_policy is not None else None
     launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
     for job in spec.replicated_jobs or ():
-        metadata = job.template.metadata
-        labels = (metadata.labels if metadata is not None else None) or {}
-        if labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER or (
-            launcher_trains and job.name == constants.NODE
-        ):
-            for container in job.template.spec.template.spec.containers or ():
-                if container.name == constants.NODE:
-                    yield container
+        trains = runtime.ancestor_of(job) == constants.ANCESTOR_TRAINER
+        if trains or (launcher_trains and job.name == constants.NODE):
+            yield from runtime.containers_of(job, constants.NODE)

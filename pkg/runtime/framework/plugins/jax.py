@@ -25,8 +25,7 @@ class JAX(EnforceMLPolicyPlugin):
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the jax policy is missing."""
         del train_job
-        policy = info.runtime_policy.ml_policy_source
-        return "the runtime has no mlPolicy.jax" if policy is None or policy.jax is None else None
+        return "the runtime has no mlPolicy.jax" if info.ml_policy.jax is None else None
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
         """Set the number of nodes, and the environment and port with which the nodes find the coordinator."""

@@ -89,14 +89,14 @@ class MPI(FilesPlugin, CustomValidationPlugin):
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mpi policy is missing."""
         del train_job
-        return "the runtime has no mlPolicy.mpi" if _policy(info) is None else None
+        return "the runtime has no mlPolicy.mpi" if info.ml_policy.mpi is None else None
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
         """Check the processes per node, the number of nodes if the launcher trains too, and reserved variables."""
         errors = field.ErrorList()
-        policy, trainer = _policy(info), new.spec.trainer
+        policy, trainer = info.ml_policy.mpi, new.spec.trainer
         if policy is None or trainer is None:
             return [], errors
         if isinstance(trainer.num_proc_per_node, str):
@@ -122,7 +122,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         Raises:
             UnsupportedMPIImplementationError: the template has a launcher, and the implementation is not Open MPI.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.mpi
         if policy is None:
             return
         _set_count(info, policy, train_job)
@@ -166,7 +166,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
             PredecessorError: an earlier TrainJob of the same name controls the Secret.
             StatusError: reading the Secret failed for a reason other than its absence.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.mpi
         if policy is None:
             return []
         self._needed.set()
@@ -174,11 +174,6 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         if not await ownedfiles.has_secret(self._client, train_job, sshkeys.SUFFIX, may_be_foreign=True):
             objects.append(sshkeys.secret(train_job, self._new_keys()))
         return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
-
-
-def _policy(info: runtime.Info) -> MPIMLPolicySource | None:
-    policy = info.runtime_policy.ml_policy_source
-    return policy.mpi if policy is not None else None
 
 
 def _is_open_mpi(policy: MPIMLPolicySource) -> bool:
@@ -196,10 +191,8 @@ def _set_count(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
 
 def _set_slots(info: runtime.Info, policy: MPIMLPolicySource, slots: int) -> None:
     """Store the slots in a copy of the policy, for the stage that builds the objects."""
-    ml_policy = info.runtime_policy.ml_policy_source
-    if ml_policy is not None:
-        changed = policy.model_copy(update={"num_proc_per_node": slots})
-        info.runtime_policy.ml_policy_source = ml_policy.model_copy(update={"mpi": changed})
+    changed = policy.model_copy(update={"num_proc_per_node": slots})
+    info.runtime_policy.ml_policy_source = info.ml_policy.model_copy(update={"mpi": changed})
 
 
 def _volumes(job: str, launches: bool, *, restricted: bool) -> list[Volume]:

@@ -23,8 +23,7 @@ class PlainML(EnforceMLPolicyPlugin):
 
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mlPolicy names a framework, or the TrainJob has no trainer."""
-        policy = info.runtime_policy.ml_policy_source
-        named = next((name for name in _FRAMEWORKS if getattr(policy, name, None) is not None), None)
+        named = next((name for name in _FRAMEWORKS if getattr(info.ml_policy, name) is not None), None)
         if named is not None:
             return f"the runtime's mlPolicy names {named}"
         return "the TrainJob has no spec.trainer" if train_job.spec.trainer is None else None

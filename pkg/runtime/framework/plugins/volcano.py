@@ -13,7 +13,6 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.gojson import quote
 from controller_runtime.rest import RestError
 
-from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob, VolcanoPodGroupPolicySource
 from pkg.apis.volcano.v1beta1 import (
     KUBE_GROUP_NAME_ANNOTATION_KEY,
@@ -23,7 +22,7 @@ from pkg.apis.volcano.v1beta1 import (
     PodGroupSpec,
 )
 from pkg.runtime.framework.interface import CustomValidationPlugin
-from pkg.runtime.runtime import Info, template_spec_apply
+from pkg.runtime.runtime import Info
 from pkg.util import trainjob
 
 from . import podgroups
@@ -102,8 +101,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
 
 def _priority_classes(info: Info) -> Iterator[str]:
     """Yield the PriorityClasses that the template's jobs name, in the jobs' order."""
-    spec = template_spec_apply(info, JobSetSpec)
-    for job in (spec.replicated_jobs if spec is not None else None) or ():
+    for job in info.replicated_jobs:
         name = job.template.spec.template.spec.priority_class_name
         if name is not None:
             yield name

@@ -31,8 +31,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the xgboost policy is missing."""
         del train_job
-        policy = info.runtime_policy.ml_policy_source
-        return "the runtime has no mlPolicy.xgboost" if policy is None or policy.xgboost is None else None
+        return "the runtime has no mlPolicy.xgboost" if info.ml_policy.xgboost is None else None
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob

@@ -28,7 +28,6 @@ from controller_runtime.client import Reader
 from controller_runtime.machinery import Object, field
 
 from pkg import apply
-from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import FluxMLPolicySource, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
@@ -111,7 +110,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the flux policy is missing."""
         del train_job
-        return "the runtime has no mlPolicy.flux" if _policy(info) is None else None
+        return "the runtime has no mlPolicy.flux" if info.ml_policy.flux is None else None
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
@@ -119,7 +118,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         """Check that the number of processes per node is positive, and that the installer's name is not used."""
         del old
         errors = field.ErrorList()
-        policy = _policy(info)
+        policy = info.ml_policy.flux
         if policy is None:
             return [], errors
         trainer, path = new.spec.trainer, _TRAINER.child("numProcPerNode")
@@ -139,7 +138,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
         """Set the number of nodes, the trainer's command, and the installer and volumes of the job ``node``."""
-        if _policy(info) is None:
+        if info.ml_policy.flux is None:
             return
         trainernodes.with_count(info, train_job)
         trainer = train_job.spec.trainer
@@ -163,7 +162,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
             ChildConflictError: a Secret of that name exists, and the TrainJob does not control that Secret.
             StatusError: reading the Secret failed for a reason other than its absence.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.flux
         if policy is None:
             return []
         self._needed.set()
@@ -182,11 +181,6 @@ class Flux(FilesPlugin, CustomValidationPlugin):
                 GeneratedSecret(metadata=trainjob.child_metadata(train_job, _CURVE_SUFFIX), data=certificate)
             )
         return objects
-
-
-def _policy(info: runtime.Info) -> FluxMLPolicySource | None:
-    policy = info.runtime_policy.ml_policy_source
-    return policy.flux if policy is not None else None
 
 
 def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob) -> scripts.Cluster:
@@ -228,13 +222,9 @@ def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
 
 def _template_container(info: runtime.Info) -> CoreContainer | None:
     """Return the trainer's container in the template, or None."""
-    spec = runtime.template_spec_apply(info, JobSetSpec)
-    for job in (spec.replicated_jobs if spec is not None else None) or ():
-        metadata = job.template.metadata
-        labels = (metadata.labels if metadata is not None else None) or {}
-        if labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER:
-            found = job.template.spec.template.spec.containers or ()
-            return next((container for container in found if container.name == constants.NODE), None)
+    for job in info.replicated_jobs:
+        if runtime.ancestor_of(job) == constants.ANCESTOR_TRAINER:
+            return next(iter(runtime.containers_of(job, constants.NODE)), None)
     return None
 
 

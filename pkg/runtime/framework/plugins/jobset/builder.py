@@ -14,7 +14,7 @@ from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import DatasetInitializer, ModelInitializer, Trainer, TrainJob
 from pkg.constants import trainer as constants
-from pkg.runtime.runtime import Info
+from pkg.runtime.runtime import Info, ancestor_of, containers_of
 
 from .constants import INITIALIZER_ENV_STORAGE_URI
 
@@ -30,7 +30,7 @@ class Builder:
         """Set one replica for initializer jobs, and apply the TrainJob's initializer to their containers."""
         wanted = train_job.spec.initializer
         for job in self._jobs:
-            ancestor = _ancestor(job)
+            ancestor = ancestor_of(job)
             if ancestor not in (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER):
                 continue
             job.replicas = constants.DEFAULT_JOB_REPLICAS
@@ -38,7 +38,7 @@ class Builder:
                 continue
             source = wanted.dataset if ancestor == constants.DATASET_INITIALIZER else wanted.model
             if source is not None:
-                for container in _containers(job, ancestor):
+                for container in containers_of(job, ancestor):
                     _initialize(container, source)
         return self
 
@@ -49,12 +49,13 @@ class Builder:
         resources were applied before the first plugin ran.
         """
         wanted = train_job.spec.trainer
-        launcher_trains = _runs_launcher_as_node(info)
+        mpi = info.ml_policy.mpi
+        launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
         for job in self._jobs:
-            is_trainer = _ancestor(job) == constants.ANCESTOR_TRAINER
+            is_trainer = ancestor_of(job) == constants.ANCESTOR_TRAINER
             if is_trainer:
                 job.replicas = constants.DEFAULT_JOB_REPLICAS
-            for container in _containers(job, constants.NODE):
+            for container in containers_of(job, constants.NODE):
                 if is_trainer:
                     _set_program(container, wanted, info)
                 if wanted is not None and (is_trainer or (launcher_trains and job.name == constants.NODE)):
@@ -87,17 +88,6 @@ class Builder:
         return self._job_set
 
 
-def _ancestor(job: ReplicatedJob) -> str | None:
-    metadata = job.template.metadata
-    return (metadata.labels or {}).get(constants.LABEL_TRAIN_JOB_ANCESTOR) if metadata is not None else None
-
-
-def _containers(job: ReplicatedJob, name: str) -> list[Container]:
-    return [
-        container for container in job.template.spec.template.spec.containers or () if container.name == name
-    ]
-
-
 def _pod_metadata(job: ReplicatedJob) -> ObjectMeta:
     template = job.template.spec.template
     if template.metadata is None:
@@ -113,11 +103,6 @@ def _initialize(container: Container, source: DatasetInitializer | ModelInitiali
     if source.secret_ref is not None:
         secret = EnvFromSource(secret_ref=SecretEnvSource(name=source.secret_ref.name or ""))
         container.env_from = [*(container.env_from or ()), secret]
-
-
-def _runs_launcher_as_node(info: Info) -> bool:
-    policy = info.runtime_policy.ml_policy_source
-    return policy is not None and policy.mpi is not None and policy.mpi.run_launcher_as_node is True
 
 
 def _set_program(container: Container, trainer: Trainer | None, info: Info) -> None:

@@ -60,7 +60,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
         Also return a reason if there are neither a trainer nor targets of ``envInjection``.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.torch
         if policy is None:
             return "the runtime has no mlPolicy.torch"
         if train_job.spec.trainer is None and next(_targets(policy), None) is None:
@@ -72,7 +72,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     ) -> tuple[list[str], field.ErrorList]:
         """Check the targets of ``envInjection``, ``numProcPerNode``, reserved variables and TorchTune's limits."""
         errors = field.ErrorList()
-        trainer, policy = new.spec.trainer, _policy(info)
+        trainer, policy = new.spec.trainer, info.ml_policy.torch
         if policy is None:
             return [], errors
         for target, name in _targets(policy):
@@ -102,7 +102,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         Raises:
             PluginError: ``envInjection`` names a container that the template does not have.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.torch
         if policy is None:
             return
         trainer = train_job.spec.trainer
@@ -133,11 +133,6 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         container.ports = apply.upsert_port(
             container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
         )
-
-
-def _policy(info: runtime.Info) -> TorchMLPolicySource | None:
-    policy = info.runtime_policy.ml_policy_source
-    return policy.torch if policy is not None else None
 
 
 def _targets(policy: TorchMLPolicySource) -> Iterator[tuple[EnvInjectionTarget, str]]:

@@ -17,7 +17,6 @@ import msgspec
 from controller_runtime.machinery import field
 from controller_runtime.machinery.quantity import IntOrString
 
-from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
@@ -195,19 +194,11 @@ def _tuning(args: Sequence[str], *, second_generation: bool) -> Tuning:
 
 def _path_arguments(info: runtime.Info) -> list[str]:
     """Return the arguments of the runtime's command that set paths."""
-    spec = runtime.template_spec_apply(info, JobSetSpec)
     return [
         argument
-        for job in (spec.replicated_jobs if spec is not None else None) or ()
-        if _is_trainer(job)
-        for container in job.template.spec.template.spec.containers or ()
-        if container.name == constants.NODE
+        for job in info.replicated_jobs
+        if runtime.ancestor_of(job) == constants.ANCESTOR_TRAINER
+        for container in runtime.containers_of(job, constants.NODE)
         for argument in container.command or ()
         if argument.partition("=")[0] in _RUNTIME_KEYS
     ]
-
-
-def _is_trainer(job: ReplicatedJob) -> bool:
-    metadata = job.template.metadata
-    labels = (metadata.labels if metadata is not None else None) or {}
-    return labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER
