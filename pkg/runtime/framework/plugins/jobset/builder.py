@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Final, Self
 
 from controller_runtime.apis.core.v1 import Container, EnvFromSource, EnvVar, SecretEnvSource
 from controller_runtime.apis.meta.v1 import ObjectMeta
@@ -16,7 +16,7 @@ from pkg.apis.trainer.v1alpha1 import DatasetInitializer, ModelInitializer, Trai
 from pkg.constants import trainer as constants
 from pkg.runtime.runtime import Info, ancestor_of, containers_of
 
-from .constants import INITIALIZER_ENV_STORAGE_URI
+INITIALIZER_ENV_STORAGE_URI: Final = "STORAGE_URI"
 
 
 class Builder:
