@@ -21,12 +21,11 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from http import HTTPStatus
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import controller_runtime as ctrl
 from controller_runtime import log, rest
-from controller_runtime import log as log_options
 from controller_runtime.machinery import raised
 from controller_runtime.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.machinery.printable import printable_line
@@ -35,6 +34,7 @@ from controller_runtime.manager import ManagerError
 from pkg import config
 
 from . import ending, goflags
+from .flags import CommonFlags
 
 DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2
@@ -54,26 +54,7 @@ _EXPECTED: Final = (
 Work = Callable[[], Awaitable[None]]
 
 
-class ProgramFlags(Protocol):
-    """The flags that every program has."""
-
-    @property
-    def version(self) -> bool:
-        """True to print the version and exit."""
-        ...
-
-    @property
-    def log(self) -> log_options.Options:
-        """The log's options."""
-        ...
-
-    @property
-    def tracing(self) -> bool:
-        """True to export spans."""
-        ...
-
-
-F = TypeVar("F", bound=ProgramFlags)
+F = TypeVar("F", bound=CommonFlags)
 
 
 def main(
@@ -156,12 +137,9 @@ async def serve(
         await require_credentials(mgr)
         log.logger_from("setup").info("Starting", program=program, version=release, configFile=config_file)
         await setup(mgr)
-        await _run(mgr, await signals.enter_async_context(ctrl.setup_signal_handler()))
-
-
-async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
-    mgr.add(_Freezer(mgr))
-    await mgr.start(stop)
+        stop = await signals.enter_async_context(ctrl.setup_signal_handler())
+        mgr.add(_Freezer(mgr))
+        await mgr.start(stop)
 
 
 class _Freezer:

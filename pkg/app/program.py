@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Final
 
@@ -48,10 +49,7 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
     """
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
 
-    async def fill(mgr: ctrl.Manager) -> None:
-        await setup(mgr, parsed, cfg)
-
-    made = options(parsed, cfg)
+    made, fill = options(parsed, cfg), functools.partial(setup, parsed=parsed, cfg=cfg)
     await process.serve(flags.PROGRAM, connection, made, fill, parsed.config, traced=parsed.tracing)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import controller_runtime as ctrl
@@ -27,10 +28,7 @@ async def run(parsed: Flags) -> None:
     """Run the pod grouper until a signal ends it. Raises like :func:`pkg.app.process.serve`."""
     cfg = parsed.configuration
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
-
-    async def fill(mgr: ctrl.Manager) -> None:
-        await setup(mgr, cfg)
-
+    fill = functools.partial(setup, cfg=cfg)
     await process.serve(flags.PROGRAM, connection, options(cfg), fill, traced=parsed.tracing)
 
 
