@@ -67,16 +67,13 @@ def known() -> list[str]:
     return [*(stage.value for stage in Stage), *_FEATURES]
 
 
-def resolve(*settings: Mapping[str, bool]) -> Gates:
-    """Return the gates that result from ``settings``. Later settings take precedence.
+def resolve(settings: Mapping[str, bool]) -> Gates:
+    """Return the gates with these settings.
 
     Raises:
         UnknownFeatureGateError: a setting names an unknown gate.
     """
-    merged: dict[str, bool] = {}
-    for setting in settings:
-        for name in setting:
-            if name not in known():
-                raise UnknownFeatureGateError(name)
-        merged.update(setting)
-    return Gates(merged)
+    for name in settings:
+        if name not in known():
+            raise UnknownFeatureGateError(name)
+    return Gates(settings)
