@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import controller_runtime as ctrl
 from controller_runtime.machinery import equality
 from controller_runtime.webhook import CustomValidator
 
@@ -42,9 +41,3 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         """Allow the deletion: the finalizer protects a runtime in use."""
         del obj
         return []
-
-
-def setup_webhook_for_cluster_training_runtime(mgr: ctrl.Manager, cfg: Configuration | None = None) -> None:
-    """Serve the webhook."""
-    validator = ClusterTrainingRuntimeWebhook(cfg)
-    ctrl.new_webhook_managed_by(mgr, ClusterTrainingRuntime).with_validator(validator).complete()

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import controller_runtime as ctrl
 from controller_runtime.machinery import field
 from controller_runtime.webhook import CustomValidator
 
@@ -108,8 +107,3 @@ def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
             where = path.index(index).child("template", "spec", "template", "spec", "containers")
             errors.append(field.invalid(where, containers, CONTAINER_NAMES_ERROR.format(ancestor)))
     return errors
-
-
-def setup_webhook_for_training_runtime(mgr: ctrl.Manager, cfg: Configuration | None = None) -> None:
-    """Serve the webhook."""
-    ctrl.new_webhook_managed_by(mgr, TrainingRuntime).with_validator(TrainingRuntimeWebhook(cfg)).complete()
