@@ -46,18 +46,11 @@ class ForeignSnapshotError(RuntimeNotFoundError, trainjob.ChildConflictError):
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
     """Add the index of TrainJobs by TrainingRuntime, and that by ClusterTrainingRuntime."""
-    await indexer.index_field(
-        trainer.TrainJob,
-        index.TRAIN_JOB_RUNTIME_REF_KEY,
-        index.index_train_job_training_runtime,
-        reads=index.TrainJobReference,
-    )
-    await indexer.index_field(
-        trainer.TrainJob,
-        index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY,
-        index.index_train_job_cluster_training_runtime,
-        reads=index.TrainJobReference,
-    )
+    for key, names in (
+        (index.TRAIN_JOB_RUNTIME_REF_KEY, index.index_train_job_training_runtime),
+        (index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY, index.index_train_job_cluster_training_runtime),
+    ):
+        await indexer.index_field(trainer.TrainJob, key, names, reads=index.TrainJobReference)
 
 
 class TrainingRuntime(interface.Runtime):

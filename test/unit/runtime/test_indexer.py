@@ -39,6 +39,6 @@ def test_runtimes_are_indexed_by_the_runtime_classes_they_name() -> None:
     )
 
     cluster = make_cluster_training_runtime(spec=spec)
-    assert indexer.index_cluster_training_runtime_container_runtime_class(cluster) == ["gvisor", "kata"]
+    assert indexer.index_container_runtime_class(cluster) == ["gvisor", "kata"]
     namespaced = make_training_runtime("a", spec=spec)
-    assert indexer.index_training_runtime_container_runtime_class(namespaced) == ["gvisor", "kata"]
+    assert indexer.index_container_runtime_class(namespaced) == ["gvisor", "kata"]
