@@ -58,7 +58,7 @@ class StatusServer:
         self._mapper = mgr.rest_mapper
         self._connection = dataclasses.replace(mgr.config, qps=cfg.qps or _QPS, burst=cfg.burst or _BURST)
         self._authorizer = ProjectedServiceAccountTokenAuthorizer(
-            Issuer(mgr.api_reader.transport), PodOwners(mgr.api_reader, mgr.client)
+            Issuer(mgr.api_reader.transport), PodOwners(mgr.api_reader, mgr.client).require
         )
         self._certificates = certificates
         self._handler: StatusHandler | None = None
@@ -108,7 +108,7 @@ class StatusServer:
             if isinstance(certificates, CertWatcher):
                 tasks.start_soon(certificates.start)
             statuses = client.LiveClient(transport, self._mapper).status
-            self._handler = StatusHandler(statuses, self._authorizer)
+            self._handler = StatusHandler(statuses, self._authorizer.authorize)
             _log.info("Serving status server", port=self.port)
             try:
                 await self._server.start()
