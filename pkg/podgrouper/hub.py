@@ -186,8 +186,6 @@ def new_plugins_hub(
 def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) -> Table:
     legacy = options.search_legacy_pod_groups
     grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
-    ray_cluster, ray_job = RayClusterGrouper(default, reader), RayJobGrouper(default, reader)
-    ray_service = RayServiceGrouper(default, reader)
     table: Table = {
         GVK("", "v1", "Pod"): PodJobGrouper(default),
         GVK("amlarc.azureml.com", "v1alpha1", "AmlJob"): AmlGrouper(default),
@@ -212,12 +210,7 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) 
         GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default),
         GVK("machinelearning.seldon.io", "v1", "SeldonDeployment"): default,
         GVK("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment"): default,
-        GVK("ray.io", "v1", "RayCluster"): ray_cluster,
-        GVK("ray.io", "v1", "RayJob"): ray_job,
-        GVK("ray.io", "v1", "RayService"): ray_service,
-        GVK("ray.io", "v1alpha1", "RayCluster"): ray_cluster,
-        GVK("ray.io", "v1alpha1", "RayJob"): ray_job,
-        GVK("ray.io", "v1alpha1", "RayService"): ray_service,
+        **_ray(default, reader, OLDEST),
         GVK("run.ai", "v1", "RunaiJob"): RunaiJobGrouper(
             default, reader, search_for_legacy_pod_groups=legacy
         ),
@@ -241,23 +234,27 @@ def _newest_table(
 ) -> Table:
     """Return the table of v0.17: the table of v0.13, with other rows for the kinds whose rules changed."""
     rules, legacy = Rules.V0_17, options.search_legacy_pod_groups
-    ray_cluster, ray_job = RayClusterGrouper(default, reader, rules), RayJobGrouper(default, reader, rules)
-    ray_service = RayServiceGrouper(default, reader, rules)
     table: Table = {
         **oldest,
         GVK("batch", "v1", "Job"): WholeJobGrouper(default, reader, search_for_legacy_pod_groups=legacy),
         GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): JobSetTreeGrouper(default, reader),
         GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default, rules),
         GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default, rules),
+        **_ray(default, reader, rules),
     }
     del table[_DYNAMO]
-    for version in ("v1", "v1alpha1"):
-        table[GVK("ray.io", version, "RayCluster")] = ray_cluster
-        table[GVK("ray.io", version, "RayJob")] = ray_job
-        table[GVK("ray.io", version, "RayService")] = ray_service
     skip = SkipTopOwnerGrouper(default, reader, table, rules)
     table.update(dict.fromkeys((*_WRAPPERS, _ANY_DYNAMO), skip))
     return table
+
+
+def _ray(default: DefaultGrouper, reader: client.Reader, rules: Rules) -> Table:
+    groupers = {
+        "RayCluster": RayClusterGrouper(default, reader, rules),
+        "RayJob": RayJobGrouper(default, reader, rules),
+        "RayService": RayServiceGrouper(default, reader, rules),
+    }
+    return {GVK("ray.io", each, kind): made for each in ("v1", "v1alpha1") for kind, made in groupers.items()}
 
 
 def _load(entry: EntryPoint, default: DefaultGrouper, reader: client.Reader) -> Mapping[GVK, Grouper]:

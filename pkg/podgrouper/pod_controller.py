@@ -30,7 +30,7 @@ from .owners import short
 from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata, Rules
 from .podgrouper import Grouping, PodGrouper
-from .servedrules import FixedRules, RulesSource
+from .servedrules import CurrentRules, fixed
 
 _MESSAGE_LIMIT: Final = 1024
 """Maximum length of an event message that the API server accepts."""
@@ -87,10 +87,10 @@ class PodReconciler:
         *,
         notices: EventRecorder | None = None,
         cpu: Callable[[], float] = time.thread_time,
-        rules: RulesSource | None = None,
+        rules: CurrentRules | None = None,
     ) -> None:
         """``notices`` records events about grouped pods; upstream records none."""
-        self._rules = rules or FixedRules()
+        self._rules = rules or fixed()
         self._client = client
         self._notices = notices
         self._recorder = recorder
@@ -184,7 +184,7 @@ class PodReconciler:
         return wanted.items() <= found.labels.items()
 
     async def _group(self, pod: Pod) -> ctrl.Result:
-        rules = await self._rules.current()
+        rules = await self._rules()
         may_skip = rules is not Rules.V0_13
         if may_skip and _is_skipped(pod):
             return ctrl.Result()

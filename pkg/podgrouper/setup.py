@@ -28,7 +28,7 @@ from .plugins.defaultgrouper import GrouperOptions
 from .pod_controller import Options, PodReconciler
 from .podgroup import OLDEST, Handler, Rules
 from .podgrouper import PodGrouper
-from .servedrules import PERIOD, FixedRules, RulesSource, ServedRules
+from .servedrules import PERIOD, CurrentRules, ServedRules, fixed
 
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
@@ -150,10 +150,11 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     if served is not None:
         builder.watches_raw_source(_changes_of(served, mgr))
     builder.watches_raw_source(ungrouped_first(mgr.cache, mgr.client))
-    builder.complete(_reconciler(mgr, options, served or FixedRules(options.rules or OLDEST)))
+    rules = served.current if served is not None else fixed(options.rules or OLDEST)
+    builder.complete(_reconciler(mgr, options, rules))
 
 
-def _reconciler(mgr: ctrl.Manager, options: Settings, rules: RulesSource) -> PodReconciler:
+def _reconciler(mgr: ctrl.Manager, options: Settings, rules: CurrentRules) -> PodReconciler:
     """Return the reconciler of pods, with its owners, groupers and pod groups.
 
     Raises:

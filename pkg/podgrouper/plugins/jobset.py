@@ -10,6 +10,7 @@ from typing import Final
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import JSON, Unstructured
 from controller_runtime.machinery.gojson import quote
+from controller_runtime.machinery.quantity import MAX_INT32
 
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants import kai
@@ -18,7 +19,7 @@ from pkg.podgrouper.podgroup import Metadata
 from . import fields
 from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError
-from .gonumbers import MAX_INT32, int64
+from .gonumbers import int64
 from .grouper import Reads
 
 IN_ORDER: Final = "InOrder"

@@ -24,7 +24,7 @@ from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
 from pkg.podgrouper.pod_controller import Options, PodReconciler
 from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 from pkg.podgrouper.podgrouper import Grouping, PodGrouper
-from pkg.podgrouper.servedrules import FixedRules
+from pkg.podgrouper.servedrules import fixed
 
 from .groupworld import GroupCluster, Watches
 from .world import Recorder
@@ -128,7 +128,7 @@ async def reconcile_pods(case: Answer) -> Answer:
                 product.grouper,
                 product.handler,
                 product.options,
-                rules=FixedRules(product.rules),
+                rules=fixed(product.rules),
             )
             answer = await _reconcile(cluster, reconciler, recorder, step["reconcile"])
             if answer["requeueAfterNanoseconds"] and product.rules is not Rules.V0_13:

@@ -15,7 +15,7 @@ from controller_runtime.machinery import Unstructured
 from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.podgroup import Handler
-from pkg.podgrouper.servedrules import FixedRules
+from pkg.podgrouper.servedrules import fixed
 from testkit.owner_world import Clock, DirectClient, OwnerServer
 
 MakeObject = Callable[..., Unstructured]
@@ -101,9 +101,7 @@ def make_reconciler(
             node_pool_key=options.node_pool_label_key,
             queue_key="kai.scheduler/queue",
         )
-        return PodReconciler(
-            client_, recorder, make_grouper(client_), handler, options, rules=FixedRules(rules)
-        )
+        return PodReconciler(client_, recorder, make_grouper(client_), handler, options, rules=fixed(rules))
 
     return make
 
