@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-import ssl
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import controller_runtime as ctrl
@@ -20,23 +19,14 @@ from .issuer import Issuer
 from .pods import PodOwners
 from .server import MAX_BODY, StatusHandler
 
+if TYPE_CHECKING:
+    from pkg.util.cert import Certificates
+
 _QPS: Final = 5.0
 _BURST: Final = 10
 """The limits that apply if the Configuration sets zero, as in client-go."""
 
 _log = log.logger_from("status-server")
-
-
-class Certificates(Protocol):
-    """Certificates that another runnable keeps valid, such as :class:`pkg.util.cert.Certificates`."""
-
-    def context(self) -> ssl.SSLContext:
-        """Return the TLS context, which has a certificate after :meth:`served`."""
-        ...
-
-    async def served(self) -> None:
-        """Return once there is a certificate."""
-        ...
 
 
 class StatusServer:
