@@ -24,16 +24,14 @@ from .plugins.job import K8sJobGrouper, WholeJobGrouper
 from .plugins.jobset import JobSetGrouper
 from .plugins.jobsettree import JobSetTreeGrouper
 from .plugins.knative import KnativeGrouper
-from .plugins.kubeflow.jax import JaxGrouper
+from .plugins.kubeflow.distributed_common import JaxGrouper, TensorFlowGrouper, XGBoostGrouper
 from .plugins.kubeflow.mpi import MpiGrouper
 from .plugins.kubeflow.notebook import NotebookGrouper
 from .plugins.kubeflow.pytorch import PyTorchGrouper
-from .plugins.kubeflow.tensorflow import TensorFlowGrouper
-from .plugins.kubeflow.xgboost import XGBoostGrouper
 from .plugins.leaderworkerset import LwsGrouper
 from .plugins.native import KINDS, NativeGroupers
 from .plugins.podjob import PodJobGrouper
-from .plugins.ray import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
+from .plugins.ray.ray_grouper import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
 from .plugins.runaijob import RunaiJobGrouper
 from .plugins.skiptopowner import SkipTopOwnerGrouper
 from .plugins.spotrequest import SpotRequestGrouper
