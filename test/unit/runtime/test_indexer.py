@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pkg.runtime import indexer
-from pkg.util.testing import (
+from testkit.builders import (
     make_cluster_training_runtime,
     make_replicated_job,
     make_train_job,

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import DeniedError, StatusHandler, status_url, token_audience
 from pkg.statusserver.issuer import IssuerError
-from pkg.util.testing import make_train_job
+from testkit.builders import make_train_job
 
 UPDATE = {"trainerStatus": {"progressPercentage": 5, "lastUpdatedTime": "2026-01-02T03:04:05Z"}}
 

@@ -25,7 +25,7 @@ from pkg.runtime.framework.core import Framework
 from pkg.runtime.framework.plugins.jobset.jobset import JobSetPlugin
 from pkg.runtime.framework.plugins.torch.torch import Torch
 from pkg.runtime.runtime import template_spec_apply
-from pkg.util.testing import (
+from testkit.builders import (
     make_cluster_training_runtime,
     make_job_set,
     make_replicated_job,

@@ -23,7 +23,7 @@ from pkg.apis.trainer.v1alpha1 import (
 from pkg.runtime.core.runtimeinfo import new_runtime_info
 from pkg.runtime.framework.plugins.coscheduling import CoScheduling
 from pkg.runtime.runtime import Info
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 COSCHEDULING = PodGroupPolicy(coscheduling=CoschedulingPodGroupPolicySource(schedule_timeout_seconds=30))
 OTHERS = [

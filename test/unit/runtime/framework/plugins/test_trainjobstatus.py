@@ -15,7 +15,7 @@ from pkg.runtime import core as runtimes
 from pkg.runtime.framework import PluginError, core
 from pkg.runtime.framework.plugins import registry, trainjobstatus
 from pkg.util import trainjob
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 JOB = make_train_job(
     "lab",
