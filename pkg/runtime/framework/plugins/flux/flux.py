@@ -11,7 +11,6 @@ nodes, the certificate is random, and the words of the command line are not spli
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from typing import Final
 
 from controller_runtime.apis.core.v1 import (
@@ -24,7 +23,6 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.apis.core.v1 import Container as CoreContainer
-from controller_runtime.client import Reader
 from controller_runtime.machinery import Object, field
 
 from pkg import apply
@@ -103,10 +101,6 @@ class Flux(FilesPlugin, CustomValidationPlugin):
 
     name = "Flux"
 
-    def __init__(self, client: Reader, certificate: Callable[[str], str] = new_certificate) -> None:
-        super().__init__(client)
-        self._certificate = certificate
-
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the flux policy is missing."""
         del train_job
@@ -175,7 +169,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
             ConfigMap(metadata=trainjob.child_metadata(train_job, _SCRIPTS_SUFFIX), data=data)
         ]
         if not await ownedfiles.has_secret(self._client, train_job, _CURVE_SUFFIX):
-            text = self._certificate(train_job.name).encode()
+            text = new_certificate(train_job.name).encode()
             certificate = {_CURVE_FILE: base64.b64encode(text).decode("ascii")}
             objects.append(
                 GeneratedSecret(metadata=trainjob.child_metadata(train_job, _CURVE_SUFFIX), data=certificate)

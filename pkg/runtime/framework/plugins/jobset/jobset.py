@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -60,9 +59,8 @@ class JobSetPlugin(
 
     name = "JobSet"
 
-    def __init__(self, client: Reader, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, client: Reader) -> None:
         self._client = client
-        self._now = now
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
@@ -162,7 +160,7 @@ class JobSetPlugin(
         ):
             found = conditions.find(reported.conditions or [], source)
             if found is not None and found.status == "True":
-                conditions.set_status_condition(current, found.model_copy(update={"type": target}), self._now)
+                conditions.set_status_condition(current, found.model_copy(update={"type": target}))
         status.conditions = current or None
         status.jobs_status = [
             JobStatus(
