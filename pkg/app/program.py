@@ -73,7 +73,7 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
     if groups_pods(parsed, cfg):
         from pkg import podgrouper  # fifty modules that only the pod grouper needs
 
-        held |= podgrouper.cache_options(podgrouper.settings(cfg))
+        held |= podgrouper.cache_options(podgrouper.Settings.of(cfg))
     if reports_status(parsed, cfg):
         from pkg.runtime.framework.plugins import trainjobstatus  # loads the status server
 
@@ -91,7 +91,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     if groups_pods(parsed, cfg):
         from pkg import podgrouper
 
-        await podgrouper.setup(mgr, podgrouper.settings(cfg))
+        await podgrouper.setup(mgr, podgrouper.Settings.of(cfg))
     if parsed.controllers == (flags.POD_GROUPER,):
         return
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from controller_runtime import client
@@ -17,7 +16,7 @@ from controller_runtime.manager import ManagerError
 from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper
 from .plugins.cronjobs import CronJobGrouper
-from .plugins.defaultgrouper import DefaultGrouper, GrouperOptions
+from .plugins.defaultgrouper import DefaultGrouper
 from .plugins.deployment import DeploymentGrouper
 from .plugins.grove import GroveGrouper
 from .plugins.job import K8sJobGrouper, WholeJobGrouper
@@ -36,6 +35,7 @@ from .plugins.runaijob import RunaiJobGrouper
 from .plugins.skiptopowner import SkipTopOwnerGrouper
 from .plugins.spotrequest import SpotRequestGrouper
 from .podgroup import OLDEST, Rules
+from .settings import Settings
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -94,15 +94,6 @@ class GrouperLoadError(ManagerError):
     """A third-party grouper cannot be loaded; the text names the entry point and the cause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubOptions:
-    """Settings of all groupers."""
-
-    grouper: GrouperOptions = field(default_factory=GrouperOptions)
-    search_legacy_pod_groups: bool = True
-    knative_gang_schedule: bool = True
-
-
 class PluginsHub:
     """Finds the grouper of a kind. Each set of rules has its own table."""
 
@@ -152,7 +143,7 @@ def _row(table: Mapping[GVK, Grouper], kind: GVK) -> Grouper | None:
 
 def new_plugins_hub(
     reader: client.Reader,
-    options: HubOptions | None = None,
+    options: Settings | None = None,
     *,
     found: Iterable[EntryPoint] | None = None,
 ) -> PluginsHub:
@@ -164,8 +155,8 @@ def new_plugins_hub(
         GrouperLoadError: an entry point does not load, fails, returns something other than rows, or provides a kind
             that already has a row.
     """
-    options = options or HubOptions()
-    default = DefaultGrouper(reader, options.grouper)
+    options = options or Settings()
+    default = DefaultGrouper(reader, options)
     oldest = _table(default, reader, options)
     tables = {Rules.V0_13: oldest, Rules.V0_17: _newest_table(oldest, default, reader, options)}
     if found is None:
@@ -181,7 +172,7 @@ def new_plugins_hub(
     return PluginsHub(default, tables, NativeGroupers(default, reader))
 
 
-def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) -> Table:
+def _table(default: DefaultGrouper, reader: client.Reader, options: Settings) -> Table:
     legacy = options.search_legacy_pod_groups
     grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
     table: Table = {
@@ -228,7 +219,7 @@ def _newest_table(
     oldest: Table,
     default: DefaultGrouper,
     reader: client.Reader,
-    options: HubOptions,
+    options: Settings,
 ) -> Table:
     """Return the table of v0.17: the table of v0.13, with other rows for the kinds whose rules changed."""
     rules, legacy = Rules.V0_17, options.search_legacy_pod_groups

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -31,6 +30,7 @@ from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata, Rules
 from .podgrouper import Grouping, PodGrouper
 from .servedrules import CurrentRules, fixed
+from .settings import Settings
 
 _MESSAGE_LIMIT: Final = 1024
 """Maximum length of an event message that the API server accepts."""
@@ -49,15 +49,6 @@ No event reports that permissions have changed.
 """
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
 """Delay before a pod is reconciled again because other clients changed its group during each attempt to write it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Settings of the controller; an empty ``namespace_labels`` selects every namespace."""
-
-    scheduler_name: str = kai.SCHEDULER_NAME
-    node_pool_label_key: str = kai.NODE_POOL_LABEL_KEY
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class _OwnWrite(NamedTuple):
@@ -83,7 +74,7 @@ class PodReconciler:
         recorder: EventRecorder,
         grouper: PodGrouper,
         handler: Handler,
-        options: Options | None = None,
+        options: Settings | None = None,
         *,
         notices: EventRecorder | None = None,
         cpu: Callable[[], float] = time.thread_time,
@@ -96,7 +87,7 @@ class PodReconciler:
         self._recorder = recorder
         self._grouper = grouper
         self._handler = handler
-        self._options = options or Options()
+        self._options = options or Settings()
         self._cpu = cpu
         self._decoding = Budget()
         self._own_writes: dict[NamespacedName, _OwnWrite] = {}

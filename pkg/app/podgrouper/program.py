@@ -35,7 +35,7 @@ async def run(parsed: Flags) -> None:
 def options(cfg: Configuration) -> ctrl.Options:
     """Return the manager's options, with the pod grouper's cache options."""
     made = config.manager_options(cfg)
-    held = podgrouper.cache_options(podgrouper.settings(cfg))
+    held = podgrouper.cache_options(podgrouper.Settings.of(cfg))
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
 
 
@@ -43,4 +43,4 @@ async def setup(mgr: ctrl.Manager, cfg: Configuration) -> None:
     """Register the pod grouper and its checks with a manager that has not started."""
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
-    await podgrouper.setup(mgr, podgrouper.settings(cfg))
+    await podgrouper.setup(mgr, podgrouper.Settings.of(cfg))

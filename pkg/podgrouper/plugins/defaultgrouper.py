@@ -5,18 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.machinery import NamespacedName, Object, Unstructured
+from controller_runtime.machinery import Object, Unstructured
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
+from pkg.podgrouper.settings import Settings
 from pkg.podgrouper.topowner import top_owner_metadata
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
@@ -25,15 +25,6 @@ from .goduration import format_duration, parse_duration
 from .grouper import Grouper, Reads
 
 _log: Final = log.logger_from("podgrouper")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrouperOptions:
-    """Settings of all groupers; ``default_priorities`` names a ConfigMap or is None."""
-
-    queue_label_key: str = kai.QUEUE_LABEL_KEY
-    node_pool_label_key: str = kai.NODE_POOL_LABEL_KEY
-    default_priorities: NamespacedName | None = None
 
 
 class DefaultGrouper(Grouper):
@@ -45,9 +36,9 @@ class DefaultGrouper(Grouper):
     name: ClassVar[str] = "Default Grouper"
     reads: ClassVar[Reads] = Reads.METADATA
 
-    def __init__(self, reader: client.Reader | None, options: GrouperOptions = GrouperOptions()) -> None:
+    def __init__(self, reader: client.Reader | None, options: Settings | None = None) -> None:
         self._reader = reader
-        self._options = options
+        self._options = options or Settings()
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
