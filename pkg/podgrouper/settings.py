@@ -40,8 +40,9 @@ class Settings:
     def of(cls, cfg: Configuration) -> Self:
         """Return the settings of a defaulted and valid Configuration."""
         said = cfg.pod_grouper
-        priorities = said.default_priorities_config_map
-        is_named = priorities is not None and priorities.name and priorities.namespace
+        named, priorities = said.default_priorities_config_map, None
+        if named is not None and named.name and named.namespace:
+            priorities = NamespacedName(named.namespace, named.name)
         return cls(
             scheduler_name=said.scheduler_name or "",
             queue_label_key=said.queue_label_key or "",
@@ -51,6 +52,6 @@ class Settings:
             max_concurrent_reconciles=said.max_concurrent_reconciles or kai.MAX_CONCURRENT_RECONCILES,
             search_legacy_pod_groups=bool(said.search_legacy_pod_groups),
             knative_gang_schedule=bool(said.knative_gang_schedule),
-            default_priorities=NamespacedName(priorities.namespace, priorities.name) if is_named else None,
+            default_priorities=priorities,
             rules=None if said.rules in (None, "", AUTO) else Rules(said.rules),
         )
