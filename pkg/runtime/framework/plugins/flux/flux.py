@@ -17,16 +17,16 @@ from controller_runtime.apis.core.v1 import (
     ConfigMap,
     ConfigMapVolumeSource,
     EmptyDirVolumeSource,
-    EnvVar,
     SecretVolumeSource,
     Volume,
     VolumeMount,
 )
 from controller_runtime.apis.core.v1 import Container as CoreContainer
 from controller_runtime.machinery import Object, field
+from controller_runtime.machinery.quantity import IntOrString
 
 from pkg import apply
-from pkg.apis.trainer.v1alpha1 import FluxMLPolicySource, TrainJob
+from pkg.apis.trainer.v1alpha1 import FluxMLPolicySource, Trainer, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import (
@@ -115,9 +115,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         policy = info.ml_policy.flux
         if policy is None:
             return [], errors
-        trainer, path = new.spec.trainer, _TRAINER.child("numProcPerNode")
-        wanted = trainer.num_proc_per_node if trainer is not None else None
-        wanted = policy.num_proc_per_node if wanted is None else wanted
+        wanted, path = _tasks(policy, new), _TRAINER.child("numProcPerNode")
         if isinstance(wanted, str):
             errors.append(field.invalid(path, wanted, "must have an int value for Flux TrainJob"))
         elif wanted is not None and wanted < 1:
@@ -135,15 +133,15 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         if info.ml_policy.flux is None:
             return
         trainernodes.with_count(info, train_job)
-        trainer = train_job.spec.trainer
-        template = _template_container(info)
-        command = (trainer.command if trainer is not None else None, template.command if template else None)
-        own = (trainer.args if trainer is not None else None) or []
+        template, trainer = _template_container(info), train_job.spec.trainer or Trainer()
+        command = template.command if trainer.command is None else trainer.command
         # These words only show the command to readers of the pod: the script contains its own copy.
-        shown = " ".join([*(command[0] if command[0] is not None else command[1] or []), *own]).strip()
-        info.wrapped_command = _command_line(template, train_job)
+        shown = " ".join([*(command or ()), *(trainer.args or ())]).strip()
+        # What the TrainJob does not set comes from the template.
+        args = template.args if trainer.args is None else trainer.args
+        info.wrapped_command = [*(command or ()), *(args or ())]
         info.trainer_command = ["/bin/bash", f"{_SCRIPTS_DIR}/{_ENTRYPOINT}", shown]
-        info.trainer_args = (template.args if template else None) or []
+        info.trainer_args = template.args or []
         image = _settings(info, train_job)[_IMAGE]
         for node in info.template_spec.pod_sets:
             if node.name == constants.NODE:
@@ -178,10 +176,8 @@ class Flux(FilesPlugin, CustomValidationPlugin):
 
 
 def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob) -> scripts.Cluster:
-    trainer, settings = train_job.spec.trainer, _settings(info, train_job)
-    tasks = trainer.num_proc_per_node if trainer is not None else None
-    tasks = policy.num_proc_per_node if tasks is None else tasks
-    nodes = trainer.num_nodes if trainer is not None else None
+    tasks, settings = _tasks(policy, train_job), _settings(info, train_job)
+    nodes = (train_job.spec.trainer or Trainer()).num_nodes
     if nodes is None:
         pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
         nodes = 1 if pod_set is None else pod_set.count
@@ -196,17 +192,18 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
     )
 
 
+def _tasks(policy: FluxMLPolicySource, train_job: TrainJob) -> IntOrString | None:
+    wanted = (train_job.spec.trainer or Trainer()).num_proc_per_node
+    return policy.num_proc_per_node if wanted is None else wanted
+
+
 def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
     """Return the settings.
 
     The TrainJob's variables take precedence over the runtime's, and the runtime's over the defaults.
     """
-    container = trainernodes.container(info)
-    trainer = train_job.spec.trainer
-    variables: list[EnvVar] = [
-        *((container.env if container is not None else None) or ()),
-        *((trainer.env if trainer is not None else None) or ()),
-    ]
+    container, own = trainernodes.container(info), (train_job.spec.trainer or Trainer()).env
+    variables = [*((container.env if container is not None else None) or ()), *(own or ())]
     settings = dict(_SETTINGS)
     for env in variables:
         if env.name in settings and env.value_from is None:
@@ -214,23 +211,12 @@ def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
     return settings
 
 
-def _template_container(info: runtime.Info) -> CoreContainer | None:
-    """Return the trainer's container in the template, or None."""
+def _template_container(info: runtime.Info) -> CoreContainer:
+    """Return the trainer's container in the template, or an empty one."""
     for job in info.replicated_jobs:
         if runtime.ancestor_of(job) == constants.ANCESTOR_TRAINER:
-            return next(iter(runtime.containers_of(job, constants.NODE)), None)
-    return None
-
-
-def _command_line(template: CoreContainer | None, train_job: TrainJob) -> list[str]:
-    """Return the words of the command and its arguments. What the TrainJob does not set comes from the template."""
-    trainer = train_job.spec.trainer
-    command = trainer.command if trainer is not None else None
-    args = trainer.args if trainer is not None else None
-    if template is not None:
-        command = template.command if command is None else command
-        args = template.args if args is None else args
-    return [*(command or ()), *(args or ())]
+            return next(iter(runtime.containers_of(job, constants.NODE)), CoreContainer())
+    return CoreContainer()
 
 
 def _install(node: runtime.PodSet, config_map: str, secret: str, image: str) -> None:
