@@ -18,10 +18,10 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 from pkg.podgrouper.settings import Settings
 from pkg.podgrouper.topowner import top_owner_metadata
+from pkg.util.goduration import format_duration, parse_duration
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
 from .errors import UNREADABLE
-from .goduration import format_duration, parse_duration
 from .grouper import Grouper, Reads
 
 _log: Final = log.logger_from("podgrouper")
