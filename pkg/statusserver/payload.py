@@ -36,9 +36,6 @@ class Update:
     """The update as it was understood."""
 
 
-_Pairs = list[tuple[str, Any]]
-
-
 def decode(body: bytes) -> Update:
     """Return the update in ``body``.
 

@@ -28,15 +28,12 @@ _log: Final = log.logger_from("podgrouper")
 
 
 class DefaultGrouper(Grouper):
-    """Makes a group for each top owner. The group requires one pod.
-
-    Without a reader, no priority class counts as existing.
-    """
+    """Makes a group for each top owner. The group requires one pod."""
 
     name: ClassVar[str] = "Default Grouper"
     reads: ClassVar[Reads] = Reads.METADATA
 
-    def __init__(self, reader: client.Reader | None, options: Settings | None = None) -> None:
+    def __init__(self, reader: client.Reader, options: Settings | None = None) -> None:
         self._reader = reader
         self._options = options or Settings()
 
@@ -169,7 +166,7 @@ class DefaultGrouper(Grouper):
         return ""
 
     async def _exists(self, priority_class: str) -> bool:
-        if not priority_class or self._reader is None:
+        if not priority_class:
             return False
         try:
             await self._reader.get(PriorityClass, ("", priority_class))
@@ -179,7 +176,7 @@ class DefaultGrouper(Grouper):
         return True
 
     async def _defaults(self) -> Defaults:
-        if self._options.default_priorities is None or self._reader is None:
+        if self._options.default_priorities is None:
             return Defaults()
         config_map = await self._reader.get(ConfigMap, self._options.default_priorities)
         return parse_defaults((config_map.data or {}).get(kai.DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY))
