@@ -241,7 +241,7 @@ class Children:
         """
         job_set, _ = await _desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
-        follows = rule.suspended and not rule.ended
+        follows = rule.suspended and not ended(live)
         if job_set is None or not (follows or rule.matches(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
