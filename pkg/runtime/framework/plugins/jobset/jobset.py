@@ -38,11 +38,10 @@ from pkg.runtime.runtime import Container as ContainerChanges
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
 from pkg.util import offload, trainjob
 
-from . import patchvalidation, validation
-from .builder import Builder
+from . import builder, patchvalidation, validation
 
 if TYPE_CHECKING:
-    from controller_runtime.builder import Builder as ControllerBuilder
+    from controller_runtime.builder import Builder
     from controller_runtime.cache import Cache
     from controller_runtime.client import Client
 
@@ -192,11 +191,11 @@ class _Hosts(msgspec.Struct, frozen=True):
                 yield f"{self.job}-{pod_set.name}-{replica}-{pod}.{self.subdomain}"
 
 
-def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) -> ControllerBuilder:
+def _watch_job_sets(watching: Builder, _client: Client, _cache: Cache) -> Builder:
     from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 
     owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-    return builder.watches(JobSet, owner, predicates=[predicate.NotOwnWrite()])
+    return watching.watches(JobSet, owner, predicates=[predicate.NotOwnWrite()])
 
 
 def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
@@ -209,15 +208,12 @@ def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
         annotations=info.annotations or None,
         owner_references=[trainjob.controller_reference(train_job)],
     )
-    return (
-        Builder(JobSet(metadata=metadata, spec=spec))
-        .initializer(train_job)
-        .trainer(info, train_job)
-        .pod_labels(info.scheduler.pod_labels)
-        .pod_annotations(info.scheduler.pod_annotations)
-        .suspend(train_job.spec.suspend)
-        .build()
-    )
+    jobs = spec.replicated_jobs or ()
+    builder.apply_initializer(jobs, train_job)
+    builder.apply_trainer(jobs, info, train_job)
+    builder.apply_scheduler(jobs, info.scheduler)
+    spec.suspend = train_job.spec.suspend
+    return JobSet(metadata=metadata, spec=spec)
 
 
 def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
