@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader, peek
@@ -99,17 +99,12 @@ class JobSetPlugin(
         if spec is None:
             return
         subdomain = spec.network.subdomain if spec.network is not None else None
-        replicas: dict[str, int] = {}
-        if self._second_generation:
-            replicas = {
-                job.name: job.replicas for job in spec.replicated_jobs or () if job.replicas is not None
-            }
-        for pod_set in info.template_spec.pod_sets:
-            pod_set.hosts = _Hosts(
-                train_job.name,
-                train_job.name if subdomain is None else subdomain,
-                replicas.get(pod_set.name, constants.DEFAULT_JOB_REPLICAS),
-            )
+        if subdomain is None:
+            subdomain = train_job.name
+        for job, pod_set in zip(spec.replicated_jobs or (), info.template_spec.pod_sets, strict=True):
+            replicas = job.replicas if self._second_generation else None
+            replicas = constants.DEFAULT_JOB_REPLICAS if replicas is None else replicas
+            pod_set.hosts = functools.partial(_hosts, train_job.name, subdomain, replicas)
 
     def sync_parallel_count(self, info: Info) -> None:
         """Set the number of pods of each Job to the count of its pod set."""
@@ -175,20 +170,10 @@ class JobSetPlugin(
         return status
 
 
-class _Hosts(msgspec.Struct, frozen=True):
-    """Yields the host names of a pod set's pods.
-
-    The pod set is an argument and not a field: since the pod set refers to this object, a field would make a cycle.
-    """
-
-    job: str
-    subdomain: str
-    replicas: int
-
-    def __call__(self, pod_set: PodSet) -> Iterator[str]:
-        for replica in range(self.replicas):
-            for pod in range(pod_set.count):
-                yield f"{self.job}-{pod_set.name}-{replica}-{pod}.{self.subdomain}"
+def _hosts(job: str, subdomain: str, replicas: int, pod_set: PodSet) -> Iterator[str]:
+    for replica in range(replicas):
+        for pod in range(pod_set.count):
+            yield f"{job}-{pod_set.name}-{replica}-{pod}.{subdomain}"
 
 
 def _watch_job_sets(watching: Builder, _client: Client, _cache: Cache) -> Builder:
