@@ -9,7 +9,7 @@ plugin therefore replaces an item and never changes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -224,6 +224,15 @@ def ancestor_of(job: ReplicatedJob) -> str | None:
 def containers_of(job: ReplicatedJob, name: str) -> list[CoreContainer]:
     """Return the containers of this name in a job of the template."""
     return [each for each in job.template.spec.template.spec.containers or () if each.name == name]
+
+
+def trainers(jobs: Iterable[ReplicatedJob], ml_policy: MLPolicy) -> Iterator[CoreContainer]:
+    """Yield the containers ``node`` of the trainer's jobs and, if an MPI launcher trains too, of the job ``node``."""
+    launcher_trains = ml_policy.mpi is not None and ml_policy.mpi.run_launcher_as_node is True
+    for job in jobs:
+        trains = ancestor_of(job) == constants.ANCESTOR_TRAINER
+        if trains or (launcher_trains and job.name == constants.NODE):
+            yield from containers_of(job, constants.NODE)
 
 
 def template_spec_apply(info: Info | None, kind: type[A]) -> A | None:

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from controller_runtime.apis.core.v1 import Container, ResourceRequirements
+from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.apis.meta.v1 import ObjectMeta
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
@@ -125,18 +125,8 @@ def _apply_resources(
     wanted = own.resources_per_node if own is not None else None
     if wanted is None or (not merge and wanted.limits is None and wanted.requests is None):
         return
-    for container in _trainers(spec, ml_policy):
+    for container in runtime.trainers(spec.replicated_jobs or (), ml_policy or trainer.MLPolicy()):
         if merge:
             container.resources = resources.merged(container.resources, wanted)
         else:
             container.resources = ResourceRequirements(limits=wanted.limits, requests=wanted.requests)
-
-
-def _trainers(spec: JobSetSpec, ml_policy: trainer.MLPolicy | None) -> Iterator[Container]:
-    """Yield the containers ``node`` of the trainer's jobs and, if an MPI launcher trains too, of the job ``node``."""
-    mpi = ml_policy.mpi if ml_policy is not None else None
-    launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
-    for job in spec.replicated_jobs or ():
-        trains = runtime.ancestor_of(job) == constants.ANCESTOR_TRAINER
-        if trains or (launcher_trains and job.name == constants.NODE):
-            yield from runtime.containers_of(job, constants.NODE)

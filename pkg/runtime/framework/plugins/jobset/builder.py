@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Container, EnvFromSource, EnvVar, SecretEnvSource
@@ -14,7 +14,7 @@ from pkg import apply
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import DatasetInitializer, ModelInitializer, Trainer, TrainJob
 from pkg.constants import trainer as constants
-from pkg.runtime.runtime import Info, Scheduler, ancestor_of, containers_of
+from pkg.runtime.runtime import Info, Scheduler, ancestor_of, containers_of, trainers
 
 INITIALIZER_ENV_STORAGE_URI: Final = "STORAGE_URI"
 
@@ -35,24 +35,21 @@ def apply_initializer(jobs: Iterable[ReplicatedJob], train_job: TrainJob) -> Non
                 _initialize(container, source)
 
 
-def apply_trainer(jobs: Iterable[ReplicatedJob], info: Info, train_job: TrainJob) -> None:
+def apply_trainer(jobs: Sequence[ReplicatedJob], info: Info, train_job: TrainJob) -> None:
     """Set one replica for the trainer's job, and apply the TrainJob's trainer to its container ``node``.
 
     If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The TrainJob's resources were
     applied before the first plugin ran.
     """
     wanted = train_job.spec.trainer
-    mpi = info.ml_policy.mpi
-    launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
     for job in jobs:
-        is_trainer = ancestor_of(job) == constants.ANCESTOR_TRAINER
-        if is_trainer:
+        if ancestor_of(job) == constants.ANCESTOR_TRAINER:
             job.replicas = constants.DEFAULT_JOB_REPLICAS
-        for container in containers_of(job, constants.NODE):
-            if is_trainer:
+            for container in containers_of(job, constants.NODE):
                 _set_program(container, wanted, info)
-            if wanted is not None and (is_trainer or (launcher_trains and job.name == constants.NODE)):
-                container.env = apply.upsert_env_vars(container.env, apply.env_vars(wanted.env))
+    if wanted is not None:
+        for container in trainers(jobs, info.ml_policy):
+            container.env = apply.upsert_env_vars(container.env, apply.env_vars(wanted.env))
 
 
 def apply_scheduler(jobs: Iterable[ReplicatedJob], scheduler: Scheduler) -> None:
