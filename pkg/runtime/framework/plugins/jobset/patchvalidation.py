@@ -46,15 +46,13 @@ async def validate_patch_changes(client: Reader, old: TrainJob | None, new: Trai
     While the first generation's fields are present, the patch that mirrors them is not checked, because changes of
     these fields have their own rules. A patch without any value may be added or removed at any time.
     """
-    errors = field.ErrorList()
     if old is None or equality.deep_equal(_effective(old), _effective(new)):
-        return errors
+        return field.ErrorList()
     if not old.spec.suspend and not new.spec.suspend:
         detail = (
             "RuntimePatches can only be modified when the TrainJob is suspended before or after the update"
         )
-        errors.append(field.forbidden(_PATCHES, detail))
-        return errors
+        return field.ErrorList([field.forbidden(_PATCHES, detail)])
     return await forbid_active_jobs(client, new, _PATCHES, "RuntimePatches")
 
 

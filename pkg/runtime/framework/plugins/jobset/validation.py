@@ -116,13 +116,11 @@ def _container_override(container: ContainerOverride, known: set[str], job: str)
 
 async def validate_override_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
     """Check that overrides change only while the TrainJob is suspended and none of its jobs is active."""
-    errors = field.ErrorList()
     if old is None or equality.deep_equal(old.spec.pod_template_overrides, new.spec.pod_template_overrides):
-        return errors
+        return field.ErrorList()
     if not new.spec.suspend:
         detail = "PodTemplateOverrides can only be modified when the TrainJob is suspended"
-        errors.append(field.forbidden(_OVERRIDES, detail))
-        return errors
+        return field.ErrorList([field.forbidden(_OVERRIDES, detail)])
     return await forbid_active_jobs(client, new, _OVERRIDES, "PodTemplateOverrides")
 
 
@@ -133,18 +131,12 @@ async def forbid_active_jobs(
 
     ``changes`` is the name of the changed field, for the text of the errors.
     """
-    errors = field.ErrorList()
     try:
         job_set = await client.get(JobSet, train_job.key)
     except NotFoundError:
-        return errors
+        return field.ErrorList()
     except (StatusError, RestError) as error:
-        errors.append(field.internal(path, error))
-        return errors
-    for job in job_set.status.replicated_jobs_status or ():
-        if job.active > 0:
-            detail = (
-                f"{changes} cannot be modified when the JobSet's ReplicatedJob {job.name} is still active"
-            )
-            errors.append(field.forbidden(path, detail))
-    return errors
+        return field.ErrorList([field.internal(path, error)])
+    detail = f"{changes} cannot be modified when the JobSet's ReplicatedJob {{}} is still active"
+    jobs = job_set.status.replicated_jobs_status or ()
+    return field.ErrorList(field.forbidden(path, detail.format(job.name)) for job in jobs if job.active > 0)

@@ -102,17 +102,15 @@ class Workload(
     ) -> tuple[list[str], field.ErrorList]:
         """Refuse a gang that contradicts the runtime, and warn if the cluster cannot schedule gangs."""
         del old
-        errors = field.ErrorList()
         if not _is_wanted(info):
-            return [], errors
+            return [], field.ErrorList()
         if (problem := _problem(info, _members(info))) is not None:
-            errors.append(field.invalid(_PATH, new.spec.runtime_ref, problem))
-            return [], errors
+            return [], field.ErrorList([field.invalid(_PATH, new.spec.runtime_ref, problem)])
         try:
             support = await self._served.current()
         except (StatusError, RestError):
-            return [], errors
-        return [support.message] if support.message else [], errors
+            return [], field.ErrorList()
+        return [support.message] if support.message else [], field.ErrorList()
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
         """Return the condition that reports why the scheduler has not scheduled the gang.
