@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.client import Reader
@@ -41,15 +42,14 @@ def containers_by_job(spec: JobSetSpec) -> Containers:
 
 def validate_initializers(
     containers: Containers, job: TrainJob, spec: JobSetSpec | None = None
-) -> field.ErrorList:
-    """Check that the template has the jobs and containers that the TrainJob's initializers run in.
+) -> Iterator[field.FieldError]:
+    """Yield an error for each initializer of the TrainJob whose job or container the template lacks.
 
-    With the template's ``spec``, check also that the containers mount the initializers' volume.
+    With the template's ``spec``, also yield an error if the container does not mount the initializers' volume.
     """
-    errors = field.ErrorList()
     initializer = job.spec.initializer
     if initializer is None:
-        return errors
+        return
     for name, wanted, config in (
         (constants.DATASET_INITIALIZER, initializer.dataset, "datasetConfig"),
         (constants.MODEL_INITIALIZER, initializer.model, "modelConfig"),
@@ -64,8 +64,7 @@ def validate_initializers(
             detail = f"must have volumeMount with name - {_INITIALIZER_VOLUME} in container {name} of the {name} job"
         else:
             continue
-        errors.append(field.invalid(_RUNTIME_REF, job.spec.runtime_ref, detail))
-    return errors
+        yield field.invalid(_RUNTIME_REF, job.spec.runtime_ref, detail)
 
 
 def _mounts_volume(spec: JobSetSpec, name: str) -> bool:
