@@ -39,16 +39,8 @@ async def _load_and_run(parsed: Flags) -> None:
 
 
 async def run(parsed: Flags, cfg: Configuration) -> None:
-    """Run the manager until a signal ends it.
-
-    Raises:
-        RestError: no cluster is configured, or the cluster cannot be reached.
-        UnauthorizedError: the API server does not accept the credentials.
-        ConfigurationError: spans cannot be exported.
-        ManagerError: a part of the manager failed, or leadership was lost.
-    """
+    """Run the manager until a signal ends it. Raises like :func:`.process.serve`, also if no cluster is configured."""
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
-
     made, fill = options(parsed, cfg), functools.partial(setup, parsed=parsed, cfg=cfg)
     await process.serve(flags.PROGRAM, connection, made, fill, parsed.config, traced=parsed.tracing)
 

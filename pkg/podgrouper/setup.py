@@ -106,30 +106,14 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
 
 
 def _reconciler(mgr: ctrl.Manager, options: Settings, rules: CurrentRules) -> PodReconciler:
-    """Return the reconciler of pods, with its owners, groupers and pod groups.
-
-    Raises:
-        GrouperLoadError: a third-party grouper cannot be loaded.
-    """
+    """Return the reconciler of pods, with its owners, groupers and pod groups."""
     owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache, served=mgr.rest_mapper.resource_for)
     hub = new_plugins_hub(owners, options)
     owners.kinds = hub
-    groups = Handler(
-        mgr.client,
-        mgr.api_reader,
-        node_pool_key=options.node_pool_label_key,
-        queue_key=options.queue_label_key,
-    )
-    recorder = mgr.event_recorder_for(kai.EVENT_SOURCE)
-    return PodReconciler(
-        mgr.client,
-        recorder,
-        PodGrouper(owners, hub),
-        groups,
-        options,
-        notices=recorder,
-        rules=rules,
-    )
+    node_pool, queue = options.node_pool_label_key, options.queue_label_key
+    groups = Handler(mgr.client, mgr.api_reader, node_pool_key=node_pool, queue_key=queue)
+    recorder, grouper = mgr.event_recorder_for(kai.EVENT_SOURCE), PodGrouper(owners, hub)
+    return PodReconciler(mgr.client, recorder, grouper, groups, options, notices=recorder, rules=rules)
 
 
 async def _pods(mgr: ctrl.Manager, namespace: str = "") -> list[ctrl.Request]:

@@ -56,10 +56,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         self._second_generation = cfg.second_generation
 
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
-        """Return a reason if the torch policy is missing.
-
-        Also return a reason if there are neither a trainer nor targets of ``envInjection``.
-        """
+        """Return a reason without the torch policy, or with neither a trainer nor targets of ``envInjection``."""
         policy = info.ml_policy.torch
         if policy is None:
             return "the runtime has no mlPolicy.torch"
@@ -108,10 +105,8 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         trainer = train_job.spec.trainer
         pod_set, container = trainernodes.with_count(info, train_job), trainernodes.container(info)
         resources = runtime.resources_per_node(info, train_job, merged=self._second_generation)
-        nodes, processes = (
-            1 if pod_set is None else pod_set.count,
-            _num_proc_per_node(policy, trainer, resources),
-        )
+        nodes = 1 if pod_set is None else pod_set.count
+        processes = _num_proc_per_node(policy, trainer, resources)
         node_env, master_env = _node_env(nodes, processes), _master_env(train_job.name)
         _inject(info, policy, [*node_env, *master_env])
         if trainer is None or container is None:
