@@ -198,9 +198,11 @@ class TrainingRuntime(interface.Runtime):
         """
         old, new = old and generations.with_word(old), generations.with_word(new)
         misfits, merges = field.ErrorList(), self.cfg.second_generation
+        # An update that does not change the patches must not be refused because of them.
+        same = old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)
         try:
             try:
-                if self.cfg.denies_security_context and not _has_patches_of(old, new):
+                if self.cfg.denies_security_context and not same:
                     deny_security_context(new.spec)
                 info = await info_for_validation(spec, new, merges_resources=merges)
             except RuntimePatchError as error:
@@ -224,11 +226,3 @@ class TrainingRuntime(interface.Runtime):
                 trainingruntime.NO_SCHEDULER.format(f"{path}: podGroupPolicy of the runtime"),
             ]
         return warnings, errors
-
-
-def _has_patches_of(old: trainer.TrainJob | None, new: trainer.TrainJob) -> bool:
-    """Return True if an update does not change the runtime patches.
-
-    Such an update must not be refused because of the patches.
-    """
-    return old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)

@@ -67,10 +67,8 @@ class RayGrouper(ReadingGrouper):
     async def _cluster(self, owner: Unstructured) -> Unstructured:
         if not self.cluster_name_paths:
             return owner
-        name: str | None = None
-        for path in self.cluster_name_paths:
-            if (name := fields.nested_string(owner, *path)) is not None:
-                break
+        names = (fields.nested_string(owner, *path) for path in self.cluster_name_paths)
+        name = next((each for each in names if each is not None), None)
         if not name:
             raise GroupingError(
                 f"failed to extract rayClusterName for {owner.namespace}/{owner.name} of kind {owner.kind}."

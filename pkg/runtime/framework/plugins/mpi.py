@@ -173,7 +173,9 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         objects: list[Object] = []
         if not await ownedfiles.has_secret(self._client, train_job, sshkeys.SUFFIX, may_be_foreign=True):
             objects.append(sshkeys.secret(train_job, self._new_keys()))
-        return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
+        metadata = trainjob.child_metadata(train_job, _HOST_FILE_SUFFIX)
+        data = {_HOST_FILE: _host_file(info, policy, train_job)}
+        return [*objects, ConfigMap(metadata=metadata, data=data)]
 
 
 def _is_open_mpi(policy: MPIMLPolicySource) -> bool:
@@ -244,9 +246,3 @@ def _host_file(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
                     f"trainjob {train_job.key}: the host file of {pod_set.count} nodes is larger than 1 MiB"
                 )
     return "".join(lines)
-
-
-def _config_map(train_job: TrainJob, host_file: str) -> ConfigMap:
-    return ConfigMap(
-        metadata=trainjob.child_metadata(train_job, _HOST_FILE_SUFFIX), data={_HOST_FILE: host_file}
-    )
