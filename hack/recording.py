@@ -86,22 +86,12 @@ class _Lines(io.StringIO):
         return len(text)
 
 
-class _Printing(io.StringIO):
-    """A file that prints its lines on a console; some commands write to it."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._lines = _Lines(lambda line: console.print(Text(line, style="dim")))
-
-    def write(self, text: str, /) -> int:
-        return self._lines.write(text)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the commands, one after another, and write the picture into the file that is named first."""
     file, *commands = sys.argv[1:] if argv is None else argv
     screencast = Screencast(commands[-1])
-    stdout, sys.stdout = sys.stdout, _Printing(screencast.console)
+    # Some commands write to this file.
+    stdout, sys.stdout = sys.stdout, _Lines(lambda line: screencast.console.print(Text(line, style="dim")))
     try:
         for command in commands:
             screencast.console.print(Text.assemble(("$ ", "green"), (command, "bold")))

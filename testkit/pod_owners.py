@@ -25,12 +25,10 @@ def owners() -> dict[tuple[str, str], GVK]:
 
     The version is that of the kind's row in the hub's table, or v1 if that row is for any version or does not exist.
     """
-    rows = [gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version != ANY_VERSION]
-    any_version = [
-        gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version == ANY_VERSION
-    ]
+    kinds = new_plugins_hub(FakeClient(), found=[]).kinds()
+    rows = [gvk for gvk in kinds if gvk.version != ANY_VERSION]
     beside = [GVK(each.group, "v1", each.kind) for each in WATCHED_WITHOUT_ROW]
-    others = [*beside, *(gvk._replace(version="v1") for gvk in any_version)]
+    others = [*beside, *(gvk._replace(version="v1") for gvk in kinds if gvk.version == ANY_VERSION)]
     known = {(gvk.group, f"{gvk.kind.lower()}s"): gvk for gvk in (*others, *rows)}
     verbs: dict[tuple[str, str], set[str]] = {}
     for group, resource, verb in rbac.collected(rbac.Part.POD_GROUPER):

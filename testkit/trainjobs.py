@@ -24,8 +24,8 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.runtime.framework.plugins.workload import Published
-from pkg.util.testing import make_ended_status
 from pkg.webhooks import TrainJobDefaulter
+from testkit.builders import make_ended_status
 
 T = TypeVar("T", bound=Object)
 KEY = Request("ns", "job")

@@ -24,20 +24,25 @@ CONTROLLERS: Final = ("trainjob", "trainingruntime", "clustertrainingruntime", P
 _TIME_ENCODING: Final = log_options.TimeEncoding.RFC3339NANO
 
 
-class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed command line."""
+class CommonFlags(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags that every program has."""
 
-    config: str = ""
     kubeconfig: str = ""
-    enable_http2: bool = False
-    controllers: tuple[str, ...] = ("*",)
-    webhooks: bool = True
-    feature_gates: Mapping[str, bool] = {}
     version: bool = False
     tracing: bool = False
     log: log_options.Options = msgspec.field(
         default_factory=lambda: log_options.Options(time_encoding=_TIME_ENCODING, caller=True)
     )
+
+
+class Flags(CommonFlags, frozen=True, kw_only=True):
+    """A parsed command line."""
+
+    config: str = ""
+    enable_http2: bool = False
+    controllers: tuple[str, ...] = ("*",)
+    webhooks: bool = True
+    feature_gates: Mapping[str, bool] = {}
 
     def enabled(self, controller: str) -> bool:
         """Return True if ``controller`` is enabled.
@@ -117,7 +122,6 @@ def zap_flags(
             goflags.boolean,
             "Logging for development: console encoder, debug level.",
             default=development,
-            boolean=True,
         ),
         Flag(
             "zap-encoder",
@@ -165,7 +169,6 @@ TRACING: Final = Flag(
     "Export OpenTelemetry spans of reconciles and their requests, one trace for each object, as configured by the "
     "OTEL_* environment variables. Requires the package extra otel.",
     default=False,
-    boolean=True,
 )
 FLAGS: Final = (
     Flag("config", str, "File with the Configuration. The default is an empty Configuration."),
@@ -180,7 +183,6 @@ FLAGS: Final = (
         goflags.boolean,
         "Accepted, but has no effect: HTTP/2 is not served.",
         default=False,
-        boolean=True,
     ),
     Flag(
         "controllers",
@@ -197,7 +199,6 @@ FLAGS: Final = (
         "Serve the mutating and validating webhooks. With false, their port is not opened, and their Secret and "
         "webhook configuration are neither read nor written: for a manager that the API server cannot reach.",
         default=True,
-        boolean=True,
     ),
     Flag(
         "feature-gates",
@@ -207,7 +208,7 @@ FLAGS: Final = (
         default={},
         merge=lambda earlier, later: {**earlier, **later},
     ),
-    Flag("version", goflags.boolean, "Print the version and exit.", default=False, boolean=True),
+    Flag("version", goflags.boolean, "Print the version and exit.", default=False),
     TRACING,
     *zap_flags(),
 )

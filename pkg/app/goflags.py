@@ -37,7 +37,11 @@ class Flag(msgspec.Struct, frozen=True):
     usage: str
     default: Any = ""
     merge: Callable[[Any, Any], Any] | None = None
-    boolean: bool = False
+
+    @property
+    def boolean(self) -> bool:
+        """True if the value is a boolean."""
+        return self.parse is boolean
 
 
 def boolean(text: str) -> bool:
@@ -103,14 +107,7 @@ def usage(program: str, flags: Sequence[Flag]) -> str:
     lines = [f"Usage of {program}:"]
     for flag in sorted(flags, key=lambda flag: flag.name):
         placeholder = "" if flag.boolean else " value"
-        default = (
-            f" (default {_shown(flag.default)})"
-            if flag.default and isinstance(flag.default, str | int)
-            else ""
-        )
+        shown = "true" if flag.default is True else flag.default
+        default = f" (default {shown})" if flag.default and isinstance(flag.default, str | int) else ""
         lines += [f"  --{flag.name}{placeholder}", f"        {flag.usage}{default}"]
     return "\n".join(lines) + "\n"
-
-
-def _shown(value: str | int) -> str:
-    return "true" if value is True else str(value)

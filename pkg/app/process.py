@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import gc
 import importlib.metadata
@@ -18,15 +19,14 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import controller_runtime as ctrl
 from controller_runtime import log, rest
-from controller_runtime import log as log_options
 from controller_runtime.machinery import raised
 from controller_runtime.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.machinery.printable import printable_line
@@ -35,6 +35,7 @@ from controller_runtime.manager import ManagerError
 from pkg import config
 
 from . import ending, goflags
+from .flags import CommonFlags
 
 DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2
@@ -54,26 +55,7 @@ _EXPECTED: Final = (
 Work = Callable[[], Awaitable[None]]
 
 
-class ProgramFlags(Protocol):
-    """The flags that every program has."""
-
-    @property
-    def version(self) -> bool:
-        """True to print the version and exit."""
-        ...
-
-    @property
-    def log(self) -> log_options.Options:
-        """The log's options."""
-        ...
-
-    @property
-    def tracing(self) -> bool:
-        """True to export spans."""
-        ...
-
-
-F = TypeVar("F", bound=ProgramFlags)
+F = TypeVar("F", bound=CommonFlags)
 
 
 def main(
@@ -151,19 +133,41 @@ async def serve(
     connection.user_agent = rest.user_agent(program, release)
     async with AsyncExitStack() as signals, AsyncExitStack() as stack:
         if traced:
-            from . import tracing
-
-            options = await stack.enter_async_context(tracing.traced(options, program, release))
+            options = await stack.enter_async_context(_traced(options, program, release))
         mgr = await stack.enter_async_context(ctrl.Manager(connection, options))
         await require_credentials(mgr)
         log.logger_from("setup").info("Starting", program=program, version=release, configFile=config_file)
         await setup(mgr)
-        await _run(mgr, await signals.enter_async_context(ctrl.setup_signal_handler()))
+        stop = await signals.enter_async_context(ctrl.setup_signal_handler())
+        mgr.add(_Freezer(mgr))
+        await mgr.start(stop)
 
 
-async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
-    mgr.add(_Freezer(mgr))
-    await mgr.start(stop)
+@asynccontextmanager
+async def _traced(options: ctrl.Options, program: str, release: str) -> AsyncIterator[ctrl.Options]:
+    """Yield ``options`` with the tracing that the environment describes. After the block, the last spans are sent.
+
+    Raises:
+        ConfigurationError: OpenTelemetry, or an exporter that the environment names, is not installed.
+    """
+    from controller_runtime.tracing import MissingExtraError
+
+    try:
+        from controller_runtime.tracing import from_environment  # loads OpenTelemetry
+
+        tracing = from_environment(program, release)
+    except MissingExtraError as error:
+        raise config.ConfigurationError(f"--tracing: {error}") from error
+    if tracing is None:
+        log.logger_from("setup").warning(
+            "--tracing has no effect: the OTEL_* environment variables disable it"
+        )
+        yield options
+        return
+    try:
+        yield dataclasses.replace(options, tracing=tracing)
+    finally:
+        await tracing.shutdown()
 
 
 class _Freezer:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Final
 
@@ -38,20 +39,9 @@ async def _load_and_run(parsed: Flags) -> None:
 
 
 async def run(parsed: Flags, cfg: Configuration) -> None:
-    """Run the manager until a signal ends it.
-
-    Raises:
-        RestError: no cluster is configured, or the cluster cannot be reached.
-        UnauthorizedError: the API server does not accept the credentials.
-        ConfigurationError: spans cannot be exported.
-        ManagerError: a part of the manager failed, or leadership was lost.
-    """
+    """Run the manager until a signal ends it. Raises like :func:`.process.serve`, also if no cluster is configured."""
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
-
-    async def fill(mgr: ctrl.Manager) -> None:
-        await setup(mgr, parsed, cfg)
-
-    made = options(parsed, cfg)
+    made, fill = options(parsed, cfg), functools.partial(setup, parsed=parsed, cfg=cfg)
     await process.serve(flags.PROGRAM, connection, made, fill, parsed.config, traced=parsed.tracing)
 
 
@@ -75,7 +65,7 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
     if groups_pods(parsed, cfg):
         from pkg import podgrouper  # fifty modules that only the pod grouper needs
 
-        held |= podgrouper.cache_options(podgrouper.settings(cfg))
+        held |= podgrouper.cache_options(podgrouper.Settings.of(cfg))
     if reports_status(parsed, cfg):
         from pkg.runtime.framework.plugins import trainjobstatus  # loads the status server
 
@@ -93,7 +83,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     if groups_pods(parsed, cfg):
         from pkg import podgrouper
 
-        await podgrouper.setup(mgr, podgrouper.settings(cfg))
+        await podgrouper.setup(mgr, podgrouper.Settings.of(cfg))
     if parsed.controllers == (flags.POD_GROUPER,):
         return
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)

@@ -5,7 +5,6 @@
 from .config import RETIRED as RETIRED
 from .config import ConfigurationError as ConfigurationError
 from .config import load as load
-from .duration import seconds as seconds
 from .options import cert_dir as cert_dir
 from .options import manager_options as manager_options
 from .options import rest_config as rest_config

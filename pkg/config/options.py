@@ -16,9 +16,9 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import tlsconfig
+from pkg.util.goduration import seconds
 
 from .config import ConfigurationError
-from .duration import seconds
 
 _CONCURRENCY: Final = {str(TrainJob.gvk.group_kind): 5}
 """Number of concurrent reconciles by kind, if the Configuration does not set it."""

@@ -14,8 +14,6 @@ API_RELEASE: Final = "v2.3.0"
 DEFAULT_JOB_REPLICAS: Final = 1
 """Number of replicas of a ReplicatedJob. A ReplicatedJob with several replicas is not supported."""
 
-JOB_SET_KIND: Final = "JobSet"
-
 FIELD_OWNER: Final = "trainer"
 """Field manager of applied objects."""
 

@@ -36,7 +36,7 @@ from controller_runtime.rest import TransportError
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
-from pkg.runtime import Runtime
+from pkg.runtime import Runtime, ancestor_of
 from pkg.runtime.interface import IndependentConfigMap
 from pkg.util import trainjob
 
@@ -242,7 +242,7 @@ class Children:
         """
         job_set, _ = await _desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
-        follows = rule.suspended and not rule.ended
+        follows = rule.suspended and not ended(live)
         if job_set is None or not (follows or rule.matches(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
@@ -516,10 +516,8 @@ def _version_of(train_job: TrainJob) -> tuple[str | None, int]:
 
 def _is_orphan_of_ours(job_set: JobSet) -> bool:
     """Return True if the JobSet has no controller and its jobs have the ancestor-step label."""
-    if trainjob.controller_of(job_set) is not None:
-        return False
-    metadata = [job.template.metadata for job in job_set.spec.replicated_jobs or ()]
-    return any(each and constants.LABEL_TRAIN_JOB_ANCESTOR in (each.labels or {}) for each in metadata)
+    jobs = job_set.spec.replicated_jobs or ()
+    return trainjob.controller_of(job_set) is None and any(ancestor_of(job) is not None for job in jobs)
 
 
 async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:

@@ -51,7 +51,6 @@ A default that is missing here costs one request after a restart.
 
 _POD_METADATA: Final = frozenset({"labels", "annotations"})
 _POD_SPEC: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
-_ENDS: Final = frozenset({JOB_SET_COMPLETED, JOB_SET_FAILED})
 _JOB_SET_SPEC: Final = frozenset({"suspend", "coordinator", "ttlSecondsAfterFinished"})
 
 
@@ -162,10 +161,6 @@ class JobSetRule:
         self.suspended: bool = bool(live.get("spec", {}).get("suspend"))
         self.observed: bool = bool(self._jobs)
         """True if JobSet's controller has reconciled the JobSet, and so may have created Jobs."""
-        self.ended: bool = any(
-            each.get("type") in _ENDS and each.get("status") == "True"
-            for each in live.get("status", {}).get("conditions") or ()
-        )
         self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
 
     def matches(self, desired: Wire) -> bool:
@@ -183,7 +178,9 @@ class JobSetRule:
 
 def ended(job_set: JobSet) -> bool:
     """Return True if the JobSet is Completed or Failed: its controller then creates no more Jobs."""
-    return any(conditions.is_true(job_set.status.conditions, each) for each in _ENDS)
+    return any(
+        conditions.is_true(job_set.status.conditions, each) for each in (JOB_SET_COMPLETED, JOB_SET_FAILED)
+    )
 
 
 def _fixed(job_set: Wire) -> Wire:

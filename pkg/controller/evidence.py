@@ -16,6 +16,7 @@ from controller_runtime.cache import CacheError
 from controller_runtime.machinery import GVK, NamespacedName
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.meta import parse_time
+from controller_runtime.recorder import SourceRecorder
 from controller_runtime.rest import RestError
 
 from pkg import metrics
@@ -29,8 +30,6 @@ from pkg.apis.jobset.v1alpha2 import (
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
 from pkg.why.terminations import REASON, Termination
-
-from .starts import Recorder
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
@@ -60,7 +59,7 @@ class FailureEvidence:
 
     name = "evidence of failed pods"
 
-    def __init__(self, pods: Pods, reader: client.Reader, recorder: Recorder) -> None:
+    def __init__(self, pods: Pods, reader: client.Reader, recorder: SourceRecorder) -> None:
         self._pods = pods
         self._reader = reader
         self._recorder = recorder

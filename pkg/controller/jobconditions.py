@@ -32,7 +32,8 @@ def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
 
 def set_unsupported(train_job: TrainJob, key: str, now: Callable[[], datetime]) -> None:
     """Set the condition Failed, because no runtime is registered for the TrainJob's reference."""
-    _set_failed(train_job, trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON, f"unsupported runtime: {key}", now)
+    reason = trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
+    _set(train_job, trainer.TRAIN_JOB_FAILED, "True", reason, f"unsupported runtime: {key}", now)
 
 
 def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> None:
@@ -41,7 +42,7 @@ def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> N
         trainer.TRAIN_JOB_DEADLINE_EXCEEDED_REASON,
         constants.TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE,
     )
-    _set_failed(train_job, reason, message, now)
+    _set(train_job, trainer.TRAIN_JOB_FAILED, "True", reason, message, now)
 
 
 def clear_unsupported(train_job: TrainJob) -> None:
@@ -55,10 +56,7 @@ def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Calla
     """Set the condition GangSchedulingUnavailable if an error is an UnavailableError, otherwise remove it."""
     found = next((error for error in errors if isinstance(error, UnavailableError)), None)
     if found is not None:
-        kind = trainer.TRAIN_JOB_GANG_UNAVAILABLE
-        _set_condition(
-            train_job, Condition(type=kind, status="True", reason=found.reason, message=str(found)), now
-        )
+        _set(train_job, trainer.TRAIN_JOB_GANG_UNAVAILABLE, "True", found.reason, str(found), now)
     elif train_job.status.conditions:
         conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_GANG_UNAVAILABLE)
 
@@ -68,32 +66,21 @@ def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
 
     A TrainJob that was never suspended does not get the condition.
     """
+    kind = trainer.TRAIN_JOB_SUSPENDED
     if train_job.spec.suspend:
-        status, reason, message = (
-            "True",
-            trainer.TRAIN_JOB_SUSPENDED_REASON,
-            constants.TRAIN_JOB_SUSPENDED_MESSAGE,
-        )
+        reason, message = trainer.TRAIN_JOB_SUSPENDED_REASON, constants.TRAIN_JOB_SUSPENDED_MESSAGE
+        _set(train_job, kind, "True", reason, message, now)
     elif conditions.is_true(train_job.status.conditions, trainer.TRAIN_JOB_SUSPENDED):
-        status, reason, message = (
-            "False",
-            trainer.TRAIN_JOB_RESUMED_REASON,
-            constants.TRAIN_JOB_RESUMED_MESSAGE,
-        )
-    else:
-        return
-    new = Condition(type=trainer.TRAIN_JOB_SUSPENDED, status=status, reason=reason, message=message)
-    _set_condition(train_job, new, now)
+        reason, message = trainer.TRAIN_JOB_RESUMED_REASON, constants.TRAIN_JOB_RESUMED_MESSAGE
+        _set(train_job, kind, "False", reason, message, now)
 
 
-def _set_failed(train_job: TrainJob, reason: str, message: str, now: Callable[[], datetime]) -> None:
-    failed = Condition(type=trainer.TRAIN_JOB_FAILED, status="True", reason=reason, message=message)
-    _set_condition(train_job, failed, now)
-
-
-def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], datetime]) -> None:
+def _set(
+    train_job: TrainJob, kind: str, status: str, reason: str, message: str, now: Callable[[], datetime]
+) -> None:
     if train_job.status.conditions is None:
         train_job.status.conditions = []
+    new = Condition(type=kind, status=status, reason=reason, message=message)
     conditions.set_status_condition(train_job.status.conditions, new, now)
 
 

@@ -22,6 +22,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime
+from pkg.util.goduration import format_duration
 
 from .memory import Memories
 
@@ -140,5 +141,4 @@ def _elapsed(train_job: TrainJob, now: datetime) -> str:
     """Return the time since the creation as Go prints a duration: ``4m12s``."""
     created = train_job.metadata.creation_timestamp
     seconds = max(0, int((now - parse_time(created)).total_seconds())) if created else 0
-    hours, minutes = seconds // 3600, seconds // 60
-    return (f"{hours}h" if hours else "") + (f"{minutes % 60}m" if minutes else "") + f"{seconds % 60}s"
+    return format_duration(seconds * 10**9)

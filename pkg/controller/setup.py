@@ -10,9 +10,10 @@ from typing import Final
 import controller_runtime as ctrl
 from controller_runtime import controller
 
-from pkg import config, features
+from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
+from pkg.util.goduration import seconds
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
 from .starts import Starts
@@ -44,7 +45,7 @@ def setup_controllers(
     # Registered first, so that a new TrainJob is reconciled before the controllers of runtimes handle it.
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
-        after = config.seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
+        after = seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
         starts = Starts(mgr.client, recorder, after, runtimes=runtimes) if after > 0 else None
         reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader, starts=starts)
         if starts is not None:

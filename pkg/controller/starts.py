@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import anyio
 from controller_runtime import client, log
@@ -14,6 +14,7 @@ from controller_runtime.cache import CacheError
 from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.printable import printable_line
+from controller_runtime.recorder import SourceRecorder
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -34,14 +35,6 @@ _NOT_CACHED: Final = "the manager does not cache them"
 _log = log.logger_from("starts")
 
 
-class Recorder(Protocol):
-    """Records events. If an object already has an event with the same reason and key, no second event is recorded."""
-
-    def event_once(
-        self, obj: Object, event_type: str, reason: str, message: str, *, key: str = ""
-    ) -> None: ...
-
-
 class _Waiting(NamedTuple):
     uid: str
     at: float
@@ -60,7 +53,7 @@ class Starts:
     def __init__(
         self,
         reader: client.Reader,
-        recorder: Recorder,
+        recorder: SourceRecorder,
         after: float,
         *,
         runtimes: Mapping[str, Runtime] | None = None,

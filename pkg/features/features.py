@@ -27,17 +27,8 @@ class Stage(enum.StrEnum):
     BETA = "AllBeta"
 
 
-class Feature(msgspec.Struct, frozen=True):
-    """A feature's stage and its default state."""
-
-    stage: Stage
-    default: bool
-
-
-_FEATURES: Final[Mapping[str, Feature]] = {
-    FAILURE_EVIDENCE: Feature(Stage.ALPHA, default=False),
-    TRAIN_JOB_STATUS: Feature(Stage.ALPHA, default=False),
-}
+_STAGES: Final = {FAILURE_EVIDENCE: Stage.ALPHA, TRAIN_JOB_STATUS: Stage.ALPHA}
+"""The stage of each feature. All features are disabled by default."""
 
 
 class UnknownFeatureGateError(ValueError):
@@ -48,35 +39,30 @@ class UnknownFeatureGateError(ValueError):
 
 
 class Gates(msgspec.Struct, frozen=True):
-    """The state of every feature. Without settings, each feature has its default state."""
+    """The state of every feature. Without settings, no feature is enabled."""
 
     settings: Mapping[str, bool]
 
     def enabled(self, feature: str) -> bool:
         """Return True if ``feature`` is enabled.
 
-        The feature's own gate decides. If that gate is not set, the gate of the feature's stage decides. If neither is
-        set, the feature has its default state.
+        The feature's own gate decides. If that gate is not set, the gate of the feature's stage decides.
         """
-        about = _FEATURES[feature]
-        return self.settings.get(feature, self.settings.get(about.stage, about.default))
+        return self.settings.get(feature, self.settings.get(_STAGES[feature], False))
 
 
 def known() -> list[str]:
     """Return the names of all gates."""
-    return [*(stage.value for stage in Stage), *_FEATURES]
+    return [*(stage.value for stage in Stage), *_STAGES]
 
 
-def resolve(*settings: Mapping[str, bool]) -> Gates:
-    """Return the gates that result from ``settings``. Later settings take precedence.
+def resolve(settings: Mapping[str, bool]) -> Gates:
+    """Return the gates with these settings.
 
     Raises:
         UnknownFeatureGateError: a setting names an unknown gate.
     """
-    merged: dict[str, bool] = {}
-    for setting in settings:
-        for name in setting:
-            if name not in known():
-                raise UnknownFeatureGateError(name)
-        merged.update(setting)
-    return Gates(merged)
+    for name in settings:
+        if name not in known():
+            raise UnknownFeatureGateError(name)
+    return Gates(settings)

@@ -2,32 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics of TrainJobs and of the pod grouper."""
 
-from .metrics import (
-    DRIFT_HEALED,
-    KIND_DEGRADED,
-    OWNERS_UNREADABLE,
-    PODS_GROUPED,
-    PODS_PUT_OFF,
-    TIME_TO_CHILDREN,
-    TRAIN_JOB_RECONCILES,
-    TRAIN_JOBS,
-    DegradedKinds,
-    DegradedKindsExporter,
-    Phase,
-    TrainJobPhases,
-)
-
-__all__ = [
-    "DRIFT_HEALED",
-    "KIND_DEGRADED",
-    "OWNERS_UNREADABLE",
-    "PODS_GROUPED",
-    "PODS_PUT_OFF",
-    "TIME_TO_CHILDREN",
-    "TRAIN_JOBS",
-    "TRAIN_JOB_RECONCILES",
-    "DegradedKinds",
-    "DegradedKindsExporter",
-    "Phase",
-    "TrainJobPhases",
-]
+from .metrics import DRIFT_HEALED as DRIFT_HEALED
+from .metrics import KIND_DEGRADED as KIND_DEGRADED
+from .metrics import OWNERS_UNREADABLE as OWNERS_UNREADABLE
+from .metrics import PODS_GROUPED as PODS_GROUPED
+from .metrics import PODS_PUT_OFF as PODS_PUT_OFF
+from .metrics import TIME_TO_CHILDREN as TIME_TO_CHILDREN
+from .metrics import TRAIN_JOB_RECONCILES as TRAIN_JOB_RECONCILES
+from .metrics import TRAIN_JOBS as TRAIN_JOBS
+from .metrics import DegradedKinds as DegradedKinds
+from .metrics import DegradedKindsExporter as DegradedKindsExporter
+from .metrics import Phase as Phase
+from .metrics import TrainJobPhases as TrainJobPhases

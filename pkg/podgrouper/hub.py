@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from controller_runtime import client
@@ -17,27 +16,26 @@ from controller_runtime.manager import ManagerError
 from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper
 from .plugins.cronjobs import CronJobGrouper
-from .plugins.defaultgrouper import DefaultGrouper, GrouperOptions
+from .plugins.defaultgrouper import DefaultGrouper
 from .plugins.deployment import DeploymentGrouper
 from .plugins.grove import GroveGrouper
 from .plugins.job import K8sJobGrouper, WholeJobGrouper
 from .plugins.jobset import JobSetGrouper
 from .plugins.jobsettree import JobSetTreeGrouper
 from .plugins.knative import KnativeGrouper
-from .plugins.kubeflow.jax import JaxGrouper
+from .plugins.kubeflow.distributed_common import JaxGrouper, TensorFlowGrouper, XGBoostGrouper
 from .plugins.kubeflow.mpi import MpiGrouper
 from .plugins.kubeflow.notebook import NotebookGrouper
 from .plugins.kubeflow.pytorch import PyTorchGrouper
-from .plugins.kubeflow.tensorflow import TensorFlowGrouper
-from .plugins.kubeflow.xgboost import XGBoostGrouper
 from .plugins.leaderworkerset import LwsGrouper
 from .plugins.native import KINDS, NativeGroupers
 from .plugins.podjob import PodJobGrouper
-from .plugins.ray import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
+from .plugins.ray.ray_grouper import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
 from .plugins.runaijob import RunaiJobGrouper
 from .plugins.skiptopowner import SkipTopOwnerGrouper
 from .plugins.spotrequest import SpotRequestGrouper
 from .podgroup import OLDEST, Rules
+from .settings import Settings
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -97,15 +95,6 @@ class GrouperLoadError(ManagerError):
     """A third-party grouper cannot be loaded; the text names the entry point and the cause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubOptions:
-    """Settings of all groupers."""
-
-    grouper: GrouperOptions = field(default_factory=GrouperOptions)
-    search_legacy_pod_groups: bool = True
-    knative_gang_schedule: bool = True
-
-
 class PluginsHub:
     """Finds the grouper of a kind. Each set of rules has its own table."""
 
@@ -157,7 +146,7 @@ def _row(table: Mapping[GVK, Grouper], kind: GVK) -> Grouper | None:
 
 def new_plugins_hub(
     reader: client.Reader,
-    options: HubOptions | None = None,
+    options: Settings | None = None,
     *,
     found: Iterable[EntryPoint] | None = None,
 ) -> PluginsHub:
@@ -169,8 +158,8 @@ def new_plugins_hub(
         GrouperLoadError: an entry point does not load, fails, returns something other than rows, or provides a kind
             that already has a row.
     """
-    options = options or HubOptions()
-    default = DefaultGrouper(reader, options.grouper)
+    options = options or Settings()
+    default = DefaultGrouper(reader, options)
     oldest = _table(default, reader, options)
     tables = {Rules.V0_13: oldest, Rules.V0_17: _newest_table(oldest, default, reader, options)}
     if found is None:
@@ -186,11 +175,9 @@ def new_plugins_hub(
     return PluginsHub(default, tables, NativeGroupers(default, reader))
 
 
-def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) -> Table:
+def _table(default: DefaultGrouper, reader: client.Reader, options: Settings) -> Table:
     legacy = options.search_legacy_pod_groups
     grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
-    ray_cluster, ray_job = RayClusterGrouper(default, reader), RayJobGrouper(default, reader)
-    ray_service = RayServiceGrouper(default, reader)
     table: Table = {
         GVK("", "v1", "Pod"): PodJobGrouper(default),
         GVK("amlarc.azureml.com", "v1alpha1", "AmlJob"): AmlGrouper(default),
@@ -215,12 +202,7 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) 
         GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default),
         GVK("machinelearning.seldon.io", "v1", "SeldonDeployment"): default,
         GVK("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment"): default,
-        GVK("ray.io", "v1", "RayCluster"): ray_cluster,
-        GVK("ray.io", "v1", "RayJob"): ray_job,
-        GVK("ray.io", "v1", "RayService"): ray_service,
-        GVK("ray.io", "v1alpha1", "RayCluster"): ray_cluster,
-        GVK("ray.io", "v1alpha1", "RayJob"): ray_job,
-        GVK("ray.io", "v1alpha1", "RayService"): ray_service,
+        **_ray(default, reader, OLDEST),
         GVK("run.ai", "v1", "RunaiJob"): RunaiJobGrouper(
             default, reader, search_for_legacy_pod_groups=legacy
         ),
@@ -240,27 +222,31 @@ def _newest_table(
     oldest: Table,
     default: DefaultGrouper,
     reader: client.Reader,
-    options: HubOptions,
+    options: Settings,
 ) -> Table:
     """Return the table of v0.17: the table of v0.13, with other rows for the kinds whose rules changed."""
     rules, legacy = Rules.V0_17, options.search_legacy_pod_groups
-    ray_cluster, ray_job = RayClusterGrouper(default, reader, rules), RayJobGrouper(default, reader, rules)
-    ray_service = RayServiceGrouper(default, reader, rules)
     table: Table = {
         **oldest,
         GVK("batch", "v1", "Job"): WholeJobGrouper(default, reader, search_for_legacy_pod_groups=legacy),
         GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): JobSetTreeGrouper(default, reader),
         GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default, rules),
         GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default, rules),
+        **_ray(default, reader, rules),
     }
     del table[_DYNAMO]
-    for version in ("v1", "v1alpha1"):
-        table[GVK("ray.io", version, "RayCluster")] = ray_cluster
-        table[GVK("ray.io", version, "RayJob")] = ray_job
-        table[GVK("ray.io", version, "RayService")] = ray_service
     skip = SkipTopOwnerGrouper(default, reader, table, rules)
     table.update(dict.fromkeys((*_WRAPPERS, _ANY_DYNAMO), skip))
     return table
+
+
+def _ray(default: DefaultGrouper, reader: client.Reader, rules: Rules) -> Table:
+    groupers = {
+        "RayCluster": RayClusterGrouper(default, reader, rules),
+        "RayJob": RayJobGrouper(default, reader, rules),
+        "RayService": RayServiceGrouper(default, reader, rules),
+    }
+    return {GVK("ray.io", each, kind): made for each in ("v1", "v1alpha1") for kind, made in groupers.items()}
 
 
 def _load(entry: EntryPoint, default: DefaultGrouper, reader: client.Reader) -> Mapping[GVK, Grouper]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
@@ -24,35 +24,10 @@ from .plugins import InvalidOwnerError, Reads
 _SHOWN: Final = names.DNS1123_SUBDOMAIN_MAX_LENGTH
 
 
-class Owners(Protocol):
-    """Reads owners. Results are shared and must not be changed."""
-
-    async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        """Return the metadata of the object that ``owner`` names, even if that object has another UID.
-
-        Raises:
-            InvalidOwnerError: no object can match the reference.
-            StatusError, RestError: the owner cannot be read.
-        """
-        ...
-
-    async def instance(self, owner: Object, reads: Reads) -> Unstructured:
-        """Return the object to which the metadata ``owner`` belongs, with at least the parts listed in ``reads``.
-
-        Raises:
-            StatusError, RestError, CacheError: the owner cannot be read.
-        """
-        ...
-
-    async def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
-        """Return False if the owner may have changed since :meth:`metadata` returned ``owner``."""
-        ...
-
-
 class DirectOwners:
     """Reads the metadata of owners from ``direct`` and the top owner from ``reader``.
 
-    Nothing is cached, and no watch is started.
+    Nothing is cached, and no watch is started. For the methods, see :class:`.ownercache.OwnerCache`.
     """
 
     def __init__(self, direct: client.Reader, reader: client.Reader) -> None:

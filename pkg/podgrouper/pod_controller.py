@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -30,7 +29,8 @@ from .owners import short
 from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata, Rules
 from .podgrouper import Grouping, PodGrouper
-from .servedrules import FixedRules, RulesSource
+from .servedrules import CurrentRules, fixed
+from .settings import Settings
 
 _MESSAGE_LIMIT: Final = 1024
 """Maximum length of an event message that the API server accepts."""
@@ -52,15 +52,6 @@ No event would report that our permissions have changed.
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
 """If other clients change a group during each of our attempts to write it, we reconcile the pod again after this delay.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Settings of the controller; an empty ``namespace_labels`` selects every namespace."""
-
-    scheduler_name: str = kai.SCHEDULER_NAME
-    node_pool_label_key: str = kai.NODE_POOL_LABEL_KEY
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class _OwnWrite(NamedTuple):
@@ -86,20 +77,20 @@ class PodReconciler:
         recorder: EventRecorder,
         grouper: PodGrouper,
         handler: Handler,
-        options: Options | None = None,
+        options: Settings | None = None,
         *,
         notices: EventRecorder | None = None,
         cpu: Callable[[], float] = time.thread_time,
-        rules: RulesSource | None = None,
+        rules: CurrentRules | None = None,
     ) -> None:
-        """``notices`` records events about pods that were grouped. Upstream records no such events."""
-        self._rules = rules or FixedRules()
+        """``notices`` records events about grouped pods; upstream records none."""
+        self._rules = rules or fixed()
         self._client = client
         self._notices = notices
         self._recorder = recorder
         self._grouper = grouper
         self._handler = handler
-        self._options = options or Options()
+        self._options = options or Settings()
         self._cpu = cpu
         self._decoding = Budget()
         self._own_writes: dict[NamespacedName, _OwnWrite] = {}
@@ -187,7 +178,7 @@ class PodReconciler:
         return wanted.items() <= found.labels.items()
 
     async def _group(self, pod: Pod) -> ctrl.Result:
-        rules = await self._rules.current()
+        rules = await self._rules()
         may_skip = rules is not Rules.V0_13
         if may_skip and _is_skipped(pod):
             return ctrl.Result()

@@ -15,7 +15,8 @@ from controller_runtime.machinery.errors import ExpiredError, ForbiddenError, St
 from controller_runtime.rest import RestError
 
 from .hub import PluginsHub
-from .owners import Owners, pod_as_owner, short
+from .ownercache import OwnerCache
+from .owners import DirectOwners, pod_as_owner, short
 from .plugins import Grouper, GroupingError, InvalidOwnerError, fields
 from .plugins.native import native_gang
 from .podgroup import OLDEST, Metadata, Rules
@@ -46,7 +47,7 @@ class Grouping(NamedTuple):
 class PodGrouper:
     """Finds the owners of a pod and the grouper for them; writes nothing."""
 
-    def __init__(self, owners: Owners, hub: PluginsHub) -> None:
+    def __init__(self, owners: OwnerCache | DirectOwners, hub: PluginsHub) -> None:
         self._owners = owners
         self._hub = hub
 

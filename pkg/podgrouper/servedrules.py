@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from controller_runtime import log, rest
@@ -35,23 +35,17 @@ IsServed = Callable[[], Awaitable[bool]]
 """Returns True if the API server serves PodGroups."""
 
 
-class RulesSource(Protocol):
-    """Names the rules that apply now."""
-
-    async def current(self) -> Rules:
-        """Return the rules. Raises StatusError or RestError if they are unknown."""
-        ...
+CurrentRules = Callable[[], Awaitable[Rules]]
+"""Returns the rules that apply now. Raises StatusError or RestError if they are unknown."""
 
 
-class FixedRules:
-    """Always names the rules that a setting has selected."""
+def fixed(rules: Rules = OLDEST) -> CurrentRules:
+    """Return a function that always returns the rules that a setting names."""
 
-    def __init__(self, rules: Rules = OLDEST) -> None:
-        self._rules = rules
+    async def current() -> Rules:
+        return rules
 
-    async def current(self) -> Rules:
-        """Return the rules."""
-        return self._rules
+    return current
 
 
 class ServedRules:

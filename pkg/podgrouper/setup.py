@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -18,23 +16,19 @@ from controller_runtime.machinery import JSON, NamespacedName, Object, metadata_
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import field_selector_string
 
-from pkg.apis.config.v1alpha1 import Configuration, ObjectReference
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
-from .hub import HubOptions, new_plugins_hub
+from .hub import new_plugins_hub
 from .ownercache import OwnerCache
-from .plugins.defaultgrouper import GrouperOptions
-from .pod_controller import Options, PodReconciler
-from .podgroup import OLDEST, Handler, Rules
+from .pod_controller import PodReconciler
+from .podgroup import OLDEST, Handler
 from .podgrouper import PodGrouper
-from .servedrules import PERIOD, FixedRules, RulesSource, ServedRules
+from .servedrules import PERIOD, CurrentRules, ServedRules, fixed
+from .settings import Settings
 
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
-AUTO: Final = "auto"
-"""With this value of the setting ``rules``, the served PodGroup determines the rules."""
-
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
 
@@ -58,56 +52,13 @@ _MAX_DELAY: Final = 60.0
 # +kubebuilder:rbac:groups=workspace.devfile.io,resources=devworkspaces,verbs=get;list;watch
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Settings of the pod grouper."""
-
-    controller: Options = dataclasses.field(default_factory=Options)
-    hub: HubOptions = dataclasses.field(default_factory=HubOptions)
-    max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
-    pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    rules: Rules | None = None
-    """The rules of grouping. If None, the PodGroup that the API server serves determines the rules."""
-
-
-def settings(cfg: Configuration) -> Settings:
-    """Return the settings of a defaulted and valid Configuration."""
-    said = cfg.pod_grouper
-    queue, pool = said.queue_label_key or "", said.node_pool_label_key or ""
-    return Settings(
-        controller=Options(
-            scheduler_name=said.scheduler_name or "",
-            node_pool_label_key=pool,
-            namespace_labels=said.namespace_label_selector or {},
-        ),
-        hub=HubOptions(
-            grouper=GrouperOptions(
-                queue_label_key=queue,
-                node_pool_label_key=pool,
-                default_priorities=_named(said.default_priorities_config_map),
-            ),
-            search_legacy_pod_groups=bool(said.search_legacy_pod_groups),
-            knative_gang_schedule=bool(said.knative_gang_schedule),
-        ),
-        max_concurrent_reconciles=said.max_concurrent_reconciles or kai.MAX_CONCURRENT_RECONCILES,
-        pod_labels=said.pod_label_selector or {},
-        rules=None if said.rules in (None, "", AUTO) else Rules(said.rules),
-    )
-
-
-def _named(reference: ObjectReference | None) -> NamespacedName | None:
-    if reference is None or not (reference.name and reference.namespace):
-        return None
-    return NamespacedName(reference.namespace, reference.name)
-
-
 def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
     """Return the cache options of the kinds that the pod grouper reads.
 
     The cache holds only our scheduler's pods that have not ended, pod groups without their status, and the one
     ConfigMap with the default priorities.
     """
-    ours = {"spec.schedulerName": options.controller.scheduler_name}
+    ours = {"spec.schedulerName": options.scheduler_name}
     running = "status.phase!=Failed,status.phase!=Succeeded"
     held: dict[type[Object], cache.ByObject] = {
         Pod: cache.ByObject(
@@ -116,7 +67,7 @@ def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
         ),
         PodGroup: cache.ByObject(transform=_without_status),
     }
-    wanted = options.hub.grouper.default_priorities
+    wanted = options.default_priorities
     if wanted is not None:
         only = cache.InNamespace(fields={"metadata.name": wanted.name})
         held[ConfigMap] = cache.ByObject(namespaces={wanted.namespace: only})
@@ -145,37 +96,24 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
             )
         )
     )
-    if options.controller.namespace_labels:
+    if options.namespace_labels:
         _watch_namespaces(builder, mgr)
     if served is not None:
         builder.watches_raw_source(_changes_of(served, mgr))
     builder.watches_raw_source(ungrouped_first(mgr.cache, mgr.client))
-    builder.complete(_reconciler(mgr, options, served or FixedRules(options.rules or OLDEST)))
+    rules = served.current if served is not None else fixed(options.rules or OLDEST)
+    builder.complete(_reconciler(mgr, options, rules))
 
 
-def _reconciler(mgr: ctrl.Manager, options: Settings, rules: RulesSource) -> PodReconciler:
-    """Return the reconciler of pods, with its cache of owners, its groupers and its writer of pod groups.
-
-    Raises:
-        GrouperLoadError: a third-party grouper cannot be loaded.
-    """
+def _reconciler(mgr: ctrl.Manager, options: Settings, rules: CurrentRules) -> PodReconciler:
+    """Return the reconciler of pods, with its owners, groupers and pod groups."""
     owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache, served=mgr.rest_mapper.resource_for)
-    hub = new_plugins_hub(owners, options.hub)
+    hub = new_plugins_hub(owners, options)
     owners.kinds = hub
-    keys = options.hub.grouper
-    groups = Handler(
-        mgr.client, mgr.api_reader, node_pool_key=keys.node_pool_label_key, queue_key=keys.queue_label_key
-    )
-    recorder = mgr.event_recorder_for(kai.EVENT_SOURCE)
-    return PodReconciler(
-        mgr.client,
-        recorder,
-        PodGrouper(owners, hub),
-        groups,
-        options.controller,
-        notices=recorder,
-        rules=rules,
-    )
+    node_pool, queue = options.node_pool_label_key, options.queue_label_key
+    groups = Handler(mgr.client, mgr.api_reader, node_pool_key=node_pool, queue_key=queue)
+    recorder, grouper = mgr.event_recorder_for(kai.EVENT_SOURCE), PodGrouper(owners, hub)
+    return PodReconciler(mgr.client, recorder, grouper, groups, options, notices=recorder, rules=rules)
 
 
 async def _pods(mgr: ctrl.Manager, namespace: str = "") -> list[ctrl.Request]:

@@ -13,6 +13,8 @@ from .runtime import PodSet as PodSet
 from .runtime import RuntimePolicy as RuntimePolicy
 from .runtime import Scheduler as Scheduler
 from .runtime import TemplateSpec as TemplateSpec
+from .runtime import ancestor_of as ancestor_of
+from .runtime import containers_of as containers_of
 from .runtime import extract_resource_per_node_from_runtime as extract_resource_per_node_from_runtime
 from .runtime import get_num_gpu_per_node as get_num_gpu_per_node
 from .runtime import new_info as new_info

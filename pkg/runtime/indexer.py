@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.util import trainjob
 
 TRAIN_JOB_RUNTIME_REF_KEY: Final = ".spec.runtimeRef.kind=trainingRuntime"
@@ -54,18 +54,8 @@ def index_train_job_cluster_training_runtime(job: TrainJob | TrainJobReference) 
     return [ref.name] if trainjob.runtime_ref_is_cluster_training_runtime(ref) else []
 
 
-def index_training_runtime_container_runtime_class(runtime: TrainingRuntime) -> list[str]:
+def index_container_runtime_class(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[str]:
     """Return the RuntimeClasses that the template's pods name."""
-    return _runtime_classes(runtime.spec)
-
-
-def index_cluster_training_runtime_container_runtime_class(runtime: ClusterTrainingRuntime) -> list[str]:
-    """Return the RuntimeClasses that the template's pods name."""
-    return _runtime_classes(runtime.spec)
-
-
-def _runtime_classes(spec: TrainingRuntimeSpec) -> list[str]:
-    names = (
-        job.template.spec.template.spec.runtime_class_name for job in spec.template.spec.replicated_jobs or ()
-    )
+    jobs = runtime.spec.template.spec.replicated_jobs or ()
+    names = (job.template.spec.template.spec.runtime_class_name for job in jobs)
     return [name for name in names if name is not None]

@@ -12,9 +12,9 @@ import msgspec
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.machinery import Object, field
 
-from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob, TrainJobStatus
+from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob, TrainJobStatus
 
-from .runtime import Info, runtime_ref_to_runtime_registry_key
+from .runtime import runtime_ref_to_runtime_registry_key
 
 if TYPE_CHECKING:
     from controller_runtime.builder import Builder
@@ -76,21 +76,6 @@ class Runtime(ABC):
         Implementations need not build the objects.
         """
         await self.new_objects(train_job)
-
-    @abstractmethod
-    def runtime_info(
-        self,
-        train_job: TrainJob,
-        runtime_template_spec: object,
-        ml_policy: MLPolicy | None,
-        pod_group_policy: PodGroupPolicy | None,
-    ) -> Info:
-        """Run all stages that precede the building of objects, and return the resulting Info. No argument is changed.
-
-        Raises:
-            TypeError: the runtime does not support this kind of template.
-            StrategicMergeError: an override cannot be merged into the template.
-        """
 
     @abstractmethod
     async def train_job_status(self, train_job: TrainJob) -> TrainJobStatus | None:

@@ -9,7 +9,7 @@ plugin therefore replaces an item and never changes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.machinery import GroupKind, quantity
 
-from pkg.apis.jobset.v1alpha2 import JobSetSpec
+from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import resources
@@ -136,6 +136,17 @@ class Info(msgspec.Struct):
     wrapped_command: list[str] = []
     """The trainer's original command line, if a plugin replaced it by a script, which runs the original."""
 
+    @property
+    def ml_policy(self) -> MLPolicy:
+        """The runtime's mlPolicy; an empty one if the runtime has none."""
+        return self.runtime_policy.ml_policy_source or MLPolicy()
+
+    @property
+    def replicated_jobs(self) -> Sequence[ReplicatedJob]:
+        """The jobs of the template."""
+        spec = template_spec_apply(self, JobSetSpec)
+        return (spec.replicated_jobs if spec is not None else None) or ()
+
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
         return next((ps for ps in self.template_spec.pod_sets if ps.ancestor == ancestor), None)
@@ -204,6 +215,26 @@ def _own(items: list[A] | None) -> list[A] | None:
     return None if items is None else list(items)
 
 
+def ancestor_of(job: ReplicatedJob) -> str | None:
+    """Return the step of the TrainJob that a job of the template carries out, from its label, or None."""
+    metadata = job.template.metadata
+    return (metadata.labels or {}).get(constants.LABEL_TRAIN_JOB_ANCESTOR) if metadata is not None else None
+
+
+def containers_of(job: ReplicatedJob, name: str) -> list[CoreContainer]:
+    """Return the containers of this name in a job of the template."""
+    return [each for each in job.template.spec.template.spec.containers or () if each.name == name]
+
+
+def trainers(jobs: Iterable[ReplicatedJob], ml_policy: MLPolicy) -> Iterator[CoreContainer]:
+    """Yield the containers ``node`` of the trainer's jobs and, if an MPI launcher trains too, of the job ``node``."""
+    launcher_trains = ml_policy.mpi is not None and ml_policy.mpi.run_launcher_as_node is True
+    for job in jobs:
+        trains = ancestor_of(job) == constants.ANCESTOR_TRAINER
+        if trains or (launcher_trains and job.name == constants.NODE):
+            yield from containers_of(job, constants.NODE)
+
+
 def template_spec_apply(info: Info | None, kind: type[A]) -> A | None:
     """Return the template if it is of this kind, otherwise None."""
     spec = info.template_spec.obj_apply if info is not None else None
@@ -222,18 +253,11 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 
     The TrainJob's own resources are already applied to the trainer's job.
     """
-    spec = template_spec_apply(info, JobSetSpec)
-    for job in (spec.replicated_jobs if spec is not None else None) or ():
-        metadata = job.template.metadata
-        labels = (metadata.labels if metadata is not None else None) or {}
-        if (
-            job.name != constants.NODE
-            and labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) != constants.ANCESTOR_TRAINER
-        ):
-            continue
-        for container in job.template.spec.template.spec.containers or ():
-            if container.name == constants.NODE and container.resources is not None:
-                return container.resources
+    for job in info.replicated_jobs:
+        if job.name == constants.NODE or ancestor_of(job) == constants.ANCESTOR_TRAINER:
+            for container in containers_of(job, constants.NODE):
+                if container.resources is not None:
+                    return container.resources
     return None
 
 

@@ -3,7 +3,6 @@
 """The status server: it receives progress reports from pods, and writes them to the status of the pods' TrainJob."""
 
 from .auth import ProjectedServiceAccountTokenAuthorizer as ProjectedServiceAccountTokenAuthorizer
-from .auth import TokenAuthorizer as TokenAuthorizer
 from .issuer import Issuer as Issuer
 from .pods import PodOwners as PodOwners
 from .server import StatusHandler as StatusHandler

@@ -8,42 +8,15 @@ Only the TrainJob's own pods may send updates, with the token that Kubernetes pr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from . import tokens
-from .issuer import Known
-from .tokens import BoundObject, DeniedError, Token
+from .issuer import Issuer
+from .tokens import BoundObject, DeniedError
 from .utils import token_audience
 
-
-class TokenAuthorizer(Protocol):
-    """Authorizes clients by the Authorization header of a request."""
-
-    async def authorize(self, header: str, namespace: str, train_job: str) -> None:
-        """Check that the client may update the status of the TrainJob.
-
-        Raises:
-            DeniedError: the client may not update the status.
-            Exception: it is not known whether the client may update the status.
-        """
-        ...
-
-
-class TokenIssuer(Protocol):
-    """The issuer of tokens, such as :class:`pkg.statusserver.Issuer`."""
-
-    async def known(self, token: Token) -> Known:
-        """Return the issuer and its keys."""
-        ...
-
-
-class Owners(Protocol):
-    """Knows the TrainJobs to which pods belong, such as :class:`pkg.statusserver.PodOwners`."""
-
-    async def require(self, namespace: str, train_job: str, pod: BoundObject) -> None:
-        """Raise DeniedError unless ``pod`` belongs to the TrainJob."""
-        ...
+RequireOwner = Callable[[str, str, BoundObject], Awaitable[None]]
+"""Raises DeniedError unless the pod belongs to the TrainJob with this namespace and name."""
 
 
 class ProjectedServiceAccountTokenAuthorizer:
@@ -52,9 +25,11 @@ class ProjectedServiceAccountTokenAuthorizer:
     Upstream also accepts a token that is not bound to a pod, and a token that another pod of the namespace requested.
     """
 
-    def __init__(self, issuer: TokenIssuer, owners: Owners, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, issuer: Issuer, require_owner: RequireOwner, now: Callable[[], float] = time.time
+    ) -> None:
         self._issuer = issuer
-        self._owners = owners
+        self._require_owner = require_owner
         self._now = now
 
     async def authorize(self, header: str, namespace: str, train_job: str) -> None:
@@ -77,7 +52,7 @@ class ProjectedServiceAccountTokenAuthorizer:
         pod = token.claims.kubernetes.pod
         if pod is None or not pod.name or not pod.uid:
             raise DeniedError("the token is not bound to a pod")
-        await self._owners.require(namespace, train_job, pod)
+        await self._require_owner(namespace, train_job, pod)
 
 
 def extract_raw_token(header: str) -> str:

@@ -36,9 +36,6 @@ class Update:
     """The decoded update, which is sent back to the client."""
 
 
-_Pairs = list[tuple[str, Any]]
-
-
 def decode(body: bytes) -> Update:
     """Return the update in ``body``.
 

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-import ssl
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import controller_runtime as ctrl
@@ -20,23 +19,14 @@ from .issuer import Issuer
 from .pods import PodOwners
 from .server import MAX_BODY, StatusHandler
 
+if TYPE_CHECKING:
+    from pkg.util.cert import Certificates
+
 _QPS: Final = 5.0
 _BURST: Final = 10
 """The limits that apply if the Configuration sets zero, as in client-go."""
 
 _log = log.logger_from("status-server")
-
-
-class Certificates(Protocol):
-    """Certificates that another runnable keeps valid, such as :class:`pkg.util.cert.Certificates`."""
-
-    def context(self) -> ssl.SSLContext:
-        """Return the TLS context, which has a certificate after :meth:`served`."""
-        ...
-
-    async def served(self) -> None:
-        """Wait until there is a certificate."""
-        ...
 
 
 class StatusServer:
@@ -58,7 +48,7 @@ class StatusServer:
         self._mapper = mgr.rest_mapper
         self._connection = dataclasses.replace(mgr.config, qps=cfg.qps or _QPS, burst=cfg.burst or _BURST)
         self._authorizer = ProjectedServiceAccountTokenAuthorizer(
-            Issuer(mgr.api_reader.transport), PodOwners(mgr.api_reader, mgr.client)
+            Issuer(mgr.api_reader.transport), PodOwners(mgr.api_reader, mgr.client).require
         )
         self._certificates = certificates
         self._handler: StatusHandler | None = None
@@ -108,7 +98,7 @@ class StatusServer:
             if isinstance(certificates, CertWatcher):
                 tasks.start_soon(certificates.start)
             statuses = client.LiveClient(transport, self._mapper).status
-            self._handler = StatusHandler(statuses, self._authorizer)
+            self._handler = StatusHandler(statuses, self._authorizer.authorize)
             _log.info("Serving status server", port=self.port)
             try:
                 await self._server.start()

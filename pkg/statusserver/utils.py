@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-GROUP_VERSION: Final = "trainer.kubeflow.org/v1alpha1"
+from pkg.apis.trainer.v1alpha1 import GROUP_VERSION
 
 _PATH: Final = re.compile(f"/apis/{re.escape(GROUP_VERSION)}/namespaces/([^/]+)/trainjobs/([^/]+)/status")
 

@@ -64,8 +64,6 @@ class Settings(msgspec.Struct, frozen=True):
     """None selects the default, TLS 1.2."""
     suites: tuple[str, ...] = ()
     """The allowed suites by Go's names; an empty tuple selects the default."""
-    protocols: tuple[str, ...] = (HTTP_1_1,)
-    """The protocols that the Configuration names."""
     remarks: tuple[str, ...] = ()
     """Settings that are insecure or have no effect."""
 
@@ -84,9 +82,9 @@ def resolve(options: TLSOptions) -> Settings:
     remarks: list[str] = []
     minimum = _version(options.min_version, remarks)
     suites = _suites(options.cipher_suites or (), remarks)
-    protocols = tuple(options.next_protos or (HTTP_1_1,))
-    remarks += [f"protocol {each!r} is not served; {HTTP_1_1} is" for each in protocols if each != HTTP_1_1]
-    return Settings(minimum, suites, protocols, tuple(remarks))
+    others = [each for each in options.next_protos or () if each != HTTP_1_1]
+    remarks += [f"protocol {each!r} is not served; {HTTP_1_1} is" for each in others]
+    return Settings(minimum, suites, tuple(remarks))
 
 
 def _version(text: str | None, remarks: list[str]) -> ssl.TLSVersion | None:

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The meaning of a runtime's labels and of its podGroupPolicy, and the warnings that follow from them."""
+"""The warnings about a runtime: that it is deprecated, or that its podGroupPolicy names no scheduler."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
+
+from controller_runtime.machinery import Object
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy
@@ -18,16 +19,14 @@ NO_SCHEDULER: Final = (
 """The warning about a podGroupPolicy without a scheduler. The placeholder is replaced by the path of the policy."""
 
 
-def is_support_deprecated(labels: Mapping[str, str] | None) -> bool:
-    """Return True if the labels mark a runtime as deprecated."""
-    return labels is not None and labels.get(constants.LABEL_SUPPORT) == constants.SUPPORT_DEPRECATED
-
-
-def deprecation_policy_url(cfg: Configuration) -> str:
-    """Return the address of the deprecation policy for the release that ``cfg`` selects."""
-    if cfg.second_generation:
-        return constants.RUNTIME_DEPRECATION_POLICY_URL_2_3
-    return constants.RUNTIME_DEPRECATION_POLICY_URL
+def deprecation_warnings(runtime: Object, cfg: Configuration) -> list[str]:
+    """Return a warning with the deprecation policy of the release of ``cfg`` if the runtime's label says so."""
+    if runtime.labels.get(constants.LABEL_SUPPORT) != constants.SUPPORT_DEPRECATED:
+        return []
+    second = cfg.second_generation
+    url = constants.RUNTIME_DEPRECATION_POLICY_URL_2_3 if second else constants.RUNTIME_DEPRECATION_POLICY_URL
+    text = f'ClusterTrainingRuntime "{runtime.name}" is deprecated and will be removed in a future release of Kubeflow'
+    return [f"{text} Trainer. See runtime deprecation policy: {url}"]
 
 
 def names_no_scheduler(policy: PodGroupPolicy | None) -> bool:

@@ -4,9 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import controller_runtime as ctrl
 from controller_runtime.machinery import equality
 from controller_runtime.webhook import CustomValidator
 
@@ -15,11 +12,6 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.util import trainingruntime
 
 from .trainingruntime_webhook import check_runtime
-
-DEPRECATED_WARNING: Final = (
-    'ClusterTrainingRuntime "{}" is deprecated and will be removed in a future release of Kubeflow Trainer. '
-    "See runtime deprecation policy: {}"
-)
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-clustertrainingruntime,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=clustertrainingruntimes,verbs=create;update,versions=v1alpha1,name=validator.clustertrainingruntime.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -31,12 +23,8 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         self._cfg = defaulted() if cfg is None else cfg
 
     async def validate_create(self, obj: ClusterTrainingRuntime) -> list[str]:
-        """Return the warning for a deprecated runtime. Raises the same errors as the webhook of TrainingRuntimes."""
-        warnings: list[str] = []
-        if trainingruntime.is_support_deprecated(obj.labels):
-            warnings.append(
-                DEPRECATED_WARNING.format(obj.name, trainingruntime.deprecation_policy_url(self._cfg))
-            )
+        """Return the warning for a deprecated runtime. Raises like the webhook of TrainingRuntimes."""
+        warnings = trainingruntime.deprecation_warnings(obj, self._cfg)
         second = self._cfg.second_generation
         return check_runtime(None, obj, second_generation=second, warnings=warnings)
 
@@ -53,9 +41,3 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         """Allow the deletion: the finalizer protects a runtime in use."""
         del obj
         return []
-
-
-def setup_webhook_for_cluster_training_runtime(mgr: ctrl.Manager, cfg: Configuration | None = None) -> None:
-    """Serve the webhook."""
-    validator = ClusterTrainingRuntimeWebhook(cfg)
-    ctrl.new_webhook_managed_by(mgr, ClusterTrainingRuntime).with_validator(validator).complete()

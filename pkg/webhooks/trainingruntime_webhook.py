@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import controller_runtime as ctrl
 from controller_runtime.machinery import field
 from controller_runtime.webhook import CustomValidator
 
@@ -15,6 +14,7 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.constants import trainer as constants
+from pkg.runtime import ancestor_of, containers_of
 from pkg.util import trainingruntime
 
 from . import v23rules
@@ -95,22 +95,15 @@ def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
     errors = field.ErrorList()
     path = field.Path("spec", "template", "spec", "replicatedJobs")
     for index, job in enumerate(jobs):
-        labels = (job.template.metadata.labels if job.template.metadata else None) or {}
-        ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR, "")
+        ancestor = ancestor_of(job) or ""
         container = _CONTAINER_OF_ANCESTOR.get(ancestor)
         if container is None:
             continue
         replicas = job.replicas or 0
         if replicas != 1:
             errors.append(field.invalid(path.index(index).child("replicas"), replicas, REPLICAS_ERROR))
-        pod = job.template.spec.template.spec
-        containers = pod.containers if pod else None
-        if all(each.name != container for each in containers or ()):
+        if not containers_of(job, container):
+            containers = job.template.spec.template.spec.containers
             where = path.index(index).child("template", "spec", "template", "spec", "containers")
             errors.append(field.invalid(where, containers, CONTAINER_NAMES_ERROR.format(ancestor)))
     return errors
-
-
-def setup_webhook_for_training_runtime(mgr: ctrl.Manager, cfg: Configuration | None = None) -> None:
-    """Serve the webhook."""
-    ctrl.new_webhook_managed_by(mgr, TrainingRuntime).with_validator(TrainingRuntimeWebhook(cfg)).complete()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import controller_runtime as ctrl
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.webhook import CustomValidator
 
@@ -16,7 +15,6 @@ from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
 from pkg.util import generations, offload
 
 from . import v23rules
-from .trainjob_defaulter import TrainJobDefaulter
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -67,11 +65,3 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
                 aggregate.add_note(warning)
             raise aggregate
         return warnings
-
-
-def setup_webhook_for_train_job(
-    mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None
-) -> None:
-    """Serve the validating and the mutating webhook of TrainJobs."""
-    builder = ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes, cfg))
-    builder.with_mutator(TrainJobDefaulter(cfg)).complete()

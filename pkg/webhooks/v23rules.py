@@ -71,16 +71,10 @@ def violations(old: TrainJob | None, new: TrainJob) -> Iterator[field.FieldError
     stored = old.spec if old is not None else None
     if new.spec.trainer is not None:
         yield from _trainer(stored.trainer if stored is not None else None, new.spec.trainer)
-    initializer = new.spec.initializer
-    if initializer is not None:
-        before = stored.initializer if stored is not None else None
-        path = _SPEC.child("initializer")
-        if initializer.dataset is not None:
-            dataset = before.dataset if before is not None else None
-            yield from _initializer(path.child("dataset"), dataset, initializer.dataset)
-        if initializer.model is not None:
-            model = before.model if before is not None else None
-            yield from _initializer(path.child("model"), model, initializer.model)
+    before = stored.initializer if stored is not None else None
+    for wire in ("dataset", "model"):
+        if (wanted := getattr(new.spec.initializer, wire, None)) is not None:
+            yield from _initializer(_SPEC.child("initializer", wire), getattr(before, wire, None), wanted)
 
 
 def runtime_violations(

@@ -17,7 +17,6 @@ from .diagnosis import State as State
 from .diagnosis import Verdict as Verdict
 from .diagnosis import diagnose as diagnose
 from .finding import Finding as Finding
-from .finding import Severity as Severity
 from .liveobject import LiveObject as LiveObject
 from .snapshot import Reference as Reference
 from .snapshot import Snapshot as Snapshot

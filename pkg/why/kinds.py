@@ -32,45 +32,30 @@ NATIVE_WORKLOAD: Final = "Workload.scheduling.k8s.io"
 """Describes a gang in Kubernetes 1.35. Later releases use PodGroups."""
 POD_GROUPS: Final = (COSCHEDULING_GROUP, VOLCANO_GROUP, KAI_GROUP, NATIVE_GROUP, NATIVE_WORKLOAD)
 
+_SERVED: Final = (
+    ("trainer.kubeflow.org", "v1alpha1", "TrainJob TrainingRuntime ClusterTrainingRuntime"),
+    ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
+    ("batch", "v1", "Job"),
+    ("", "v1", "Pod Event Service Node Namespace Secret ConfigMap ServiceAccount"),
+    ("", "v1", "ResourceQuota LimitRange PersistentVolumeClaim"),
+    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration MutatingWebhookConfiguration"),
+    ("apps", "v1", "Deployment"),
+    ("node.k8s.io", "v1", "RuntimeClass"),
+    ("resource.k8s.io", "v1 v1beta2 v1beta1", "ResourceClaim ResourceClaimTemplate"),
+    ("storage.k8s.io", "v1", "StorageClass"),
+    ("scheduling.k8s.io", "v1", "PriorityClass"),
+    ("coordination.k8s.io", "v1", "Lease"),
+    ("kueue.x-k8s.io", "v1beta1 v1beta2", "Workload LocalQueue"),
+    ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
+    ("scheduling.volcano.sh", "v1beta1", "PodGroup Queue"),
+    ("scheduling.run.ai", "v2alpha2", "PodGroup"),
+    ("scheduling.run.ai", "v2", "Queue"),
+    ("scheduling.k8s.io", "v1beta1 v1alpha2", "PodGroup"),
+    ("scheduling.k8s.io", "v1alpha1", "Workload"),
+)
 VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
-    str(versions[0].group_kind): versions
-    for versions in (
-        (GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"),),
-        (GVK("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime"),),
-        (GVK("trainer.kubeflow.org", "v1alpha1", "ClusterTrainingRuntime"),),
-        (GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"),),
-        (GVK("batch", "v1", "Job"),),
-        (GVK("", "v1", "Pod"),),
-        (GVK("", "v1", "Event"),),
-        (GVK("", "v1", "Service"),),
-        (GVK("", "v1", "Node"),),
-        (GVK("", "v1", "Namespace"),),
-        (GVK("", "v1", "Secret"),),
-        (GVK("", "v1", "ConfigMap"),),
-        (GVK("", "v1", "ServiceAccount"),),
-        (GVK("", "v1", "ResourceQuota"),),
-        (GVK("", "v1", "LimitRange"),),
-        (GVK("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"),),
-        (GVK("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"),),
-        (GVK("", "v1", "PersistentVolumeClaim"),),
-        (GVK("apps", "v1", "Deployment"),),
-        (GVK("node.k8s.io", "v1", "RuntimeClass"),),
-        *(
-            tuple(GVK("resource.k8s.io", version, kind) for version in ("v1", "v1beta2", "v1beta1"))
-            for kind in ("ResourceClaim", "ResourceClaimTemplate")
-        ),
-        (GVK("storage.k8s.io", "v1", "StorageClass"),),
-        (GVK("scheduling.k8s.io", "v1", "PriorityClass"),),
-        (GVK("coordination.k8s.io", "v1", "Lease"),),
-        (GVK("kueue.x-k8s.io", "v1beta1", "Workload"), GVK("kueue.x-k8s.io", "v1beta2", "Workload")),
-        (GVK("kueue.x-k8s.io", "v1beta1", "LocalQueue"), GVK("kueue.x-k8s.io", "v1beta2", "LocalQueue")),
-        (GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),),
-        (GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"),),
-        (GVK("scheduling.volcano.sh", "v1beta1", "Queue"),),
-        (GVK("scheduling.run.ai", "v2alpha2", "PodGroup"),),
-        (GVK("scheduling.k8s.io", "v1beta1", "PodGroup"), GVK("scheduling.k8s.io", "v1alpha2", "PodGroup")),
-        (GVK("scheduling.k8s.io", "v1alpha1", "Workload"),),
-        (GVK("scheduling.run.ai", "v2", "Queue"),),
-    )
+    f"{kind}.{group}".rstrip("."): tuple(GVK(group, version, kind) for version in versions.split())
+    for group, versions, kinds in _SERVED
+    for kind in kinds.split()
 }
 """The API versions of each kind that we try to read, the preferred version first."""

@@ -72,7 +72,8 @@ class Reading:
                 *queues.queues(snapshot),
                 *deletions.references(snapshot),
             ]
-            group.start_soon(self._look_up, named)
+            for reference in dict.fromkeys(named):
+                group.start_soon(self._look_up, reference)
             group.start_soon(self._read_logs, snapshot)
             group.start_soon(self._read_controllers)
             if any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
@@ -117,12 +118,7 @@ class Reading:
                 return found, ""
         return found, f"only the first {len(found)} were read"
 
-    async def _look_up(self, wanted: Iterable[Reference]) -> None:
-        async with anyio.create_task_group() as group:
-            for reference in dict.fromkeys(wanted):
-                group.start_soon(self._look_up_one, reference)
-
-    async def _look_up_one(self, reference: Reference) -> None:
+    async def _look_up(self, reference: Reference) -> None:
         for version in kinds.VERSIONS.get(reference.kind, ()):
             try:
                 await self._client.get(metadata_only(version), (reference.namespace, reference.name))

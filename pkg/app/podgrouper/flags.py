@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from controller_runtime import log as log_options
 
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.app import goflags
-from pkg.app.flags import TRACING, zap_flags, zap_options
+from pkg.app.flags import TRACING, CommonFlags, zap_flags, zap_options
 from pkg.app.goflags import Flag
 from pkg.constants import kai
 from pkg.podgrouper import Rules
@@ -27,15 +26,10 @@ _BURST: Final = 10
 _OFF: Final = "0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(CommonFlags, frozen=True, kw_only=True):
     """A parsed command line."""
 
     configuration: Configuration
-    kubeconfig: str
-    version: bool
-    log: log_options.Options
-    tracing: bool = False
 
 
 def parse(arguments: Sequence[str]) -> Flags:
@@ -121,10 +115,6 @@ def _labels(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
 
 
-def _switch(name: str, usage: str, *, default: bool) -> Flag:
-    return Flag(name, goflags.boolean, usage, default=default, boolean=True)
-
-
 FLAGS: Final = (
     Flag(
         "metrics-bind-address",
@@ -138,7 +128,12 @@ FLAGS: Final = (
         "Address at which probes are served; 0 disables them.",
         default=":8081",
     ),
-    _switch("leader-elect", "Elect a leader, so that one of several replicas groups pods.", default=False),
+    Flag(
+        "leader-elect",
+        goflags.boolean,
+        "Elect a leader, so that one of several replicas groups pods.",
+        default=False,
+    ),
     Flag(
         "nodepool-label-key",
         str,
@@ -153,14 +148,23 @@ FLAGS: Final = (
         "Maximum number of pods that are reconciled at the same time.",
         default=kai.MAX_CONCURRENT_RECONCILES,
     ),
-    _switch(
+    Flag(
         "search-legacy-pg",
+        goflags.boolean,
         "Use an existing pod group with the name that an older release gave it.",
         default=True,
     ),
-    _switch("knative-gang-schedule", "Group the pods of a Knative revision together.", default=True),
-    _switch(
-        "generic-karta-fallback", "Accepted, but has no effect: Karta objects are not read.", default=True
+    Flag(
+        "knative-gang-schedule",
+        goflags.boolean,
+        "Group the pods of a Knative revision together.",
+        default=True,
+    ),
+    Flag(
+        "generic-karta-fallback",
+        goflags.boolean,
+        "Accepted, but has no effect: Karta objects are not read.",
+        default=True,
     ),
     Flag(
         "rules",
@@ -196,7 +200,7 @@ FLAGS: Final = (
         default={},
     ),
     Flag("kubeconfig", str, "Kubeconfig file. Only needed outside a cluster."),
-    _switch("version", "Print the version and exit.", default=False),
+    Flag("version", goflags.boolean, "Print the version and exit.", default=False),
     TRACING,
     *zap_flags(development=True, time_encoding=log_options.TimeEncoding.ISO8601),
 )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import controller_runtime as ctrl
@@ -27,17 +28,14 @@ async def run(parsed: Flags) -> None:
     """Run the pod grouper until a signal ends it. Raises like :func:`pkg.app.process.serve`."""
     cfg = parsed.configuration
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
-
-    async def fill(mgr: ctrl.Manager) -> None:
-        await setup(mgr, cfg)
-
+    fill = functools.partial(setup, cfg=cfg)
     await process.serve(flags.PROGRAM, connection, options(cfg), fill, traced=parsed.tracing)
 
 
 def options(cfg: Configuration) -> ctrl.Options:
     """Return the manager's options, with the pod grouper's cache options."""
     made = config.manager_options(cfg)
-    held = podgrouper.cache_options(podgrouper.settings(cfg))
+    held = podgrouper.cache_options(podgrouper.Settings.of(cfg))
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
 
 
@@ -45,4 +43,4 @@ async def setup(mgr: ctrl.Manager, cfg: Configuration) -> None:
     """Register the pod grouper and its checks with a manager that has not started."""
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
-    await podgrouper.setup(mgr, podgrouper.settings(cfg))
+    await podgrouper.setup(mgr, podgrouper.Settings.of(cfg))

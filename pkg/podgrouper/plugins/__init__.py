@@ -5,6 +5,5 @@
 from .errors import AccessorError as AccessorError
 from .errors import GroupingError as GroupingError
 from .errors import InvalidOwnerError as InvalidOwnerError
-from .goduration import parse_duration as parse_duration
 from .grouper import Grouper as Grouper
 from .grouper import Reads as Reads

@@ -5,49 +5,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.machinery import NamespacedName, Object, Unstructured
+from controller_runtime.machinery import Object, Unstructured
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
+from pkg.podgrouper.settings import Settings
 from pkg.podgrouper.topowner import top_owner_metadata
+from pkg.util.goduration import format_duration, parse_duration
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
 from .errors import UNREADABLE
-from .goduration import format_duration, parse_duration
 from .grouper import Grouper, Reads
 
 _log: Final = log.logger_from("podgrouper")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrouperOptions:
-    """Settings of all groupers; ``default_priorities`` names a ConfigMap or is None."""
-
-    queue_label_key: str = kai.QUEUE_LABEL_KEY
-    node_pool_label_key: str = kai.NODE_POOL_LABEL_KEY
-    default_priorities: NamespacedName | None = None
-
-
 class DefaultGrouper(Grouper):
-    """Makes a group for each top owner. The group requires one pod.
-
-    Without a reader, we assume that no priority class exists.
-    """
+    """Makes a group for each top owner. The group requires one pod."""
 
     name: ClassVar[str] = "Default Grouper"
     reads: ClassVar[Reads] = Reads.METADATA
 
-    def __init__(self, reader: client.Reader | None, options: GrouperOptions = GrouperOptions()) -> None:
+    def __init__(self, reader: client.Reader, options: Settings | None = None) -> None:
         self._reader = reader
-        self._options = options
+        self._options = options or Settings()
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
@@ -181,7 +169,7 @@ class DefaultGrouper(Grouper):
         return ""
 
     async def _exists(self, priority_class: str) -> bool:
-        if not priority_class or self._reader is None:
+        if not priority_class:
             return False
         try:
             await self._reader.get(PriorityClass, ("", priority_class))
@@ -191,7 +179,7 @@ class DefaultGrouper(Grouper):
         return True
 
     async def _defaults(self) -> Defaults:
-        if self._options.default_priorities is None or self._reader is None:
+        if self._options.default_priorities is None:
             return Defaults()
         config_map = await self._reader.get(ConfigMap, self._options.default_priorities)
         return parse_defaults((config_map.data or {}).get(kai.DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY))

@@ -9,6 +9,8 @@ GroupingError           the pod cannot be grouped until it or an owner changes; 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from controller_runtime.cache import CacheError
@@ -38,21 +40,13 @@ class AccessorError(GroupingError):
         self.path = path
 
 
-class failing:  # noqa: N801 # used as a statement, like contextlib.suppress
-    """Add a prefix to the text of a GroupingError that the body of the ``with`` statement raises."""
-
-    __slots__ = ("_prefix",)
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-
-    def __enter__(self) -> None:
-        """Enter the body."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        """Raise the prefixed error."""
-        if isinstance(error, GroupingError):
-            raise GroupingError(f"{self._prefix}{error}") from error
+@contextmanager
+def failing(prefix: str) -> Iterator[None]:
+    """Prefix the text of a GroupingError that the body raises."""
+    try:
+        yield
+    except GroupingError as error:
+        raise GroupingError(f"{prefix}{error}") from error
 
 
 class InvalidOwnerError(GroupingError):

@@ -12,7 +12,6 @@ from typing import Final
 
 from controller_runtime.machinery.gojson import quote
 
-MAX_INT32: Final = 2**31 - 1
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 

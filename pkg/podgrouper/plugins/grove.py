@@ -9,6 +9,7 @@ Grove's operator writes PodGangs for schedulers. A label of the pod names its Po
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 from controller_runtime import log
@@ -18,12 +19,12 @@ from controller_runtime.machinery import GVK, JSON, Object, Unstructured, unstru
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.util.goduration import format_duration
 
 from . import fields
 from .defaultgrouper import preemption_delay
 from .delegating import ReadingGrouper
-from .errors import UNREADABLE, AccessorError, GroupingError, failing
-from .goduration import format_duration
+from .errors import UNREADABLE, GroupingError, failing
 from .grouper import Reads
 
 POD_GANG_LABEL: Final = "grove.io/podgang"
@@ -156,7 +157,7 @@ class _Gang:
 
         The second value maps the name of each pod group to the name of its set.
         """
-        with failing("failed to parse 'topologyConstraintGroupConfigs' field. Err: "):
+        with _parsing("topologyConstraintGroupConfigs"):
             configs = fields.nested_list(self._gang, "spec", "topologyConstraintGroupConfigs") or []
         parents: list[SubGroupMetadata] = []
         parent_of: dict[str, str] = {}
@@ -171,10 +172,8 @@ class _Gang:
 
     def _parent(self, config: _Map, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
         name = _string(config, "name")
-        try:
+        with _parsing("podGroupNames"):
             groups = fields.nested_string_list(config, "podGroupNames")
-        except AccessorError as error:
-            raise _unparsed("podGroupNames", error) from error
         if not groups:
             return []
         parent_of.update(dict.fromkeys(groups, name))
@@ -202,10 +201,9 @@ class _Gang:
 
     def _sub_group(self, index: int, group: _Map) -> SubGroupMetadata:
         name = _string(group, "name")
-        try:
-            replicas = _required(fields.nested_int64(group, "minReplicas"), "minReplicas")
-        except AccessorError as error:
-            raise _unparsed("minReplicas", error) from error
+        with _parsing("minReplicas"):
+            least = fields.nested_int64(group, "minReplicas")
+        replicas = _required(least, "minReplicas")
         if replicas <= 0:
             raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
         pods = self._pods(index, group)
@@ -219,11 +217,10 @@ class _Gang:
         )
 
     def _pods(self, index: int, group: _Map) -> list[str]:
-        try:
-            references = _required(fields.nested_list(group, "podReferences"), "podReferences")
-        except AccessorError as error:
-            raise _unparsed("podReferences", error) from error
-        return [self._pod(index, at, reference) for at, reference in enumerate(references)]
+        with _parsing("podReferences"):
+            references = fields.nested_list(group, "podReferences")
+        found = _required(references, "podReferences")
+        return [self._pod(index, at, reference) for at, reference in enumerate(found)]
 
     def _pod(self, index: int, at: int, reference: JSON) -> str:
         """Return the pod's name; reject a reference to another namespace."""
@@ -257,10 +254,9 @@ class _Gang:
 
 
 def _string(holder: _Map, field: str) -> str:
-    try:
-        return _required(fields.nested_string(holder, field), field)
-    except AccessorError as error:
-        raise _unparsed(field, error) from error
+    with _parsing(field):
+        value = fields.nested_string(holder, field)
+    return _required(value, field)
 
 
 def _required(value: _T | None, field: str) -> _T:
@@ -269,5 +265,5 @@ def _required(value: _T | None, field: str) -> _T:
     return value
 
 
-def _unparsed(field: str, error: AccessorError) -> GroupingError:
-    return GroupingError(f"failed to parse '{field}' field. Err: {error}")
+def _parsing(field: str) -> AbstractContextManager[None]:
+    return failing(f"failed to parse '{field}' field. Err: ")

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import JSON, Unstructured
 from controller_runtime.machinery.gojson import quote
+from controller_runtime.machinery.quantity import MAX_INT32
 
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants import kai
@@ -17,8 +19,8 @@ from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
 from .delegating import DelegatingGrouper
-from .errors import AccessorError, GroupingError
-from .gonumbers import MAX_INT32, int64
+from .errors import GroupingError, failing
+from .gonumbers import int64
 from .grouper import Reads
 
 IN_ORDER: Final = "InOrder"
@@ -67,10 +69,8 @@ def depend_on_others(replicated_jobs: Iterable[Mapping[str, JSON]]) -> bool:
 
 
 def _startup_policy_order(job_set: Unstructured) -> str:
-    try:
+    with _reading("spec.startupPolicy.startupPolicyOrder", _named(job_set)):
         order = fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
-    except AccessorError as error:
-        raise _unreadable("spec.startupPolicy.startupPolicyOrder", _named(job_set), error) from error
     return IN_ORDER if order is None else order
 
 
@@ -97,10 +97,8 @@ def _pods_of_all(job_set: Unstructured) -> int:
 
 def _replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
     """Return the entries of ``spec.replicatedJobs`` that are maps."""
-    try:
+    with _reading("spec.replicatedJobs", _named(job_set)):
         entries = fields.nested_list(job_set, "spec", "replicatedJobs")
-    except AccessorError as error:
-        raise _unreadable("spec.replicatedJobs", _named(job_set), error) from error
     return [entry for entry in entries or () if isinstance(entry, dict)]
 
 
@@ -124,15 +122,13 @@ def _pods(replicated_job: dict[str, JSON], where: str) -> int:
 
 
 def _positive(replicated_job: dict[str, JSON], where: str, *path: str) -> int | None:
-    try:
+    with _reading(".".join(path), where):
         number = fields.nested_int64(replicated_job, *path)
-    except AccessorError as error:
-        raise _unreadable(".".join(path), where, error) from error
     return number if number is not None and number > 0 else None
 
 
-def _unreadable(path: str, where: str, error: AccessorError) -> GroupingError:
-    return GroupingError(f"failed to read {path} from JobSet {where}: {error}")
+def _reading(path: str, where: str) -> AbstractContextManager[None]:
+    return failing(f"failed to read {path} from JobSet {where}: ")
 
 
 def _named(job_set: Unstructured) -> str:

@@ -25,7 +25,7 @@ from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstrai
 from . import fields, segments
 from .defaultgrouper import DefaultGrouper
 from .delegating import DelegatingGrouper
-from .errors import AccessorError, GroupingError, failing
+from .errors import GroupingError, failing
 from .gonumbers import parse_int32
 from .grouper import Reads
 from .jobset import IN_ORDER, depend_on_others, name_of
@@ -212,11 +212,8 @@ def _at_least_one(text: str, where: str) -> int:
 
 
 def _replicated_jobs(job_set: Unstructured) -> list[_Job]:
-    try:
+    with failing(f"failed to read spec.replicatedJobs from JobSet {_named(job_set)}: "):
         entries = fields.nested_list(job_set, "spec", "replicatedJobs")
-    except AccessorError as error:
-        message = f"failed to read spec.replicatedJobs from JobSet {_named(job_set)}: {error}"
-        raise GroupingError(message) from error
     if not entries:
         raise GroupingError(f"jobset {_named(job_set)} has no replicatedJobs")
     jobs: list[_Job] = []

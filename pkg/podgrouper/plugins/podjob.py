@@ -21,9 +21,9 @@ class PodJobGrouper(Grouper):
     name = DefaultGrouper.name
     reads = Reads.METADATA
 
-    def __init__(self, default: DefaultGrouper, spark: SparkGrouper | None = None) -> None:
+    def __init__(self, default: DefaultGrouper) -> None:
         self._default = default
-        self._spark = spark or SparkGrouper(default)
+        self._spark = SparkGrouper(default)
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object

@@ -148,11 +148,7 @@ def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
             queue=metadata.queue or None,
             priority_class_name=metadata.priority_class_name or None,
             preemptibility=metadata.preemptibility or None,
-            topology_constraint=TopologyConstraint(
-                preferred_topology_level=metadata.preferred_topology_level or None,
-                required_topology_level=metadata.required_topology_level or None,
-                topology=metadata.topology or None,
-            ),
+            topology_constraint=_topology(metadata),
             sub_groups=[_sub_group(each, rules) for each in metadata.sub_groups] or None,
         ),
     )
@@ -167,7 +163,7 @@ def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:
     group = SubGroup(
         name=described.name,
         parent=described.parent,
-        topology_constraint=_topology(described.topology_constraints),
+        topology_constraint=described.topology_constraints and _topology(described.topology_constraints),
     )
     _require(group, described, rules)
     return group
@@ -183,11 +179,9 @@ def _require(part: PodGroupSpec | SubGroup, described: Metadata | SubGroupMetada
         part.min_member = described.min_available
 
 
-def _topology(constraints: TopologyConstraintMetadata | None) -> TopologyConstraint | None:
-    if constraints is None:
-        return None
+def _topology(described: Metadata | TopologyConstraintMetadata) -> TopologyConstraint:
     return TopologyConstraint(
-        preferred_topology_level=constraints.preferred_topology_level or None,
-        required_topology_level=constraints.required_topology_level or None,
-        topology=constraints.topology or None,
+        preferred_topology_level=described.preferred_topology_level or None,
+        required_topology_level=described.required_topology_level or None,
+        topology=described.topology or None,
     )

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
@@ -18,34 +17,15 @@ class KeyedLocks(Generic[K]):
     """Locks by key. Acquiring a free lock does not suspend the task."""
 
     def __init__(self) -> None:
-        self._waiting: dict[K, deque[anyio.Event]] = {}
-        """The tasks that wait for each locked key, in the order in which they arrived."""
+        self._used: dict[K, anyio.Lock] = {}
 
     @asynccontextmanager
     async def holding(self, key: K) -> AsyncIterator[None]:
-        """Hold the lock of ``key``. Waiting tasks receive the lock in the order in which they arrived."""
-        waiting = self._waiting.get(key)
-        if waiting is None:
-            self._waiting[key] = deque()
-        else:
-            turn = anyio.Event()
-            waiting.append(turn)
-            try:
-                await turn.wait()
-            except BaseException:
-                # A cancelled task that was given the lock must pass it on.
-                if turn.is_set():
-                    self._release(key)
-                else:
-                    waiting.remove(turn)
-                raise
+        """Hold the lock of ``key``; first come, first served."""
+        lock = self._used.setdefault(key, anyio.Lock(fast_acquire=True))
         try:
-            yield
+            async with lock:
+                yield
         finally:
-            self._release(key)
-
-    def _release(self, key: K) -> None:
-        if waiting := self._waiting[key]:
-            waiting.popleft().set()
-        else:
-            del self._waiting[key]
+            if not lock.locked() and self._used.get(key) is lock:
+                del self._used[key]

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from controller_runtime.apis.core.v1 import Container, ResourceRequirements
+from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.apis.meta.v1 import ObjectMeta
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
@@ -22,9 +22,7 @@ from .runtimepatches import job_set_metadata
 
 def new_runtime_info(
     train_job: trainer.TrainJob,
-    template: trainer.JobSetTemplateSpec,
-    ml_policy: trainer.MLPolicy | None,
-    pod_group_policy: trainer.PodGroupPolicy | None,
+    runtime_spec: trainer.TrainingRuntimeSpec,
     observer: Observer | None = None,
     *,
     merges_resources: bool = False,
@@ -41,6 +39,7 @@ def new_runtime_info(
     """
     wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
     overrides = wanted.pod_template_overrides or ()
+    template, ml_policy = runtime_spec.template, runtime_spec.ml_policy
     spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
     labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
     if merges_resources and ml_policy is not None:
@@ -49,7 +48,7 @@ def new_runtime_info(
         labels=labels,
         annotations=annotations,
         ml_policy=ml_policy,
-        pod_group_policy=pod_group_policy,
+        pod_group_policy=runtime_spec.pod_group_policy,
         template_spec_obj_apply=spec,
         pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
     )
@@ -68,17 +67,15 @@ async def info_for_validation(
     If the TrainJob is large or has overrides or patches, the template is built immediately. Otherwise it is built when
     a plugin reads it.
     """
-    wanted, template = train_job.spec, spec.template
+    wanted = train_job.spec
 
     def build() -> runtime.Info:
-        return new_runtime_info(
-            train_job, template, spec.ml_policy, spec.pod_group_policy, merges_resources=merges_resources
-        )
+        return new_runtime_info(train_job, spec, merges_resources=merges_resources)
 
     patches = generations.runtime_patches(wanted)
     if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):
         return await offload.run(train_job, build)
-    labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
+    labels, annotations = _labels_and_annotations(spec.template.metadata, wanted, patches)
     info = runtime.new_info(
         labels=labels,
         annotations=annotations,
@@ -110,8 +107,7 @@ def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.
     The count of the trainer's pod set is the ``numNodes`` of the mlPolicy, if there is an mlPolicy. Any other count is
     the job's parallelism. A missing number counts as 1.
     """
-    labels = (job.template.metadata.labels if job.template.metadata is not None else None) or {}
-    ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR)
+    ancestor = runtime.ancestor_of(job)
     count = job.template.spec.parallelism
     if ancestor == constants.ANCESTOR_TRAINER and ml_policy is not None:
         count = ml_policy.num_nodes
@@ -133,23 +129,8 @@ def _apply_resources(
     wanted = own.resources_per_node if own is not None else None
     if wanted is None or (not merge and wanted.limits is None and wanted.requests is None):
         return
-    for container in _trainers(spec, ml_policy):
+    for container in runtime.trainers(spec.replicated_jobs or (), ml_policy or trainer.MLPolicy()):
         if merge:
             container.resources = resources.merged(container.resources, wanted)
         else:
             container.resources = ResourceRequirements(limits=wanted.limits, requests=wanted.requests)
-
-
-def _trainers(spec: JobSetSpec, ml_policy: trainer.MLPolicy | None) -> Iterator[Container]:
-    """Yield the trainer's containers named ``node``. If an MPI launcher trains too, this includes the job ``node``."""
-    mpi = ml_policy.mpi if ml_policy is not None else None
-    launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
-    for job in spec.replicated_jobs or ():
-        metadata = job.template.metadata
-        labels = (metadata.labels if metadata is not None else None) or {}
-        if labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER or (
-            launcher_trains and job.name == constants.NODE
-        ):
-            for container in job.template.spec.template.spec.containers or ():
-                if container.name == constants.NODE:
-                    yield container

@@ -175,7 +175,7 @@ class Snapshots:
     def _remember(self, train_job: TrainJob, stored: ConfigMap, text: str, runtime: Object) -> None:
         if not train_job.metadata.uid:
             return
-        digest = _digest(text)
+        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
         _keep(self._versions, train_job.metadata.uid, (_version_of(stored), digest), _REMEMBERED)
         _keep(self._decoded, digest, runtime, _DECODED)
 
@@ -217,11 +217,6 @@ class Snapshots:
             raise SnapshotCreationError(f"applying runtime snapshot ConfigMap: {error}") from error
         self._remember(train_job, stored, text, runtime)
         return runtime
-
-
-def _digest(text: str) -> bytes:
-    """Return the digest of a snapshot."""
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def encode(runtime: Object) -> str:

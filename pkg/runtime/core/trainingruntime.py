@@ -4,31 +4,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import ClassVar, Final
 
-from controller_runtime.client import Client, FieldIndexer, Reader, peek
+from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, equality, field
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 
-from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.runtime import indexer as index
 from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
-from pkg.runtime.framework.plugins import registry as plugins
-from pkg.runtime.framework.plugins.workload import Published
 from pkg.util import generations, offload, trainingruntime, trainjob
 
 from .runtimeinfo import info_for_validation, new_runtime_info
 from .runtimepatches import DeniedPatchError, RuntimePatchError, deny_security_context
 from .snapshot import SnapshotCreationError, SnapshotError, Snapshots
 
-T = TypeVar("T", trainer.TrainingRuntime, trainer.ClusterTrainingRuntime)
+AnyRuntime = trainer.TrainingRuntime | trainer.ClusterTrainingRuntime
 
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
@@ -48,43 +44,27 @@ class ForeignSnapshotError(RuntimeNotFoundError, trainjob.ChildConflictError):
     """
 
 
-async def new_training_runtime(
-    client: Reader,
-    indexer: FieldIndexer,
-    _built: Mapping[str, interface.Runtime],
-    *,
-    cfg: Configuration | None = None,
-    store: Client | None = None,
-    reader: Reader | None = None,
-    published: Published | None = None,
-) -> TrainingRuntime:
-    """Create the runtime and its plugins, and register their cache indices. ``store`` holds the snapshots."""
-    cfg = defaulted() if cfg is None else cfg
-    await index_runtime_references(indexer)
-    gates = features.resolve(cfg.feature_gates or {})
-    registry = plugins.new_registry(gates=gates, published=published)
-    snapshots = None if store is None else Snapshots(store, reader, creates=cfg.second_generation)
-    return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg, snapshots)
-
-
 async def index_runtime_references(indexer: FieldIndexer) -> None:
-    """Index TrainJobs by the TrainingRuntime or ClusterTrainingRuntime to which they refer."""
-    await indexer.index_field(
-        trainer.TrainJob,
-        index.TRAIN_JOB_RUNTIME_REF_KEY,
-        index.index_train_job_training_runtime,
-        reads=index.TrainJobReference,
-    )
-    await indexer.index_field(
-        trainer.TrainJob,
-        index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY,
-        index.index_train_job_cluster_training_runtime,
-        reads=index.TrainJobReference,
-    )
+    """Add the index of TrainJobs by TrainingRuntime, and that by ClusterTrainingRuntime."""
+    for key, names in (
+        (index.TRAIN_JOB_RUNTIME_REF_KEY, index.index_train_job_training_runtime),
+        (index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY, index.index_train_job_cluster_training_runtime),
+    ):
+        await indexer.index_field(trainer.TrainJob, key, names, reads=index.TrainJobReference)
 
 
 class TrainingRuntime(interface.Runtime):
-    """Serves TrainJobs that refer to a TrainingRuntime; its pipeline serves the cluster-scoped kind too."""
+    """Serves TrainJobs that refer to a TrainingRuntime. The class of the cluster-scoped kind inherits from it."""
+
+    kind: ClassVar[type[AnyRuntime]] = trainer.TrainingRuntime
+    not_found: ClassVar[str] = "TrainingRuntime specified in TrainJob is not found: {}"
+    not_created: ClassVar[str] = (
+        "{}: specified trainingRuntime must be created before the TrainJob is created"
+    )
+    path: ClassVar[field.Path] = field.Path("spec", "runtimeRef")
+    """The field that a TrainJob whose runtime cannot be read is refused for."""
+    reads: ClassVar[str] = "unable to get"
+    """The verb with which the texts of errors of snapshots begin."""
 
     def __init__(
         self,
@@ -112,35 +92,33 @@ class TrainingRuntime(interface.Runtime):
         """Raise RuntimeNotFoundError if the runtime cannot be read."""
         await self._found(train_job)
 
-    async def _found(self, train_job: trainer.TrainJob) -> trainer.TrainingRuntime:
-        key = NamespacedName(train_job.namespace, train_job.spec.runtime_ref.name)
+    def _key(self, train_job: trainer.TrainJob) -> NamespacedName:
+        namespaced = self.kind is trainer.TrainingRuntime
+        return NamespacedName(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)
 
-        async def live() -> trainer.TrainingRuntime:
-            try:
-                return (await peek(self.client, trainer.TrainingRuntime, key)).object
-            except (StatusError, RestError) as error:
-                text = f"TrainingRuntime specified in TrainJob is not found: {error}"
-                raise RuntimeNotFoundError(text) from error
+    async def _live(self, train_job: trainer.TrainJob) -> AnyRuntime:
+        return (await peek(self.client, self.kind, self._key(train_job))).object
 
-        return await self.runtime_of(train_job, trainer.TrainingRuntime, live, "unable to get")
-
-    async def runtime_of(
-        self, train_job: trainer.TrainJob, kind: type[T], live: Callable[[], Awaitable[T]], reads: str
-    ) -> T:
-        """Return the TrainJob's runtime, from its snapshot or from ``live``.
-
-        If the snapshot cannot be read, the text of the error begins with ``reads``, for example "unable to get".
+    async def _found(self, train_job: trainer.TrainJob) -> AnyRuntime:
+        """Return the TrainJob's runtime, from its snapshot or from the cache.
 
         Raises:
             RuntimeNotFoundError: the runtime could not be read, or its snapshot could not be created.
             ForbiddenError: the namespace is being terminated.
         """
+
+        async def live() -> AnyRuntime:
+            try:
+                return await self._live(train_job)
+            except (StatusError, RestError) as error:
+                raise RuntimeNotFoundError(self.not_found.format(error)) from error
+
         if self._snapshots is None:
             return await live()
         try:
-            return await self._snapshots.runtime_of(train_job, kind, live)
+            return await self._snapshots.runtime_of(train_job, self.kind, live)
         except SnapshotError as error:
-            verb = "creating" if isinstance(error, SnapshotCreationError) else reads
+            verb = "creating" if isinstance(error, SnapshotCreationError) else self.reads
             text, cause = f"{verb} runtime snapshot: {error}", error.__cause__
             if isinstance(cause, trainjob.PredecessorError):
                 raise PredecessorSnapshotError(text, cause.live) from error
@@ -149,7 +127,7 @@ class TrainingRuntime(interface.Runtime):
         except StatusError as error:
             if error.has_cause("NamespaceTerminating"):
                 raise  # the caller waits until the namespace is gone
-            raise RuntimeNotFoundError(f"{reads} runtime snapshot: {error}") from error
+            raise RuntimeNotFoundError(f"{self.reads} runtime snapshot: {error}") from error
 
     async def objects_from(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
@@ -160,29 +138,13 @@ class TrainingRuntime(interface.Runtime):
             deny_security_context(train_job.spec)
         if spec.pod_group_policy is not None:
             await self.framework.prepare_pod_group_policy_plugins(spec.pod_group_policy)
-        info = await offload.run(
-            train_job, self.runtime_info, train_job, spec.template, spec.ml_policy, spec.pod_group_policy
-        )
+        info = await offload.run(train_job, self.runtime_info, train_job, spec)
         return await self.framework.run_component_builder_plugins(info, train_job)
 
-    def runtime_info(
-        self,
-        train_job: trainer.TrainJob,
-        runtime_template_spec: object,
-        ml_policy: trainer.MLPolicy | None,
-        pod_group_policy: trainer.PodGroupPolicy | None,
-    ) -> runtime.Info:
-        """Run all stages that precede the building of objects, and return the resulting Info."""
-        if not isinstance(runtime_template_spec, trainer.JobSetTemplateSpec):
-            raise TypeError("unsupported runtimeTemplateSpec")
-        info = new_runtime_info(
-            train_job,
-            runtime_template_spec,
-            ml_policy,
-            pod_group_policy,
-            self.framework.observer,
-            merges_resources=self.cfg.second_generation,
-        )
+    def runtime_info(self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec) -> runtime.Info:
+        """Return the Info after all stages that precede the building of objects."""
+        observer, merges = self.framework.observer, self.cfg.second_generation
+        info = new_runtime_info(train_job, spec, observer, merges_resources=merges)
         self.framework.run_enforce_ml_policy_plugins(info, train_job)
         self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
         self.framework.run_pod_network_plugins(info, train_job)
@@ -204,30 +166,28 @@ class TrainingRuntime(interface.Runtime):
     async def validate_objects(
         self, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Reject a TrainJob whose runtime cannot be read. Otherwise run the plugins' validation."""
-        key = NamespacedName(new.namespace, new.spec.runtime_ref.name)
-        try:
-            found = (await peek(self.client, trainer.TrainingRuntime, key)).object
-        except (StatusError, RestError) as error:
-            snapshot = await self.runtime_from_snapshot(error, old, trainer.TrainingRuntime)
-            if snapshot is None:
-                detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
-                path = field.Path("spec", "runtimeRef")
-                return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
-            found = snapshot
-        with offload.object_size(found.decoded_size):
-            return await self.validate_against(found.spec, old, new)
+        """Reject a TrainJob whose runtime cannot be read. Otherwise run the plugins' validation.
 
-    async def runtime_from_snapshot(
-        self, error: Exception, old: trainer.TrainJob | None, kind: type[T]
-    ) -> T | None:
-        """Return the runtime of a TrainJob's snapshot if ``error`` says that the live runtime does not exist.
-
-        Since the TrainJob's objects are built from its snapshot, the TrainJob can still be suspended and resumed.
+        The TrainJob's snapshot is used if the runtime does not exist any more: since the objects are built from the
+        snapshot, the TrainJob can still be suspended and resumed.
         """
-        if old is None or self._snapshots is None or not isinstance(error, NotFoundError):
-            return None
-        return await self._snapshots.existing(old, kind)
+        found: AnyRuntime | None = None
+        try:
+            found = await self._live(new)
+        except (StatusError, RestError) as error:
+            if old is not None and self._snapshots is not None and isinstance(error, NotFoundError):
+                found = await self._snapshots.existing(old, self.kind)
+            if found is None:
+                invalid = field.invalid(self.path, new.spec.runtime_ref, self.not_created.format(error))
+                return [], field.ErrorList([invalid])
+        with offload.object_size(found.decoded_size):
+            warnings, errors = await self.validate_against(found.spec, old, new)
+        return [*self.warnings_about(found), *warnings], errors
+
+    def warnings_about(self, found: AnyRuntime) -> list[str]:
+        """Return the warnings about the runtime itself."""
+        del found
+        return []
 
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
@@ -239,9 +199,11 @@ class TrainingRuntime(interface.Runtime):
         """
         old, new = old and generations.with_word(old), generations.with_word(new)
         misfits, merges = field.ErrorList(), self.cfg.second_generation
+        # An update that does not change the patches must not be refused because of them.
+        same = old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)
         try:
             try:
-                if self.cfg.denies_security_context and not _has_patches_of(old, new):
+                if self.cfg.denies_security_context and not same:
                     deny_security_context(new.spec)
                 info = await info_for_validation(spec, new, merges_resources=merges)
             except RuntimePatchError as error:
@@ -265,11 +227,3 @@ class TrainingRuntime(interface.Runtime):
                 trainingruntime.NO_SCHEDULER.format(f"{path}: podGroupPolicy of the runtime"),
             ]
         return warnings, errors
-
-
-def _has_patches_of(old: trainer.TrainJob | None, new: trainer.TrainJob) -> bool:
-    """Return True if an update does not change the runtime patches.
-
-    Such an update must not be refused because of the patches.
-    """
-    return old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)

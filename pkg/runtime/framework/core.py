@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from controller_runtime import client
 from controller_runtime.machinery import Object, field
@@ -51,16 +51,12 @@ async def new(
     Raises:
         TooManyTrainJobStatusPluginsError: more than one plugin reports the status.
     """
-    await indexer.index_field(
-        TrainingRuntime,
-        index.TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY,
-        index.index_training_runtime_container_runtime_class,
-    )
-    await indexer.index_field(
-        ClusterTrainingRuntime,
-        index.CLUSTER_TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY,
-        index.index_cluster_training_runtime_container_runtime_class,
-    )
+    keys: dict[type[TrainingRuntime | ClusterTrainingRuntime], str] = {
+        TrainingRuntime: index.TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY,
+        ClusterTrainingRuntime: index.CLUSTER_TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY,
+    }
+    for kind, key in keys.items():
+        await indexer.index_field(kind, key, index.index_container_runtime_class)
     plugins = [await factory(reader, indexer) for factory in registry.values()]
     cfg = defaulted() if cfg is None else cfg
     for plugin in plugins:
@@ -98,8 +94,7 @@ class Framework:
         """Let the plugins apply the mlPolicy."""
         for plugin in self._enforce_ml_policy:
             plugin.enforce_ml_policy(info, train_job)
-            if self.observer is not None:
-                self.observer.ran(EnforceMLPolicyPlugin, plugin, info, ())
+            self._ran(EnforceMLPolicyPlugin, plugin, info)
 
     async def prepare_pod_group_policy_plugins(self, pod_group_policy: PodGroupPolicy) -> None:
         """Let the plugins read the state of the cluster that the podGroupPolicy depends on."""
@@ -120,29 +115,29 @@ class Framework:
         """Let the plugins apply the podGroupPolicy."""
         for plugin in self._enforce_pod_group_policy:
             plugin.enforce_pod_group_policy(info, train_job)
-            if self.observer is not None:
-                self.observer.ran(EnforcePodGroupPolicyPlugin, plugin, info, ())
+            self._ran(EnforcePodGroupPolicyPlugin, plugin, info)
 
     def run_pod_network_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Let the plugins set the pods' host names."""
         for plugin in self._pod_network:
             plugin.identify_pod_network(info, train_job)
-            if self.observer is not None:
-                self.observer.ran(PodNetworkPlugin, plugin, info, ())
+            self._ran(PodNetworkPlugin, plugin, info)
 
     async def run_component_builder_plugins(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return the objects that the plugins build."""
         for plugin in self._with_count:
             plugin.sync_parallel_count(info)
-            if self.observer is not None:
-                self.observer.ran(ComponentBuilderPlugin, plugin, info, ())
+            self._ran(ComponentBuilderPlugin, plugin, info)
         objects: list[Object] = []
         for plugin in self._component_builder:
             built = await plugin.build(info, train_job)
-            if self.observer is not None:
-                self.observer.ran(ComponentBuilderPlugin, plugin, info, built)
+            self._ran(ComponentBuilderPlugin, plugin, info, built)
             objects += built
         return objects
+
+    def _ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object] = ()) -> None:
+        if self.observer is not None:
+            self.observer.ran(stage, plugin, info, objects)
 
     async def run_custom_validation_plugins(
         self, info: Info, old: TrainJob | None, new: TrainJob

@@ -8,6 +8,5 @@ from .cluster import Cluster as Cluster
 from .cluster import Options as Options
 from .cluster import connect as connect
 from .cluster import operator_namespace as operator_namespace
-from .pki import CA_NAME as CA_NAME
 from .pki import FORMER as FORMER
 from .pki import Material as Material

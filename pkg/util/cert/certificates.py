@@ -19,7 +19,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from typing import Final, TypeVarTuple
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -75,10 +75,7 @@ _EXPECTED: Final = (StatusError, rest.RestError, OSError)
 _log = log.logger_from("cert-rotation")
 
 
-_Ts = TypeVarTuple("_Ts")
-
-
-async def in_thread(make: Callable[[*_Ts], Material], *args: *_Ts) -> Material:
+async def in_thread(make: Callable[..., Material], *args: object) -> Material:
     """Run ``make``, which generates keys, in a thread, and return its result."""
     return await anyio.to_thread.run_sync(make, *args)
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import ipaddress
 from collections.abc import Iterable
@@ -163,11 +162,7 @@ def _set_since(configuration: Configuration, since: datetime | None) -> bool:
 
 
 def _bundle(hook: ValidatingWebhook | MutatingWebhook) -> bytes:
-    text = hook.client_config.ca_bundle if hook.client_config is not None else None
-    try:
-        return base64.b64decode(text or "", validate=True)
-    except (binascii.Error, ValueError):
-        return b""
+    return pki.decoded(hook.client_config.ca_bundle if hook.client_config is not None else None)
 
 
 def _host(url: str) -> str | None:

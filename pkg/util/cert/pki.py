@@ -9,7 +9,6 @@ the Secret again. The serving key is EC, so that a handshake costs next to nothi
 from __future__ import annotations
 
 import base64
-import binascii
 import ssl
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +68,7 @@ class Material:
     @classmethod
     def from_data(cls, data: Mapping[str, str]) -> Self:
         """Decode a Secret's data. A value that is missing or is not base64 counts as empty."""
-        return cls(*(_decoded(data.get(key) or "") for key in _KEYS))
+        return cls(*(decoded(data.get(key)) for key in _KEYS))
 
     def to_data(self) -> dict[str, str]:
         """Return a Secret's data."""
@@ -214,10 +213,11 @@ def certificate(pem: bytes) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pem)
 
 
-def _decoded(text: str) -> bytes:
+def decoded(text: str | None) -> bytes:
+    """Return the bytes of base64 text, or nothing if the text is missing or is not base64."""
     try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+        return base64.b64decode(text or "", validate=True)
+    except ValueError:
         return b""
 
 

@@ -27,7 +27,7 @@ RETRIED: Final = timedelta(minutes=20)
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding for each object that lacks children, if a recent event says that the API server refused one."""
     job_set = snapshot.job_set
-    if not snapshot.running and _may_lack_children(snapshot):
+    if not snapshot.running and (snapshot.manager_must_act or _lacks_jobs(snapshot)):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
         yield from _refused(snapshot, snapshot.train_job, TRAIN_JOB, since)
     if job_set is not None and (_lacks_jobs(snapshot) or _lacks_service(snapshot, job_set)):
@@ -48,11 +48,6 @@ def _refused(
         found = refusals.classify(event.text("message"))
         evidence = [snapshot.quote(event), *_rules(snapshot, found.cause, event.text("message"))]
         yield Finding(found.cause, found.summary, (str(obj),), tuple(evidence), found.advice)
-
-
-def _may_lack_children(snapshot: Snapshot) -> bool:
-    """Return True if children of the TrainJob may be missing or out of date."""
-    return snapshot.manager_must_act or _lacks_jobs(snapshot)
 
 
 def _lacks_jobs(snapshot: Snapshot) -> bool:

@@ -15,41 +15,30 @@ from pkg.why.liveobject import LiveObject, at, maps, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, finished
 
 _CAUSES: Final = {
-    "Secret": ("secret-missing", "the Secret {} does not exist", "Create the Secret {} in namespace {}."),
-    "ConfigMap": (
-        "config-map-missing",
-        "the ConfigMap {} does not exist",
-        "Create the ConfigMap {} in namespace {}.",
-    ),
-    kinds.CLAIM: (
-        "claim-missing",
-        "the PersistentVolumeClaim {} does not exist",
-        "Create the PersistentVolumeClaim {} in namespace {}.",
-    ),
-    "ResourceClaim.resource.k8s.io": (
-        "device-claim-missing",
-        "the ResourceClaim {} does not exist",
-        "Create the ResourceClaim {} in namespace {}.",
-    ),
-    "ResourceClaimTemplate.resource.k8s.io": (
-        "device-claim-missing",
-        "the ResourceClaimTemplate {} does not exist",
-        "Create the ResourceClaimTemplate {} in namespace {}.",
-    ),
+    **{
+        kind: (cause, "the {0} does not exist", "Create the {0} in namespace {0.namespace}.")
+        for kind, cause in (
+            ("Secret", "secret-missing"),
+            ("ConfigMap", "config-map-missing"),
+            (kinds.CLAIM, "claim-missing"),
+            ("ResourceClaim.resource.k8s.io", "device-claim-missing"),
+            ("ResourceClaimTemplate.resource.k8s.io", "device-claim-missing"),
+        )
+    },
     "ServiceAccount": (
         "service-account-missing",
-        "the service account {} does not exist",
-        "Create the service account {} in namespace {}, or correct serviceAccountName.",
+        "the service account {0.name} does not exist",
+        "Create the service account {0.name} in namespace {0.namespace}, or correct serviceAccountName.",
     ),
     "PriorityClass.scheduling.k8s.io": (
         "priority-class-missing",
-        "the priority class {} does not exist",
-        "Create the PriorityClass {}, or correct priorityClassName in the runtime.",
+        "the priority class {0.name} does not exist",
+        "Create the {0}, or correct priorityClassName in the runtime.",
     ),
     "RuntimeClass.node.k8s.io": (
         "runtime-class-missing",
-        "the RuntimeClass {} does not exist",
-        "Create the RuntimeClass {}, or correct runtimeClassName in the runtime.",
+        "the {0} does not exist",
+        "Create the {0}, or correct runtimeClassName in the runtime.",
     ),
 }
 _STEPS: Final = ("initContainers", "containers")
@@ -92,10 +81,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
                 cause, summary, advice = _CAUSES[reference.kind]
                 yield Finding(
                     cause,
-                    summary.format(reference.name),
+                    summary.format(reference),
                     (str(subject),),
                     (f"the pod template refers to {reference}", f"{reference} was not found"),
-                    advice.format(reference.name, reference.namespace),
+                    advice.format(reference),
                 )
     yield from _service(snapshot)
 

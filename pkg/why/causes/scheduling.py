@@ -33,8 +33,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
                 yield _gated(pod)
         elif scheduled.get("status") == "False" and message:
             yield filters.unschedulable(snapshot, pod, message)
-        elif (warning := _warned(snapshot, pod)) is not None:
-            yield filters.unschedulable(snapshot, pod, warning)
+        elif warnings := snapshot.events(pod, "FailedScheduling", "Unschedulable"):
+            # Some schedulers do not write the pod's condition.
+            yield filters.unschedulable(snapshot, pod, " ".join(warnings[0].text("message").split()))
         elif (ungrouped := _ungrouped(snapshot, pod)) is not None:
             yield ungrouped
         elif not snapshot.events(pod, "Scheduled"):
@@ -42,13 +43,6 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             if no_leader is not None or pod.older_than(PATIENCE, snapshot.now):
                 unread = () if no_leader is not None else _unread(snapshot, pod)
                 yield _unread_reason(pod, unread) if unread else _no_scheduler(pod, no_leader)
-
-
-def _warned(snapshot: Snapshot, pod: LiveObject) -> str | None:
-    """Return the message of the scheduler's newest event. Some schedulers do not set the condition of the pod."""
-    for event in snapshot.events(pod, "FailedScheduling", "Unschedulable"):
-        return " ".join(event.text("message").split())
-    return None
 
 
 def _gated(pod: LiveObject) -> Finding:

@@ -13,7 +13,7 @@ from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.util.testing import make_ended_status
+from testkit.builders import make_ended_status
 
 pytestmark = pytest.mark.integration
 

@@ -16,15 +16,15 @@ from controller_runtime.rest import RestError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.podgrouper.hub import HubOptions, PluginsHub, new_plugins_hub
+from pkg.podgrouper.hub import PluginsHub, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.owners import DirectOwners
 from pkg.podgrouper.plugins import GroupingError
-from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
-from pkg.podgrouper.pod_controller import Options, PodReconciler
+from pkg.podgrouper.pod_controller import PodReconciler
 from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 from pkg.podgrouper.podgrouper import Grouping, PodGrouper
-from pkg.podgrouper.servedrules import FixedRules
+from pkg.podgrouper.servedrules import fixed
+from pkg.podgrouper.settings import Settings
 
 from .groupworld import GroupCluster, Watches
 from .world import Recorder
@@ -42,40 +42,33 @@ class _Product:
     hub: PluginsHub
     grouper: PodGrouper
     handler: Handler
-    options: Options
+    options: Settings
     rules: Rules
 
 
 def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False) -> _Product:
     cached, direct = cluster.side("cached"), cluster.side("direct")
     remembered = OwnerCache(direct, cached, Watches())
-    queue = config.get("queueLabelKey", kai.QUEUE_LABEL_KEY)
-    pool = config.get("nodePoolLabelKey", kai.NODE_POOL_LABEL_KEY)
     namespace = config.get("defaultConfigPerTypeConfigMapNamespace")
     name = config.get("defaultConfigPerTypeConfigMapName")
-    hub = new_plugins_hub(
-        remembered if remembering else cached,
-        HubOptions(
-            grouper=GrouperOptions(
-                queue_label_key=queue,
-                node_pool_label_key=pool,
-                default_priorities=NamespacedName(namespace, name) if namespace and name else None,
-            ),
-            search_legacy_pod_groups=config.get("searchForLegacyPodGroups", True),
-            knative_gang_schedule=config.get("knativeGangSchedule", True),
-        ),
-        found=(),
+    settings = Settings(
+        scheduler_name=config.get("schedulerName", kai.SCHEDULER_NAME),
+        queue_label_key=config.get("queueLabelKey", kai.QUEUE_LABEL_KEY),
+        node_pool_label_key=config.get("nodePoolLabelKey", kai.NODE_POOL_LABEL_KEY),
+        namespace_labels=config.get("namespaceLabelSelector") or {},
+        search_legacy_pod_groups=config.get("searchForLegacyPodGroups", True),
+        knative_gang_schedule=config.get("knativeGangSchedule", True),
+        default_priorities=NamespacedName(namespace, name) if namespace and name else None,
     )
+    hub = new_plugins_hub(remembered if remembering else cached, settings, found=())
     remembered.kinds = hub
     return _Product(
         hub,
         PodGrouper(remembered if remembering else DirectOwners(direct, cached), hub),
-        Handler(cached, cached, node_pool_key=pool, queue_key=queue),
-        Options(
-            scheduler_name=config.get("schedulerName", kai.SCHEDULER_NAME),
-            node_pool_label_key=pool,
-            namespace_labels=config.get("namespaceLabelSelector") or {},
+        Handler(
+            cached, cached, node_pool_key=settings.node_pool_label_key, queue_key=settings.queue_label_key
         ),
+        settings,
         Rules(config.get("rules", Rules.V0_13)),
     )
 
@@ -128,7 +121,7 @@ async def reconcile_pods(case: Answer) -> Answer:
                 product.grouper,
                 product.handler,
                 product.options,
-                rules=FixedRules(product.rules),
+                rules=fixed(product.rules),
             )
             answer = await _reconcile(cluster, reconciler, recorder, step["reconcile"])
             if answer["requeueAfterNanoseconds"] and product.rules is not Rules.V0_13:

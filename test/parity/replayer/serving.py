@@ -120,7 +120,7 @@ class _Verdict:
 async def update_status(case: Answer) -> Answer:
     """Send the case's request over a connection to the server of the status handler."""
     cluster, verdict = _Statuses(case), _Verdict(case["request"]["auth"])
-    handler = statusserver.StatusHandler(cluster.statuses, verdict)
+    handler = statusserver.StatusHandler(cluster.statuses, verdict.authorize)
     server = serving.Server(serving.Address("127.0.0.1", 0), {"/": handler}, max_body=MAX_BODY)
     server.listen()
     async with anyio.create_task_group() as tasks:
@@ -179,7 +179,7 @@ async def authorize(case: Answer) -> Answer:
     issuer = statusserver.Issuer(rest.FakeTransport(_publish))
     cluster = FakeClient(*_pod_and_owners(token))
     owners = statusserver.PodOwners(cluster, cluster)
-    authorizer = statusserver.ProjectedServiceAccountTokenAuthorizer(issuer, owners)
+    authorizer = statusserver.ProjectedServiceAccountTokenAuthorizer(issuer, owners.require)
     header = token.get("header", "Bearer <token>").replace("<token>", _signed(token))
     try:
         await authorizer.authorize(header, token["namespace"], token["name"])

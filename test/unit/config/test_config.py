@@ -8,6 +8,7 @@ import yaml
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
+from pkg.util.goduration import seconds
 
 ROOT = Path(__file__).parents[3]
 HEAD = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
@@ -65,9 +66,7 @@ def test_leader_election_alone_brings_its_defaults(tmp_path: Path) -> None:
     cfg = config.load(write(tmp_path, HEAD + "leaderElection: {leaderElect: true}\n"))
     election = cfg.leader_election
     assert election.resource_name == "trainer.kubeflow.org"
-    seconds = [
-        config.seconds(d) for d in (election.lease_duration, election.renew_deadline, election.retry_period)
-    ]
+    seconds = [seconds(d) for d in (election.lease_duration, election.renew_deadline, election.retry_period)]
     assert seconds == [15, 10, 2]
 
 
@@ -77,8 +76,8 @@ def test_a_negative_qps_is_allowed_and_durations_are_read_as_go_does(tmp_path: P
     )
     cfg = config.load(write(tmp_path, text))
     assert cfg.client_connection.qps == -1
-    assert config.seconds(cfg.leader_election.lease_duration) == 90
-    assert config.seconds(cfg.leader_election.renew_deadline) == 0.5
+    assert seconds(cfg.leader_election.lease_duration) == 90
+    assert seconds(cfg.leader_election.renew_deadline) == 0.5
 
 
 def test_the_status_server_has_defaults_and_bounds(tmp_path: Path) -> None:
@@ -224,7 +223,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_seconds_reads_go_durations(text: str, expected: float) -> None:
-    assert config.seconds(text) == pytest.approx(expected)
+    assert seconds(text) == pytest.approx(expected)
 
 
 GO_KEYS = {

@@ -23,13 +23,13 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
-from pkg.util.testing import (
+from pkg.util.trainjob import ChildConflictError
+from testkit.builders import (
     make_cluster_training_runtime,
     make_ended_status,
     make_train_job,
     make_training_runtime_spec,
 )
-from pkg.util.trainjob import ChildConflictError
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = ("team-a", "job")

@@ -22,7 +22,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.evidence import MAX_FAILURES, FailureEvidence
 from pkg.util import trainjob
-from pkg.util.testing import make_train_job
+from testkit.builders import make_train_job
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = ("team-a", "job")

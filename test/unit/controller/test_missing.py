@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.util.testing import make_ended_status
+from testkit.builders import make_ended_status
 from testkit.trainjobs import GANG, KEY, ReconcilerWorld, world
 
 MESSAGE = (

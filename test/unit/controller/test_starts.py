@@ -28,7 +28,7 @@ from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
 from pkg.controller.starts import Starts
 from pkg.controller.trainjob_controller import TrainJobReconciler
 from pkg.runtime import core
-from pkg.util.testing import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
+from testkit.builders import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = ("team-a", "job")

@@ -29,13 +29,13 @@ from pkg.runtime import core
 from pkg.runtime.core import TrainingRuntime
 from pkg.runtime.framework.core import Framework
 from pkg.runtime.framework.plugins.registry import new_registry
-from pkg.util.testing import (
+from pkg.webhooks import TrainJobWebhook
+from testkit.builders import (
     make_cluster_training_runtime,
     make_replicated_job,
     make_train_job,
     make_training_runtime_spec,
 )
-from pkg.webhooks import TrainJobWebhook
 
 PACKAGE = Path(__file__).parents[3] / "examples" / "interconnect_plugin"
 FABRIC = "interconnect.example.com/fabric"

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.metrics import DegradedKinds, Phase, TrainJobPhases
 from pkg.metrics.metrics import phase_of
-from pkg.util.testing import make_train_job
+from testkit.builders import make_train_job
 
 POD_GROUP = GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup")
 

@@ -12,10 +12,10 @@ from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Unstructured
 
-from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
+from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, Rules, Settings, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.podgroup import Handler
-from pkg.podgrouper.servedrules import FixedRules
+from pkg.podgrouper.servedrules import fixed
 from testkit.owner_world import Clock, DirectClient, OwnerServer
 
 MakeObject = Callable[..., Unstructured]
@@ -92,18 +92,16 @@ def make_reconciler(
     recorder: Recorder, make_grouper: Callable[[client.Client], PodGrouper]
 ) -> Callable[..., PodReconciler]:
     def make(
-        client_: client.Client, options: Options | None = None, rules: Rules = Rules.V0_13
+        client_: client.Client, options: Settings | None = None, rules: Rules = Rules.V0_13
     ) -> PodReconciler:
-        options = options or Options()
+        options = options or Settings()
         handler = Handler(
             client_,
             client_,
             node_pool_key=options.node_pool_label_key,
             queue_key="kai.scheduler/queue",
         )
-        return PodReconciler(
-            client_, recorder, make_grouper(client_), handler, options, rules=FixedRules(rules)
-        )
+        return PodReconciler(client_, recorder, make_grouper(client_), handler, options, rules=fixed(rules))
 
     return make
 

@@ -242,4 +242,4 @@ async def test_ten_thousand_owners_leave_a_bounded_memory(
     assert (owners._reading, owners._reading_unwatched) == ({}, set())
     for held in (owners._refusals, owners.budget, owners._watched):
         assert len(held) <= 1024
-    assert owners._locks._waiting == {}
+    assert owners._locks._used == {}

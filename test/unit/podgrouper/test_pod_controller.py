@@ -19,7 +19,7 @@ from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper import Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
+from pkg.podgrouper import PodGrouper, PodReconciler, Rules, Settings, new_plugins_hub
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.podgroup import Handler
@@ -199,7 +199,7 @@ async def test_only_pods_of_selected_namespaces_are_grouped(
     client = FakeClient(make_pod("db-0"))
     if labels is not None:
         client.add(Namespace(metadata=ObjectMeta(name="team-a", labels=labels)))
-    reconciler = make_reconciler(client, Options(namespace_labels={"kai": "on"}))
+    reconciler = make_reconciler(client, Settings(namespace_labels={"kai": "on"}))
 
     await reconciler.reconcile(REQUEST)
 

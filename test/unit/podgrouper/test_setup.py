@@ -9,13 +9,13 @@ from controller_runtime.machinery import GVK, metadata_only
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.config.v1alpha1.defaults import set_defaults
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper import Settings, cache_options, settings
+from pkg.podgrouper import Settings, cache_options
 
 
 def loaded(**said: object) -> Settings:
     cfg = Configuration.from_dict({"podGrouper": said})
     set_defaults(cfg)
-    return settings(cfg)
+    return Settings.of(cfg)
 
 
 def test_what_nobody_says_is_upstreams_default() -> None:
@@ -35,16 +35,16 @@ def test_every_key_of_the_configuration_is_used() -> None:
         namespaceLabelSelector={"c": "d"},
     )
 
-    assert (made.controller.scheduler_name, made.controller.node_pool_label_key) == ("mine", "pool")
-    assert made.controller.namespace_labels == {"c": "d"}
-    assert (made.hub.grouper.queue_label_key, made.hub.grouper.node_pool_label_key) == ("queue", "pool")
-    assert made.hub.grouper.default_priorities == ("kai", "defaults")
-    assert (made.hub.search_legacy_pod_groups, made.hub.knative_gang_schedule) == (False, False)
+    assert (made.scheduler_name, made.node_pool_label_key) == ("mine", "pool")
+    assert made.namespace_labels == {"c": "d"}
+    assert (made.queue_label_key, made.node_pool_label_key) == ("queue", "pool")
+    assert made.default_priorities == ("kai", "defaults")
+    assert (made.search_legacy_pod_groups, made.knative_gang_schedule) == (False, False)
     assert (made.max_concurrent_reconciles, made.pod_labels) == (3, {"a": "b"})
 
 
 def test_a_config_map_without_a_namespace_is_none() -> None:
-    assert loaded(defaultPrioritiesConfigMap={"name": "defaults"}).hub.grouper.default_priorities is None
+    assert loaded(defaultPrioritiesConfigMap={"name": "defaults"}).default_priorities is None
 
 
 def test_only_our_pods_that_have_not_ended_are_cached() -> None:

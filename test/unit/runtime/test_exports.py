@@ -31,8 +31,8 @@ def exported(package: types.ModuleType) -> set[str]:
             runtime,
             (
                 "Container Info PodSet GeneratedSecret ReconcilerBuilder Runtime RuntimePolicy Scheduler TemplateSpec "
-                "UnsupportedRuntimeError extract_resource_per_node_from_runtime get_num_gpu_per_node new_info "
-                "new_pod_set resources_per_node runtime_for runtime_ref_to_runtime_registry_key template_spec_apply"
+                "UnsupportedRuntimeError ancestor_of containers_of extract_resource_per_node_from_runtime "
+                "get_num_gpu_per_node new_info new_pod_set resources_per_node runtime_for runtime_ref_to_runtime_registry_key template_spec_apply"
             ),
         ),
         (
@@ -46,9 +46,8 @@ def exported(package: types.ModuleType) -> set[str]:
         (
             core,
             (
-                "CLUSTER_TRAINING_RUNTIME_GROUP_KIND ClusterTrainingRuntime Registry RuntimeFactory "
-                "RuntimeNotFoundError RuntimeRegistrar RuntimeRegistryError TRAINING_RUNTIME_GROUP_KIND "
-                "TrainingRuntime new new_runtime_registry snapshot_name"
+                "CLUSTER_TRAINING_RUNTIME_GROUP_KIND ClusterTrainingRuntime RuntimeNotFoundError "
+                "TRAINING_RUNTIME_GROUP_KIND TrainingRuntime new snapshot_name"
             ),
         ),
     ],

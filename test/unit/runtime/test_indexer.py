@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pkg.runtime import indexer
-from pkg.util.testing import (
+from testkit.builders import (
     make_cluster_training_runtime,
     make_replicated_job,
     make_train_job,
@@ -39,6 +39,6 @@ def test_runtimes_are_indexed_by_the_runtime_classes_they_name() -> None:
     )
 
     cluster = make_cluster_training_runtime(spec=spec)
-    assert indexer.index_cluster_training_runtime_container_runtime_class(cluster) == ["gvisor", "kata"]
+    assert indexer.index_container_runtime_class(cluster) == ["gvisor", "kata"]
     namespaced = make_training_runtime("a", spec=spec)
-    assert indexer.index_training_runtime_container_runtime_class(namespaced) == ["gvisor", "kata"]
+    assert indexer.index_container_runtime_class(namespaced) == ["gvisor", "kata"]

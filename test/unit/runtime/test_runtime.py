@@ -8,7 +8,7 @@ from controller_runtime.apis.core.v1 import Container, PodSpec, ResourceRequirem
 from pkg import runtime
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import RuntimeRef
-from pkg.util.testing import make_replicated_job
+from testkit.builders import make_replicated_job
 
 
 def test_a_pod_set_has_lists_of_its_own_and_at_least_one_pod() -> None:

@@ -40,7 +40,7 @@ def claims(**changed: Any) -> dict[str, Any]:
 
 async def authorize(authority: Authority, token: str, owners: Owners | None = None) -> None:
     issuer = Issuer(authority.transport)
-    authorizer = ProjectedServiceAccountTokenAuthorizer(issuer, owners or Owners(), lambda: NOW)
+    authorizer = ProjectedServiceAccountTokenAuthorizer(issuer, (owners or Owners()).require, lambda: NOW)
     await authorizer.authorize(f"Bearer {token}", "lab", "bert")
 
 
@@ -105,7 +105,7 @@ async def test_a_token_with_an_extension_is_refused(authority: Authority) -> Non
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Basic abc", "abc", "Bearer a b"])
 async def test_a_header_without_a_bearer_token_is_refused(authority: Authority, header: str) -> None:
-    authorizer = ProjectedServiceAccountTokenAuthorizer(Issuer(authority.transport), Owners())
+    authorizer = ProjectedServiceAccountTokenAuthorizer(Issuer(authority.transport), Owners().require)
     with pytest.raises(DeniedError, match="no bearer token"):
         await authorizer.authorize(header, "lab", "bert")
 

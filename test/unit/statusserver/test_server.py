@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import DeniedError, StatusHandler, status_url, token_audience
 from pkg.statusserver.issuer import IssuerError
-from pkg.util.testing import make_train_job
+from testkit.builders import make_train_job
 
 UPDATE = {"trainerStatus": {"progressPercentage": 5, "lastUpdatedTime": "2026-01-02T03:04:05Z"}}
 
@@ -75,7 +75,7 @@ async def test_an_update_is_applied_beside_the_status_of_others() -> None:
     job.status = type(job.status).from_dict({"jobsStatus": [{"name": "node", "active": 1}]})
     cluster = FakeClient(job)
 
-    answer = await StatusHandler(cluster.status, AllowAll())(request())
+    answer = await StatusHandler(cluster.status, AllowAll().authorize)(request())
 
     assert (answer.status, json.loads(answer.body)) == (200, UPDATE)
     stored = (await cluster.get(TrainJob, ("lab", "bert"))).status
@@ -93,7 +93,7 @@ async def test_an_update_is_applied_beside_the_status_of_others() -> None:
 async def test_an_empty_update_is_not_sent() -> None:
     cluster = FakeClient()
 
-    answer = await StatusHandler(cluster.status, AllowAll())(request(body={}))
+    answer = await StatusHandler(cluster.status, AllowAll().authorize)(request(body={}))
 
     assert (answer.status, answer.body, cluster.calls) == (200, b"{}\n", [])
 
@@ -110,17 +110,19 @@ async def test_an_empty_update_is_not_sent() -> None:
     ],
 )
 async def test_other_paths_and_methods_are_not_found(changed: dict[str, Any]) -> None:
-    answer = await StatusHandler(FakeClient().status, AllowAll())(request(**changed))
+    answer = await StatusHandler(FakeClient().status, AllowAll().authorize)(request(**changed))
     assert refusal(answer) == (404, "NotFound", "Not found")
 
 
 async def test_a_body_that_is_too_large_is_refused_first() -> None:
-    answer = await StatusHandler(FakeClient().status, DenyAll())(request(body_rejected=True, path="/"))
+    answer = await StatusHandler(FakeClient().status, DenyAll().authorize)(
+        request(body_rejected=True, path="/")
+    )
     assert refusal(answer) == (413, "RequestEntityTooLarge", "Payload too large")
 
 
 async def test_a_denial_has_its_reason_and_comes_before_the_body() -> None:
-    answer = await StatusHandler(FakeClient().status, DenyAll())(request(body="no"))
+    answer = await StatusHandler(FakeClient().status, DenyAll().authorize)(request(body="no"))
     assert refusal(answer) == (403, "Forbidden", "Forbidden: Bearer t is not for lab/bert")
 
 
@@ -133,7 +135,7 @@ async def test_a_missing_right_is_known_until_a_client_is_authorized() -> None:
                 raise ForbiddenError(self.missing, code=403, reason="Forbidden")
 
     authorizer = Denied()
-    handler = StatusHandler(FakeClient(make_train_job("lab", "bert")).status, authorizer)
+    handler = StatusHandler(FakeClient(make_train_job("lab", "bert")).status, authorizer.authorize)
     assert ((await handler(request())).status, handler.denied) == (500, "pods is forbidden")
 
     authorizer.missing = ""
@@ -145,7 +147,7 @@ async def test_a_train_job_that_does_not_exist_is_not_found() -> None:
         async def patch(self, obj: Object, *_: object, **__: object) -> Object:
             return await FakeClient().get(type(obj), obj.key)
 
-    answer = await StatusHandler(Absent(0), AllowAll())(request())
+    answer = await StatusHandler(Absent(0), AllowAll().authorize)(request())
     assert refusal(answer) == (404, "NotFound", "Train job not found")
 
 
@@ -154,7 +156,7 @@ async def test_the_reason_of_the_server_is_passed_on() -> None:
         async def patch(self, *_: object, **__: object) -> Object:
             raise InvalidError("must be less than or equal to 100", code=422, reason="Invalid")
 
-    answer = await StatusHandler(Strict(0), AllowAll())(request())
+    answer = await StatusHandler(Strict(0), AllowAll().authorize)(request())
     assert refusal(answer) == (422, "Invalid", "must be less than or equal to 100")
 
 
@@ -172,13 +174,13 @@ async def test_an_unknown_verdict_is_an_internal_error(error: Exception) -> None
         async def authorize(self, *_: object) -> None:
             raise error
 
-    answer = await StatusHandler(Slow(0), Broken())(request())
+    answer = await StatusHandler(Slow(0), Broken().authorize)(request())
     assert refusal(answer) == (500, "InternalError", "Internal error")
 
 
 async def test_one_train_job_has_two_updates_in_progress_and_others_are_not_delayed() -> None:
     writer = Slow(5)
-    handler = StatusHandler(writer, AllowAll())
+    handler = StatusHandler(writer, AllowAll().authorize)
     answers: dict[str, list[int]] = {"bert": [], "bart": []}
 
     async def send(name: str) -> None:
@@ -193,7 +195,7 @@ async def test_one_train_job_has_two_updates_in_progress_and_others_are_not_dela
 
 
 async def test_a_client_that_sends_too_much_is_asked_to_wait() -> None:
-    handler = StatusHandler(Slow(5), AllowAll())
+    handler = StatusHandler(Slow(5), AllowAll().authorize)
     async with anyio.create_task_group() as tasks:
         for _ in range(2):
             tasks.start_soon(handler, request())
@@ -204,7 +206,7 @@ async def test_a_client_that_sends_too_much_is_asked_to_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    "handler", [StatusHandler(Slow(60), AllowAll()), StatusHandler(Slow(0), AllowAll(60))]
+    "handler", [StatusHandler(Slow(60), AllowAll().authorize), StatusHandler(Slow(0), AllowAll(60).authorize)]
 )
 async def test_an_update_ends_within_its_deadline(handler: StatusHandler) -> None:
     begun = anyio.current_time()

@@ -7,7 +7,7 @@ import pytest
 from pkg.apis.trainer.v1alpha1 import RuntimePatch, Trainer, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations
-from pkg.util.testing import make_train_job
+from testkit.builders import make_train_job
 
 MIRROR = RuntimePatch(manager=constants.FIRST_GENERATION_MANAGERS[0])
 OTHER = RuntimePatch(manager="a.io/b")

@@ -24,8 +24,8 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
 )
 from pkg.constants import trainer as constants
-from pkg.util.testing import make_train_job
 from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, v23rules, validators
+from testkit.builders import make_train_job
 
 IMMUTABLE = "field is immutable"
 RECORDED = [

@@ -17,14 +17,14 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.apis.trainer.v1alpha1 import ModelInitializer as Model
 from pkg.runtime import core
-from pkg.util.testing import (
+from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook
+from testkit.builders import (
     make_cluster_training_runtime,
     make_replicated_job,
     make_train_job,
     make_training_runtime,
     make_training_runtime_spec,
 )
-from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook
 
 DEPRECATED = {"trainer.kubeflow.org/support": "deprecated"}
 

@@ -29,7 +29,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     try:
         cfg = config.load(arguments.config, err.say)
         cfg.pod_grouper.rules = arguments.rules or cfg.pod_grouper.rules
-        settings = podgrouper.settings(cfg)
+        settings = podgrouper.Settings.of(cfg)
     except config.ConfigurationError as error:
         raise inputfiles.InputError(str(error)) from error
     objects = by_key(await inputfiles.load(arguments.files), arguments.namespace)

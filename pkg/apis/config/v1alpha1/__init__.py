@@ -8,14 +8,7 @@ from .configuration_types import COMPATIBILITY_VERSIONS as COMPATIBILITY_VERSION
 from .configuration_types import DENY as DENY
 from .configuration_types import V2_1 as V2_1
 from .configuration_types import V2_3 as V2_3
-from .configuration_types import CertManagement as CertManagement
-from .configuration_types import ClientConnection as ClientConnection
 from .configuration_types import Configuration as Configuration
-from .configuration_types import ControllerConfigurationSpec as ControllerConfigurationSpec
-from .configuration_types import ControllerHealth as ControllerHealth
-from .configuration_types import ControllerMetrics as ControllerMetrics
-from .configuration_types import ControllerWebhook as ControllerWebhook
-from .configuration_types import LeaderElection as LeaderElection
 from .configuration_types import ObjectReference as ObjectReference
 from .configuration_types import PodGrouper as PodGrouper
 from .configuration_types import RuntimePatches as RuntimePatches

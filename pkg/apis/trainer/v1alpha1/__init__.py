@@ -15,11 +15,6 @@ from .runtimepatch_types import PodTemplatePatch as PodTemplatePatch
 from .runtimepatch_types import ReplicatedJobPatch as ReplicatedJobPatch
 from .runtimepatch_types import RuntimePatch as RuntimePatch
 from .runtimepatch_types import TrainingRuntimeSpecPatch as TrainingRuntimeSpecPatch
-from .trainingruntime_types import CLUSTER_TRAINING_RUNTIME_KIND as CLUSTER_TRAINING_RUNTIME_KIND
-from .trainingruntime_types import MPI_IMPLEMENTATION_INTEL as MPI_IMPLEMENTATION_INTEL
-from .trainingruntime_types import MPI_IMPLEMENTATION_MPICH as MPI_IMPLEMENTATION_MPICH
-from .trainingruntime_types import MPI_IMPLEMENTATION_OPEN_MPI as MPI_IMPLEMENTATION_OPEN_MPI
-from .trainingruntime_types import TRAINING_RUNTIME_KIND as TRAINING_RUNTIME_KIND
 from .trainingruntime_types import ClusterTrainingRuntime as ClusterTrainingRuntime
 from .trainingruntime_types import CoschedulingPodGroupPolicySource as CoschedulingPodGroupPolicySource
 from .trainingruntime_types import EnvInjection as EnvInjection
@@ -41,7 +36,6 @@ from .trainjob_types import TRAIN_JOB_COMPLETE as TRAIN_JOB_COMPLETE
 from .trainjob_types import TRAIN_JOB_DEADLINE_EXCEEDED_REASON as TRAIN_JOB_DEADLINE_EXCEEDED_REASON
 from .trainjob_types import TRAIN_JOB_FAILED as TRAIN_JOB_FAILED
 from .trainjob_types import TRAIN_JOB_GANG_UNAVAILABLE as TRAIN_JOB_GANG_UNAVAILABLE
-from .trainjob_types import TRAIN_JOB_KIND as TRAIN_JOB_KIND
 from .trainjob_types import TRAIN_JOB_RESUMED_REASON as TRAIN_JOB_RESUMED_REASON
 from .trainjob_types import TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON as TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
 from .trainjob_types import TRAIN_JOB_SUSPENDED as TRAIN_JOB_SUSPENDED

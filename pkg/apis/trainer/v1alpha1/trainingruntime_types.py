@@ -14,13 +14,6 @@ from pydantic import Field
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.volcano.v1beta1 import NetworkTopologySpec
 
-TRAINING_RUNTIME_KIND: Final = "TrainingRuntime"
-CLUSTER_TRAINING_RUNTIME_KIND: Final = "ClusterTrainingRuntime"
-
-MPI_IMPLEMENTATION_OPEN_MPI: Final = "OpenMPI"
-MPI_IMPLEMENTATION_INTEL: Final = "Intel"
-MPI_IMPLEMENTATION_MPICH: Final = "MPICH"
-
 _MIN_INT32: Final = -MAX_INT32 - 1
 _BOUNDED: Final = CRD(minimum=_MIN_INT32, maximum=MAX_INT32)
 

@@ -36,8 +36,6 @@ from pydantic import Field
 
 from .runtimepatch_types import FIELD_IMMUTABLE, RuntimePatch
 
-TRAIN_JOB_KIND: Final = "TrainJob"
-
 # Condition types.
 TRAIN_JOB_SUSPENDED: Final = "Suspended"
 TRAIN_JOB_COMPLETE: Final = "Complete"

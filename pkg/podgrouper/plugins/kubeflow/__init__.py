@@ -1,5 +1,3 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 """Kubeflow's workloads: training operators' jobs with replica specs, and notebooks."""
-
-from .distributed_common import KubeflowDistributedGrouper as KubeflowDistributedGrouper

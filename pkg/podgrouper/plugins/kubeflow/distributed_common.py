@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The base of the groupers for jobs of training operators: the group requires the replicas of all roles at once."""
+"""The groupers of training operators' jobs: the group requires the replicas of all roles at once."""
 
 from __future__ import annotations
 
@@ -58,3 +58,26 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
                 f" Must be greater than 0, but got {total}"
             )
         return total
+
+
+class JaxGrouper(KubeflowDistributedGrouper):
+    """Groups a JAXJob: workers, all at once, without a master."""
+
+    name = "JAX Grouper"
+    replica_specs = "jaxReplicaSpecs"
+    mandatory_roles = ("Worker",)
+
+
+class TensorFlowGrouper(KubeflowDistributedGrouper):
+    """Groups a TFJob: all replicas at once, with any roles."""
+
+    name = "TensorFlow Grouper"
+    replica_specs = "tfReplicaSpecs"
+
+
+class XGBoostGrouper(KubeflowDistributedGrouper):
+    """Groups an XGBoostJob: a master and workers, all at once."""
+
+    name = "XGBoost Grouper"
+    replica_specs = "xgbReplicaSpecs"
+    mandatory_roles = ("Master", "Worker")

@@ -126,7 +126,8 @@ def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
 def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: int) -> list[SubGroupMetadata]:
     """Return the segments of the workers; the last one may be smaller than ``size``."""
     number, rest = _number_of_segments(pod, replicas, size)
-    own = _segment_of(pod, size)
+    index = _index_of(pod)
+    own = None if index is None else divide(index, size)[0]
     segments.check_number(number)
     template = fields.nested_field(specs, _WORKER_SPEC, "template")
     constraint = segments.topology_constraint(
@@ -144,12 +145,6 @@ def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: i
     if own is not None and 0 <= own < len(parts):
         parts[own].pods_references = [pod.name]
     return parts
-
-
-def _segment_of(pod: Pod, size: int) -> int | None:
-    """Return the index of the worker's segment; None if the pod is not a worker."""
-    index = _index_of(pod)
-    return None if index is None else divide(index, size)[0]
 
 
 def _check_index(pod: Pod) -> None:

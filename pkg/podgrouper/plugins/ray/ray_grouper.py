@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The base of the groupers for Ray's kinds: the head and the worker groups of a RayCluster start at once."""
+"""The groupers of Ray's kinds: the head and the worker groups of a RayCluster start at once."""
 
 from __future__ import annotations
 
@@ -67,10 +67,8 @@ class RayGrouper(ReadingGrouper):
     async def _cluster(self, owner: Unstructured) -> Unstructured:
         if not self.cluster_name_paths:
             return owner
-        name: str | None = None
-        for path in self.cluster_name_paths:
-            if (name := fields.nested_string(owner, *path)) is not None:
-                break
+        names = (fields.nested_string(owner, *path) for path in self.cluster_name_paths)
+        name = next((each for each in names if each is not None), None)
         if not name:
             raise GroupingError(
                 f"failed to extract rayClusterName for {owner.namespace}/{owner.name} of kind {owner.kind}."
@@ -96,6 +94,27 @@ class RayGrouper(ReadingGrouper):
             _log.debug("Failed to get existing PodGroup, making subgroups", name=metadata.name, error=error)
             return True
         return bool(existing.spec.sub_groups)
+
+
+class RayClusterGrouper(RayGrouper):
+    """Groups a RayCluster that has no owner."""
+
+
+class RayJobGrouper(RayGrouper):
+    """Groups a RayJob; the operator writes the cluster's name into its status."""
+
+    reads = Reads.OBJECT
+    cluster_name_paths = (("status", "rayClusterName"),)
+
+
+class RayServiceGrouper(RayGrouper):
+    """Groups a RayService by its active cluster, or by the pending one; their names are in its status."""
+
+    reads = Reads.OBJECT
+    cluster_name_paths = (
+        ("status", "activeServiceStatus", "rayClusterName"),
+        ("status", "pendingServiceStatus", "rayClusterName"),
+    )
 
 
 def _worker_groups(cluster: Unstructured, *, with_topology: bool) -> list[SubGroupMetadata]:

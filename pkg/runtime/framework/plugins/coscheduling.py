@@ -4,10 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from controller_runtime.client import FieldIndexer, Reader
-
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup, PodGroupSpec
 from pkg.apis.trainer.v1alpha1 import CoschedulingPodGroupPolicySource, PodGroupPolicy, TrainJob
 from pkg.runtime.runtime import Info
@@ -16,21 +12,14 @@ from pkg.util import trainjob
 from . import podgroups
 from .podgroups import PodGroupPlugin
 
-NAME: Final = "CoScheduling"
-
 
 # +kubebuilder:rbac:groups=scheduling.x-k8s.io,resources=podgroups,verbs=create;get;list;watch;update;patch
 # +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
 # +kubebuilder:rbac:groups="",resources=limitranges,verbs=get;list;watch
-async def new(client: Reader, _indexer: FieldIndexer) -> CoScheduling:
-    """Return the plugin."""
-    return CoScheduling(client)
-
-
 class CoScheduling(PodGroupPlugin[CoschedulingPodGroupPolicySource]):
     """Serves runtimes whose podGroupPolicy is ``coscheduling``."""
 
-    name = NAME
+    name = "CoScheduling"
     kind = PodGroup
 
     @staticmethod

@@ -7,10 +7,7 @@ Unlike upstream, a TrainJob without ``trainer`` gets these variables, too.
 
 from __future__ import annotations
 
-from typing import Final
-
 from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
-from controller_runtime.client import FieldIndexer, Reader
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
@@ -19,24 +16,16 @@ from pkg.runtime.runtime import Info
 
 from . import trainernodes
 
-NAME: Final = "JAX"
-
-
-async def new(_client: Reader, _indexer: FieldIndexer) -> JAX:
-    """Return the plugin."""
-    return JAX()
-
 
 class JAX(EnforceMLPolicyPlugin):
     """Serves runtimes with a jax policy."""
 
-    name = NAME
+    name = "JAX"
 
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the jax policy is missing."""
         del train_job
-        policy = info.runtime_policy.ml_policy_source
-        return "the runtime has no mlPolicy.jax" if policy is None or policy.jax is None else None
+        return "the runtime has no mlPolicy.jax" if info.ml_policy.jax is None else None
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
         """Set the number of nodes, and the environment and port with which the nodes find the coordinator."""

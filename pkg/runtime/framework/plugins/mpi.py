@@ -20,7 +20,7 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.client import Reader
 from controller_runtime.machinery import Object, field
 from controller_runtime.machinery.quantity import int_value
 
@@ -38,8 +38,6 @@ from pkg.util import trainjob
 from . import ownedfiles, sshkeys
 from .ownedfiles import FilesPlugin
 from .sshkeys import SSHKeys, new_ssh_keys
-
-NAME: Final = "MPI"
 
 _OPEN_MPI: Final = "OpenMPI"
 _DEFAULT_KEY_DIR: Final = "/root/.ssh"
@@ -71,15 +69,10 @@ class HostFileTooLargeError(PluginError):
 
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
-async def new(client: Reader, _indexer: FieldIndexer) -> MPI:
-    """Return the plugin."""
-    return MPI(client)
-
-
 class MPI(FilesPlugin, CustomValidationPlugin):
     """Serves runtimes with an mpi policy."""
 
-    name = NAME
+    name = "MPI"
 
     def __init__(self, client: Reader, new_keys: Callable[[], SSHKeys] = new_ssh_keys) -> None:
         super().__init__(client)
@@ -96,14 +89,14 @@ class MPI(FilesPlugin, CustomValidationPlugin):
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mpi policy is missing."""
         del train_job
-        return "the runtime has no mlPolicy.mpi" if _policy(info) is None else None
+        return "the runtime has no mlPolicy.mpi" if info.ml_policy.mpi is None else None
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
         """Check processes per node and reserved variables. If the launcher trains too, check the number of nodes."""
         errors = field.ErrorList()
-        policy, trainer = _policy(info), new.spec.trainer
+        policy, trainer = info.ml_policy.mpi, new.spec.trainer
         if policy is None or trainer is None:
             return [], errors
         if isinstance(trainer.num_proc_per_node, str):
@@ -129,7 +122,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         Raises:
             UnsupportedMPIImplementationError: the template has a launcher, and the implementation is not Open MPI.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.mpi
         if policy is None:
             return
         _set_count(info, policy, train_job)
@@ -173,19 +166,16 @@ class MPI(FilesPlugin, CustomValidationPlugin):
             PredecessorError: an earlier TrainJob of the same name controls the Secret.
             StatusError: the Secret could not be read. A missing Secret is not an error.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.mpi
         if policy is None:
             return []
         self._needed.set()
         objects: list[Object] = []
         if not await ownedfiles.has_secret(self._client, train_job, sshkeys.SUFFIX, may_be_foreign=True):
             objects.append(sshkeys.secret(train_job, self._new_keys()))
-        return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
-
-
-def _policy(info: runtime.Info) -> MPIMLPolicySource | None:
-    policy = info.runtime_policy.ml_policy_source
-    return policy.mpi if policy is not None else None
+        metadata = trainjob.child_metadata(train_job, _HOST_FILE_SUFFIX)
+        data = {_HOST_FILE: _host_file(info, policy, train_job)}
+        return [*objects, ConfigMap(metadata=metadata, data=data)]
 
 
 def _is_open_mpi(policy: MPIMLPolicySource) -> bool:
@@ -206,10 +196,8 @@ def _set_count(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
 
 def _set_slots(info: runtime.Info, policy: MPIMLPolicySource, slots: int) -> None:
     """Store the slots in a copy of the policy, for the stage that builds the objects."""
-    ml_policy = info.runtime_policy.ml_policy_source
-    if ml_policy is not None:
-        changed = policy.model_copy(update={"num_proc_per_node": slots})
-        info.runtime_policy.ml_policy_source = ml_policy.model_copy(update={"mpi": changed})
+    changed = policy.model_copy(update={"num_proc_per_node": slots})
+    info.runtime_policy.ml_policy_source = info.ml_policy.model_copy(update={"mpi": changed})
 
 
 def _volumes(job: str, launches: bool, *, restricted: bool) -> list[Volume]:
@@ -261,9 +249,3 @@ def _host_file(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
                     f"trainjob {train_job.key}: the host file of {pod_set.count} nodes is larger than 1 MiB"
                 )
     return "".join(lines)
-
-
-def _config_map(train_job: TrainJob, host_file: str) -> ConfigMap:
-    return ConfigMap(
-        metadata=trainjob.child_metadata(train_job, _HOST_FILE_SUFFIX), data={_HOST_FILE: host_file}
-    )

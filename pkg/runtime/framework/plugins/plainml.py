@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.client import FieldIndexer, Reader
-
 from pkg import apply
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime.framework.interface import EnforceMLPolicyPlugin
@@ -15,25 +13,17 @@ from pkg.runtime.runtime import Info
 
 from . import trainernodes
 
-NAME: Final = "PlainML"
-
 _FRAMEWORKS: Final = ("torch", "mpi", "jax", "xgboost", "flux")
-
-
-async def new(_client: Reader, _indexer: FieldIndexer) -> PlainML:
-    """Return the plugin."""
-    return PlainML()
 
 
 class PlainML(EnforceMLPolicyPlugin):
     """Serves runtimes whose mlPolicy names no framework."""
 
-    name = NAME
+    name = "PlainML"
 
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mlPolicy names a framework, or the TrainJob has no trainer."""
-        policy = info.runtime_policy.ml_policy_source
-        named = next((name for name in _FRAMEWORKS if getattr(policy, name, None) is not None), None)
+        named = next((name for name in _FRAMEWORKS if getattr(info.ml_policy, name) is not None), None)
         if named is not None:
             return f"the runtime's mlPolicy names {named}"
         return "the TrainJob has no spec.trainer" if train_job.spec.trainer is None else None

@@ -9,8 +9,7 @@ and its value is a ``PluginFactory``. Third-party plugins run after the built-in
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from controller_runtime.client import FieldIndexer, Reader
@@ -20,7 +19,16 @@ from controller_runtime.manager import ManagerError
 from pkg import features
 from pkg.runtime.framework.interface import Plugin, PluginFactory
 
-from . import coscheduling, flux, jax, jobset, mpi, plainml, torch, volcano, workload, xgboost
+from .coscheduling import CoScheduling
+from .flux import Flux
+from .jax import JAX
+from .jobset import JobSetPlugin
+from .mpi import MPI
+from .plainml import PlainML
+from .torch import Torch
+from .volcano import Volcano
+from .workload import Published, Served, Workload
+from .xgboost import XGBoost
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -37,7 +45,7 @@ class PluginLoadError(ManagerError):
 def new_registry(
     found: Iterable[EntryPoint] | None = None,
     gates: features.Gates | None = None,
-    published: workload.Published | None = None,
+    published: Published | None = None,
 ) -> Registry:
     """Return the built-in plugins and the plugins of the entry points ``found``.
 
@@ -48,21 +56,21 @@ def new_registry(
         PluginLoadError: an entry point does not load, is not a factory, or has a duplicate name.
     """
     registry: Registry = {
-        plainml.NAME: plainml.new,
-        torch.NAME: torch.new,
-        mpi.NAME: mpi.new,
-        jax.NAME: jax.new,
-        xgboost.NAME: xgboost.new,
-        flux.NAME: flux.new,
-        coscheduling.NAME: coscheduling.new,
-        volcano.NAME: volcano.new,
-        workload.NAME: partial(workload.new, published=published),
-        jobset.NAME: jobset.new,
+        PlainML.name: _factory(lambda _client: PlainML()),
+        Torch.name: _factory(lambda _client: Torch()),
+        MPI.name: _factory(MPI),
+        JAX.name: _factory(lambda _client: JAX()),
+        XGBoost.name: _factory(lambda _client: XGBoost()),
+        Flux.name: _factory(Flux),
+        CoScheduling.name: _factory(CoScheduling),
+        Volcano.name: _factory(Volcano),
+        Workload.name: _factory(lambda client: Workload(client, Served(published))),
+        JobSetPlugin.name: _factory(JobSetPlugin),
     }
     if gates is not None and gates.enabled(features.TRAIN_JOB_STATUS):
-        from . import trainjobstatus  # loads the status server and its libraries
+        from .trainjobstatus import Status  # loads the status server and its libraries
 
-        registry[trainjobstatus.NAME] = trainjobstatus.new
+        registry[Status.name] = _factory(Status)
     if found is None:
         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
@@ -70,6 +78,13 @@ def new_registry(
             raise PluginLoadError(f"plugin {entry.name} ({entry.value}): the name is taken")
         registry[entry.name] = _load(entry)
     return registry
+
+
+def _factory(plugin: Callable[[Reader], Plugin]) -> PluginFactory:
+    async def made(client: Reader, _indexer: FieldIndexer) -> Plugin:
+        return plugin(client)
+
+    return made
 
 
 def _load(entry: EntryPoint) -> PluginFactory:

@@ -26,7 +26,7 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
     VolumeProjection,
 )
-from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.client import Reader
 from controller_runtime.machinery import NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from controller_runtime.client import Client
     from controller_runtime.reconcile import Request
 
-NAME: Final = "TrainJobStatus"
-
 ENV_URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"
 ENV_CA_CERT: Final = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 ENV_TOKEN: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable
@@ -67,11 +65,6 @@ _TOKEN_SECONDS: Final = 3600
 _CONFIG_MAP_SUFFIX: Final = "-tls-config"
 
 
-async def new(client: Reader, _indexer: FieldIndexer) -> Status:
-    """Return the plugin."""
-    return Status(client)
-
-
 def cache_options(cfg: Configuration) -> dict[type[Object], cache.ByObject]:
     """Return the cache options for the plugin's reads: the content of one Secret, and the metadata of all Secrets."""
     key = _secret_key(cfg)
@@ -82,7 +75,7 @@ def cache_options(cfg: Configuration) -> dict[type[Object], cache.ByObject]:
 class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin):
     """Serves all runtimes."""
 
-    name = NAME
+    name = "TrainJobStatus"
 
     def __init__(self, client: Reader) -> None:
         self._client = client

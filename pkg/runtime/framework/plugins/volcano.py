@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import NamespacedName, field
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.gojson import quote
 from controller_runtime.rest import RestError
 
-from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob, VolcanoPodGroupPolicySource
 from pkg.apis.volcano.v1beta1 import (
     KUBE_GROUP_NAME_ANNOTATION_KEY,
@@ -24,13 +22,11 @@ from pkg.apis.volcano.v1beta1 import (
     PodGroupSpec,
 )
 from pkg.runtime.framework.interface import CustomValidationPlugin
-from pkg.runtime.runtime import Info, template_spec_apply
+from pkg.runtime.runtime import Info
 from pkg.util import trainjob
 
 from . import podgroups
 from .podgroups import PodGroupPlugin
-
-NAME: Final = "Volcano"
 
 _BUILT_IN: Final = ("system-cluster-critical", "system-node-critical")
 _QUEUE: Final = field.Path("spec").child("annotations").key(QUEUE_NAME_ANNOTATION_KEY)
@@ -41,15 +37,10 @@ _PRIORITY_CLASS: Final = field.Path("spec").child("templateSpec").child("priorit
 # +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
 # +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
 # +kubebuilder:rbac:groups="",resources=limitranges,verbs=get;list;watch
-async def new(client: Reader, _indexer: FieldIndexer) -> Volcano:
-    """Return the plugin."""
-    return Volcano(client)
-
-
 class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugin):
     """Serves runtimes whose podGroupPolicy is ``volcano``."""
 
-    name = NAME
+    name = "Volcano"
     kind = PodGroup
 
     @staticmethod
@@ -110,8 +101,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
 
 def _priority_classes(info: Info) -> Iterator[str]:
     """Yield the PriorityClasses that the template's jobs name, in the jobs' order."""
-    spec = template_spec_apply(info, JobSetSpec)
-    for job in (spec.replicated_jobs if spec is not None else None) or ():
+    for job in info.replicated_jobs:
         name = job.template.spec.template.spec.priority_class_name
         if name is not None:
             yield name

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
-from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import field
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -21,26 +20,18 @@ from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPol
 
 from . import trainernodes
 
-NAME: Final = "XGBoost"
-
 _ENV: Final = field.Path("spec").child("trainer").child("env")
-
-
-async def new(_client: Reader, _indexer: FieldIndexer) -> XGBoost:
-    """Return the plugin."""
-    return XGBoost()
 
 
 class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
     """Serves runtimes with an xgboost policy."""
 
-    name = NAME
+    name = "XGBoost"
 
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the xgboost policy is missing."""
         del train_job
-        policy = info.runtime_policy.ml_policy_source
-        return "the runtime has no mlPolicy.xgboost" if policy is None or policy.xgboost is None else None
+        return "the runtime has no mlPolicy.xgboost" if info.ml_policy.xgboost is None else None
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob

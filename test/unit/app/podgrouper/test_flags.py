@@ -10,8 +10,6 @@ from pkg import config, podgrouper
 from pkg.app import goflags
 from pkg.app.podgrouper import flags, main, program
 from pkg.podgrouper import Rules
-from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
-from pkg.podgrouper.pod_controller import Options
 
 OPERATORS = [
     *("--scheduler-name", "mine", "--queue-label-key", "queue", "--nodepool-label-key", "pool"),
@@ -26,7 +24,7 @@ def test_what_is_not_given_is_upstreams_default() -> None:
     parsed = flags.parse([])
     made = program.options(parsed.configuration)
 
-    assert podgrouper.settings(parsed.configuration) == podgrouper.Settings()
+    assert podgrouper.Settings.of(parsed.configuration) == podgrouper.Settings()
     assert (made.metrics_bind_address, made.metrics_secure, made.metrics_filter) == (":8080", False, None)
     assert made.health_probe_bind_address == ":8081"
     assert (made.leader_election, made.leader_election_id) == (False, "54dff599.kai.scheduler")
@@ -38,18 +36,18 @@ def test_what_is_not_given_is_upstreams_default() -> None:
 
 def test_every_flag_of_the_operator_counts() -> None:
     parsed = flags.parse(OPERATORS)
-    settings = podgrouper.settings(parsed.configuration)
+    settings = podgrouper.Settings.of(parsed.configuration)
 
-    assert settings.controller == Options(
-        scheduler_name="mine", node_pool_label_key="pool", namespace_labels={"a": "b", "c": "d"}
-    )
-    assert settings.hub.grouper == GrouperOptions(
+    assert settings == podgrouper.Settings(
+        scheduler_name="mine",
         queue_label_key="queue",
         node_pool_label_key="pool",
+        namespace_labels={"a": "b", "c": "d"},
+        pod_labels={"e": "f"},
+        max_concurrent_reconciles=3,
+        knative_gang_schedule=False,
         default_priorities=NamespacedName("kai", "defaults"),
     )
-    assert (settings.hub.search_legacy_pod_groups, settings.hub.knative_gang_schedule) == (True, False)
-    assert (settings.max_concurrent_reconciles, settings.pod_labels) == (3, {"e": "f"})
     client = parsed.configuration.client_connection
     assert (client.qps, client.burst) == (20, 200)
     assert program.options(parsed.configuration).leader_election
@@ -70,14 +68,16 @@ def test_probes_can_be_turned_off(text: str) -> None:
 
 
 def test_a_label_key_that_is_set_to_nothing_stays_so() -> None:
-    settings = podgrouper.settings(flags.parse(["--nodepool-label-key=", "--queue-label-key="]).configuration)
-    assert (settings.controller.node_pool_label_key, settings.hub.grouper.queue_label_key) == ("", "")
+    settings = podgrouper.Settings.of(
+        flags.parse(["--nodepool-label-key=", "--queue-label-key="]).configuration
+    )
+    assert (settings.node_pool_label_key, settings.queue_label_key) == ("", "")
 
 
 @pytest.mark.parametrize("half", ["name", "namespace"])
 def test_half_a_config_map_is_none(half: str) -> None:
     parsed = flags.parse([f"--default-priorities-configmap-{half}=x"])
-    assert podgrouper.settings(parsed.configuration).hub.grouper.default_priorities is None
+    assert podgrouper.Settings.of(parsed.configuration).default_priorities is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_limit_of_zero_is_client_gos_default(flag: str, expected: tuple[float,
 
 def test_no_reconciles_at_a_time_are_one() -> None:
     parsed = flags.parse(["--max-concurrent-reconciles=0"])
-    assert podgrouper.settings(parsed.configuration).max_concurrent_reconciles == 1
+    assert podgrouper.Settings.of(parsed.configuration).max_concurrent_reconciles == 1
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_no_reconciles_at_a_time_are_one() -> None:
     [("--rules=auto", None), ("--rules=v0.17", Rules.V0_17), ("--generic-karta-fallback=false", None)],
 )
 def test_the_rules_are_a_flag_and_the_flag_of_v0_17_is_accepted(flag: str, rules: Rules | None) -> None:
-    assert podgrouper.settings(flags.parse([flag]).configuration).rules is rules
+    assert podgrouper.Settings.of(flags.parse([flag]).configuration).rules is rules
 
 
 def test_unknown_rules_are_refused() -> None:

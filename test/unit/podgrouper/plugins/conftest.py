@@ -12,7 +12,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, Unstructured
 
-from pkg.podgrouper import DirectOwners, HubOptions, PodGrouper, Rules, new_plugins_hub
+from pkg.podgrouper import DirectOwners, PodGrouper, Rules, Settings, new_plugins_hub
 from pkg.podgrouper.podgroup import Metadata
 
 Group = Callable[..., Awaitable[Metadata]]
@@ -23,7 +23,7 @@ def group() -> Group:
     """Return a function that returns the group of a pod in a cluster with this pod and ``objects``."""
 
     async def group_of(
-        pod: Pod, *objects: Object, options: HubOptions | None = None, rules: Rules = Rules.V0_13
+        pod: Pod, *objects: Object, options: Settings | None = None, rules: Rules = Rules.V0_13
     ) -> Metadata:
         cluster = FakeClient(pod, *objects)
         grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(cluster, options, found=[]))

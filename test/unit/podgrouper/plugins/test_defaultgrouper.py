@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from controller_runtime.machinery import NamespacedName, Object
 
-from pkg.podgrouper import HubOptions
-from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
+from pkg.podgrouper import Settings
 from pkg.podgrouper.podgroup import Metadata
 
-DEFAULTS = HubOptions(grouper=GrouperOptions(default_priorities=NamespacedName("kai", "defaults")))
+DEFAULTS = Settings(default_priorities=NamespacedName("kai", "defaults"))
 GroupSet = Callable[..., Awaitable[Metadata]]
 
 

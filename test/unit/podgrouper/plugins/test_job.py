@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pkg.podgrouper import HubOptions
+from pkg.podgrouper import Settings
 
 
 async def test_each_pod_of_a_job_is_a_group_of_the_job(make_object: Any, make_pod: Any, group: Any) -> None:
@@ -40,5 +40,5 @@ async def test_a_group_of_an_older_release_is_kept_where_that_is_asked(
     pod = make_pod("j-a", job)
 
     assert (await group(pod, job, make_pod_group(legacy))).name == legacy
-    options = HubOptions(search_legacy_pod_groups=False)
+    options = Settings(search_legacy_pod_groups=False)
     assert (await group(pod, job, make_pod_group(legacy), options=options)).name == name

@@ -9,7 +9,7 @@ import pytest
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
 
-from pkg.podgrouper import HubOptions
+from pkg.podgrouper import Settings
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Metadata
 
@@ -20,7 +20,7 @@ GroupKnative = Callable[..., Awaitable[Metadata]]
 @pytest.fixture
 def group_knative(make_object: Any, make_pod: Any, group: Any) -> GroupKnative:
     async def group_knative(
-        *others: Object, labels: Any = LABELS, options: HubOptions | None = None, **annotations: str
+        *others: Object, labels: Any = LABELS, options: Settings | None = None, **annotations: str
     ) -> Metadata:
         service = make_object("serving.knative.dev/v1", "Service", "s")
         revision = make_object(
@@ -48,7 +48,7 @@ async def test_a_revision_is_a_group_of_its_least_scale(
 
 
 async def test_without_gangs_each_pod_is_a_group(group_knative: GroupKnative) -> None:
-    metadata = await group_knative(min_scale="3", options=HubOptions(knative_gang_schedule=False))
+    metadata = await group_knative(min_scale="3", options=Settings(knative_gang_schedule=False))
 
     assert (metadata.name, metadata.owner.kind, metadata.min_available) == ("pg-p-uid-p", "Pod", 1)
 

@@ -22,7 +22,7 @@ from pkg.runtime import core, runtime_for
 from pkg.runtime.core import snapshot
 from pkg.runtime.core.snapshot import SnapshotError, Snapshots
 from pkg.util import trainjob
-from pkg.util.testing import (
+from testkit.builders import (
     make_cluster_training_runtime,
     make_train_job,
     make_training_runtime,

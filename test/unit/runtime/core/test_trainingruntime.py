@@ -25,7 +25,7 @@ from pkg.runtime.framework.core import Framework
 from pkg.runtime.framework.plugins.jobset.jobset import JobSetPlugin
 from pkg.runtime.framework.plugins.torch.torch import Torch
 from pkg.runtime.runtime import template_spec_apply
-from pkg.util.testing import (
+from testkit.builders import (
     make_cluster_training_runtime,
     make_job_set,
     make_replicated_job,
@@ -98,12 +98,6 @@ async def test_later_overrides_win_and_an_empty_account_takes_the_templates_away
     pod = job_set.to_dict()["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert "serviceAccountName" not in pod
     assert pod["nodeSelector"] == {"a": "2", "b": "3"}
-
-
-async def test_only_a_job_set_template_is_understood(client: FakeClient) -> None:
-    for served in (await core.new(client, client)).values():
-        with pytest.raises(TypeError, match="unsupported runtimeTemplateSpec"):
-            served.runtime_info(make_train_job("a", "j"), {"spec": {}}, None, None)
 
 
 async def test_only_the_namespaced_kind_brings_watches(client: FakeClient) -> None:
@@ -191,9 +185,10 @@ async def test_a_job_set_that_runs_is_left_alone_until_the_train_job_is_suspende
 
 async def test_endpoints_follow_the_count(client: FakeClient) -> None:
     served = (await core.new(client, client))[core.TRAINING_RUNTIME_GROUP_KIND]
+    assert isinstance(served, core.TrainingRuntime)
     spec = make_training_runtime_spec(ml_policy=MLPolicy(num_nodes=2))
 
-    info = served.runtime_info(make_train_job("a", "job"), spec.template, spec.ml_policy, None)
+    info = served.runtime_info(make_train_job("a", "job"), spec)
 
     pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
     assert pod_set is not None

@@ -42,7 +42,7 @@ from pkg.runtime.framework import (
 )
 from pkg.runtime.framework.plugins import registry
 from pkg.util import trainjob
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 SPECS = {
     "plain": make_training_runtime_spec(ml_policy=MLPolicy(num_nodes=2)),

@@ -11,7 +11,7 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ConflictError, ForbiddenError
 from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob
 from pkg.constants.trainer import NUM_PROC_PER_NODE_ANNOTATION
-from pkg.util.testing import make_train_job
+from testkit.builders import make_train_job
 
 from trainerctl.cli import live, migrate
 from trainerctl.cli.terminal import Console

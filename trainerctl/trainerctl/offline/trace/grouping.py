@@ -142,7 +142,7 @@ async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
 def _why_ignored(pod: Data, settings: Settings) -> str:
     decoded = Pod.from_dict(pod)
     scheduler = decoded.spec.scheduler_name or "default-scheduler"
-    if scheduler != settings.controller.scheduler_name:
+    if scheduler != settings.scheduler_name:
         return f"its scheduler is {scheduler}"
     group = decoded.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
     if group is not None and not decoded.metadata.owner_references:
@@ -179,7 +179,7 @@ class _Try:
         self._settings = settings
 
     async def run(self) -> Data:
-        hub = new_plugins_hub(self.snapshot, self._settings.hub, found=_installed())
+        hub = new_plugins_hub(self.snapshot, self._settings, found=_installed())
         grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
         pod = Pod.from_dict(self.objects[self._pod])
         pod.metadata.namespace = self._pod.namespace
@@ -190,7 +190,7 @@ class _Try:
         ]
         self.grouper, self.reads = found.grouper.name, found.grouper.reads
         metadata = await found.metadata(pod)
-        pool = self._settings.controller.node_pool_label_key
+        pool = self._settings.node_pool_label_key
         if pool and pool in pod.labels:
             metadata.labels = {pool: pod.labels[pool], **(metadata.labels or {})}
         return _values(metadata, pod, rules)

@@ -11,25 +11,22 @@ runtime's number of nodes. The certificate is random. A word of the command line
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from typing import Final
 
 from controller_runtime.apis.core.v1 import (
     ConfigMap,
     ConfigMapVolumeSource,
     EmptyDirVolumeSource,
-    EnvVar,
     SecretVolumeSource,
     Volume,
     VolumeMount,
 )
 from controller_runtime.apis.core.v1 import Container as CoreContainer
-from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import Object, field
+from controller_runtime.machinery.quantity import IntOrString
 
 from pkg import apply
-from pkg.apis.jobset.v1alpha2 import JobSetSpec
-from pkg.apis.trainer.v1alpha1 import FluxMLPolicySource, TrainJob
+from pkg.apis.trainer.v1alpha1 import FluxMLPolicySource, Trainer, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import (
@@ -41,8 +38,6 @@ from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
 
 from . import scripts
-
-NAME: Final = "Flux"
 
 _INSTALLER: Final = "flux-installer"
 _SCRIPTS_SUFFIX: Final = "-flux-entrypoint"
@@ -78,13 +73,6 @@ _TO_Z85: Final = bytes.maketrans(_B85, _Z85)
 _TRAINER: Final = field.Path("spec").child("trainer")
 
 
-# +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
-# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
-async def new(client: Reader, _indexer: FieldIndexer) -> Flux:
-    """Return the plugin."""
-    return Flux(client)
-
-
 def new_certificate(name: str) -> str:
     """Return the certificate with which the brokers of a cluster authenticate each other: a CURVE key pair of ZeroMQ.
 
@@ -106,19 +94,17 @@ def z85(data: bytes) -> str:
     return base64.b85encode(data).translate(_TO_Z85).decode("ascii")
 
 
+# +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
+# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
 class Flux(FilesPlugin, CustomValidationPlugin):
     """Serves runtimes with a flux policy."""
 
-    name = NAME
-
-    def __init__(self, client: Reader, certificate: Callable[[str], str] = new_certificate) -> None:
-        super().__init__(client)
-        self._certificate = certificate
+    name = "Flux"
 
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the flux policy is missing."""
         del train_job
-        return "the runtime has no mlPolicy.flux" if _policy(info) is None else None
+        return "the runtime has no mlPolicy.flux" if info.ml_policy.flux is None else None
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
@@ -126,12 +112,10 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         """Check that the number of processes per node is positive, and that the installer's name is not used."""
         del old
         errors = field.ErrorList()
-        policy = _policy(info)
+        policy = info.ml_policy.flux
         if policy is None:
             return [], errors
-        trainer, path = new.spec.trainer, _TRAINER.child("numProcPerNode")
-        wanted = trainer.num_proc_per_node if trainer is not None else None
-        wanted = policy.num_proc_per_node if wanted is None else wanted
+        wanted, path = _tasks(policy, new), _TRAINER.child("numProcPerNode")
         if isinstance(wanted, str):
             errors.append(field.invalid(path, wanted, "must have an int value for Flux TrainJob"))
         elif wanted is not None and wanted < 1:
@@ -146,18 +130,18 @@ class Flux(FilesPlugin, CustomValidationPlugin):
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
         """Set the number of nodes, the trainer's command, and the installer and volumes of the job ``node``."""
-        if _policy(info) is None:
+        if info.ml_policy.flux is None:
             return
         trainernodes.with_count(info, train_job)
-        trainer = train_job.spec.trainer
-        template = _template_container(info)
-        command = (trainer.command if trainer is not None else None, template.command if template else None)
-        own = (trainer.args if trainer is not None else None) or []
+        template, trainer = _template_container(info), train_job.spec.trainer or Trainer()
+        command = template.command if trainer.command is None else trainer.command
         # These words only show the command to readers of the pod: the script contains its own copy.
-        shown = " ".join([*(command[0] if command[0] is not None else command[1] or []), *own]).strip()
-        info.wrapped_command = _command_line(template, train_job)
+        shown = " ".join([*(command or ()), *(trainer.args or ())]).strip()
+        # What the TrainJob does not set comes from the template.
+        args = template.args if trainer.args is None else trainer.args
+        info.wrapped_command = [*(command or ()), *(args or ())]
         info.trainer_command = ["/bin/bash", f"{_SCRIPTS_DIR}/{_ENTRYPOINT}", shown]
-        info.trainer_args = (template.args if template else None) or []
+        info.trainer_args = template.args or []
         image = _settings(info, train_job)[_IMAGE]
         for node in info.template_spec.pod_sets:
             if node.name == constants.NODE:
@@ -170,7 +154,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
             ChildConflictError: a Secret of that name exists, and the TrainJob does not control that Secret.
             StatusError: the Secret could not be read. A missing Secret is not an error.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.flux
         if policy is None:
             return []
         self._needed.set()
@@ -183,7 +167,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
             ConfigMap(metadata=trainjob.child_metadata(train_job, _SCRIPTS_SUFFIX), data=data)
         ]
         if not await ownedfiles.has_secret(self._client, train_job, _CURVE_SUFFIX):
-            text = self._certificate(train_job.name).encode()
+            text = new_certificate(train_job.name).encode()
             certificate = {_CURVE_FILE: base64.b64encode(text).decode("ascii")}
             objects.append(
                 GeneratedSecret(metadata=trainjob.child_metadata(train_job, _CURVE_SUFFIX), data=certificate)
@@ -191,16 +175,9 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         return objects
 
 
-def _policy(info: runtime.Info) -> FluxMLPolicySource | None:
-    policy = info.runtime_policy.ml_policy_source
-    return policy.flux if policy is not None else None
-
-
 def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob) -> scripts.Cluster:
-    trainer, settings = train_job.spec.trainer, _settings(info, train_job)
-    tasks = trainer.num_proc_per_node if trainer is not None else None
-    tasks = policy.num_proc_per_node if tasks is None else tasks
-    nodes = trainer.num_nodes if trainer is not None else None
+    tasks, settings = _tasks(policy, train_job), _settings(info, train_job)
+    nodes = (train_job.spec.trainer or Trainer()).num_nodes
     if nodes is None:
         pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
         nodes = 1 if pod_set is None else pod_set.count
@@ -215,17 +192,18 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
     )
 
 
+def _tasks(policy: FluxMLPolicySource, train_job: TrainJob) -> IntOrString | None:
+    wanted = (train_job.spec.trainer or Trainer()).num_proc_per_node
+    return policy.num_proc_per_node if wanted is None else wanted
+
+
 def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
     """Return the settings.
 
     The TrainJob's variables take precedence over the runtime's variables, which take precedence over the defaults.
     """
-    container = trainernodes.container(info)
-    trainer = train_job.spec.trainer
-    variables: list[EnvVar] = [
-        *((container.env if container is not None else None) or ()),
-        *((trainer.env if trainer is not None else None) or ()),
-    ]
+    container, own = trainernodes.container(info), (train_job.spec.trainer or Trainer()).env
+    variables = [*((container.env if container is not None else None) or ()), *(own or ())]
     settings = dict(_SETTINGS)
     for env in variables:
         if env.name in settings and env.value_from is None:
@@ -233,27 +211,12 @@ def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
     return settings
 
 
-def _template_container(info: runtime.Info) -> CoreContainer | None:
-    """Return the trainer's container in the template, or None."""
-    spec = runtime.template_spec_apply(info, JobSetSpec)
-    for job in (spec.replicated_jobs if spec is not None else None) or ():
-        metadata = job.template.metadata
-        labels = (metadata.labels if metadata is not None else None) or {}
-        if labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER:
-            found = job.template.spec.template.spec.containers or ()
-            return next((container for container in found if container.name == constants.NODE), None)
-    return None
-
-
-def _command_line(template: CoreContainer | None, train_job: TrainJob) -> list[str]:
-    """Return the words of the command line. If the TrainJob does not set command or args, the template's are used."""
-    trainer = train_job.spec.trainer
-    command = trainer.command if trainer is not None else None
-    args = trainer.args if trainer is not None else None
-    if template is not None:
-        command = template.command if command is None else command
-        args = template.args if args is None else args
-    return [*(command or ()), *(args or ())]
+def _template_container(info: runtime.Info) -> CoreContainer:
+    """Return the trainer's container in the template, or an empty one."""
+    for job in info.replicated_jobs:
+        if runtime.ancestor_of(job) == constants.ANCESTOR_TRAINER:
+            return next(iter(runtime.containers_of(job, constants.NODE)), CoreContainer())
+    return CoreContainer()
 
 
 def _install(node: runtime.PodSet, config_map: str, secret: str, image: str) -> None:

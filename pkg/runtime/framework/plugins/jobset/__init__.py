@@ -2,6 +2,4 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JobSet plugin."""
 
-from .jobset import NAME as NAME
 from .jobset import JobSetPlugin as JobSetPlugin
-from .jobset import new as new

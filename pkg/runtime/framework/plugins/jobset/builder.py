@@ -1,108 +1,68 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builder: applies a TrainJob's initializers and trainer to the JobSet of the template."""
+"""Applies a TrainJob's initializers and trainer, and the gang's labels, to the jobs of the template, in place."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from controller_runtime.apis.core.v1 import Container, EnvFromSource, EnvVar, SecretEnvSource
 from controller_runtime.apis.meta.v1 import ObjectMeta
 
 from pkg import apply
-from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
+from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import DatasetInitializer, ModelInitializer, Trainer, TrainJob
 from pkg.constants import trainer as constants
-from pkg.runtime.runtime import Info
+from pkg.runtime.runtime import Info, Scheduler, ancestor_of, containers_of, trainers
 
-from .constants import INITIALIZER_ENV_STORAGE_URI
+INITIALIZER_ENV_STORAGE_URI: Final = "STORAGE_URI"
 
 
-class Builder:
-    """Changes a JobSet step by step, in place."""
+def apply_initializer(jobs: Iterable[ReplicatedJob], train_job: TrainJob) -> None:
+    """Set one replica for initializer jobs, and apply the TrainJob's initializer to their containers."""
+    wanted = train_job.spec.initializer
+    for job in jobs:
+        ancestor = ancestor_of(job)
+        if ancestor not in (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER):
+            continue
+        job.replicas = constants.DEFAULT_JOB_REPLICAS
+        if wanted is None:
+            continue
+        source = wanted.dataset if ancestor == constants.DATASET_INITIALIZER else wanted.model
+        if source is not None:
+            for container in containers_of(job, ancestor):
+                _initialize(container, source)
 
-    def __init__(self, job_set: JobSet) -> None:
-        self._job_set = job_set
-        self._jobs = job_set.spec.replicated_jobs or []
 
-    def initializer(self, train_job: TrainJob) -> Self:
-        """Set one replica for initializer jobs, and apply the TrainJob's initializer to their containers."""
-        wanted = train_job.spec.initializer
-        for job in self._jobs:
-            ancestor = _ancestor(job)
-            if ancestor not in (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER):
-                continue
+def apply_trainer(jobs: Sequence[ReplicatedJob], info: Info, train_job: TrainJob) -> None:
+    """Set one replica for the trainer's job, and apply the TrainJob's trainer to its container ``node``.
+
+    If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The TrainJob's resources were
+    applied before the first plugin ran.
+    """
+    wanted = train_job.spec.trainer
+    for job in jobs:
+        if ancestor_of(job) == constants.ANCESTOR_TRAINER:
             job.replicas = constants.DEFAULT_JOB_REPLICAS
-            if wanted is None:
-                continue
-            source = wanted.dataset if ancestor == constants.DATASET_INITIALIZER else wanted.model
-            if source is not None:
-                for container in _containers(job, ancestor):
-                    _initialize(container, source)
-        return self
-
-    def trainer(self, info: Info, train_job: TrainJob) -> Self:
-        """Set one replica for the trainer's job, and apply the TrainJob's trainer to its container ``node``.
-
-        If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The TrainJob's
-        resources were applied before the first plugin ran.
-        """
-        wanted = train_job.spec.trainer
-        launcher_trains = _runs_launcher_as_node(info)
-        for job in self._jobs:
-            is_trainer = _ancestor(job) == constants.ANCESTOR_TRAINER
-            if is_trainer:
-                job.replicas = constants.DEFAULT_JOB_REPLICAS
-            for container in _containers(job, constants.NODE):
-                if is_trainer:
-                    _set_program(container, wanted, info)
-                if wanted is not None and (is_trainer or (launcher_trains and job.name == constants.NODE)):
-                    container.env = apply.upsert_env_vars(container.env, apply.env_vars(wanted.env))
-        return self
-
-    def pod_labels(self, labels: Mapping[str, str]) -> Self:
-        """Add labels to every pod template."""
-        for job in self._jobs:
-            if labels:
-                metadata = _pod_metadata(job)
-                metadata.labels = {**(metadata.labels or {}), **labels}
-        return self
-
-    def pod_annotations(self, annotations: Mapping[str, str]) -> Self:
-        """Add annotations to every pod template."""
-        for job in self._jobs:
-            if annotations:
-                metadata = _pod_metadata(job)
-                metadata.annotations = {**(metadata.annotations or {}), **annotations}
-        return self
-
-    def suspend(self, suspend: bool | None) -> Self:
-        """Set ``suspend`` of the JobSet."""
-        self._job_set.spec.suspend = suspend
-        return self
-
-    def build(self) -> JobSet:
-        """Return the JobSet."""
-        return self._job_set
+            for container in containers_of(job, constants.NODE):
+                _set_program(container, wanted, info)
+    if wanted is not None:
+        for container in trainers(jobs, info.ml_policy):
+            container.env = apply.upsert_env_vars(container.env, apply.env_vars(wanted.env))
 
 
-def _ancestor(job: ReplicatedJob) -> str | None:
-    metadata = job.template.metadata
-    return (metadata.labels or {}).get(constants.LABEL_TRAIN_JOB_ANCESTOR) if metadata is not None else None
-
-
-def _containers(job: ReplicatedJob, name: str) -> list[Container]:
-    return [
-        container for container in job.template.spec.template.spec.containers or () if container.name == name
-    ]
-
-
-def _pod_metadata(job: ReplicatedJob) -> ObjectMeta:
-    template = job.template.spec.template
-    if template.metadata is None:
-        template.metadata = ObjectMeta()
-    return template.metadata
+def apply_scheduler(jobs: Iterable[ReplicatedJob], scheduler: Scheduler) -> None:
+    """Add the labels and annotations of the gang's plugins to every pod template."""
+    for job in jobs if scheduler.pod_labels or scheduler.pod_annotations else ():
+        template = job.template.spec.template
+        if template.metadata is None:
+            template.metadata = ObjectMeta()
+        metadata = template.metadata
+        if scheduler.pod_labels:
+            metadata.labels = {**(metadata.labels or {}), **scheduler.pod_labels}
+        if scheduler.pod_annotations:
+            metadata.annotations = {**(metadata.annotations or {}), **scheduler.pod_annotations}
 
 
 def _initialize(container: Container, source: DatasetInitializer | ModelInitializer) -> None:
@@ -113,11 +73,6 @@ def _initialize(container: Container, source: DatasetInitializer | ModelInitiali
     if source.secret_ref is not None:
         secret = EnvFromSource(secret_ref=SecretEnvSource(name=source.secret_ref.name or ""))
         container.env_from = [*(container.env_from or ()), secret]
-
-
-def _runs_launcher_as_node(info: Info) -> bool:
-    policy = info.runtime_policy.ml_policy_source
-    return policy is not None and policy.mpi is not None and policy.mpi.run_launcher_as_node is True
 
 
 def _set_program(container: Container, trainer: Trainer | None, info: Info) -> None:

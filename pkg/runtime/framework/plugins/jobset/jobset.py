@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+import functools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-import msgspec
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.client import Reader, peek
 from controller_runtime.machinery import Object, conditions
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.field import ErrorList
@@ -39,27 +38,15 @@ from pkg.runtime.runtime import Container as ContainerChanges
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
 from pkg.util import offload, trainjob
 
-from . import patchvalidation, validation
-from .builder import Builder
+from . import builder, patchvalidation, validation
 
 if TYPE_CHECKING:
-    from controller_runtime.builder import Builder as ControllerBuilder
+    from controller_runtime.builder import Builder
     from controller_runtime.cache import Cache
     from controller_runtime.client import Client
 
-NAME: Final = constants.JOB_SET_KIND
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
 
 # +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=create;delete;get;list;watch;update;patch
-async def new(client: Reader, _indexer: FieldIndexer) -> JobSetPlugin:
-    """Return the plugin."""
-    return JobSetPlugin(client)
-
-
 class JobSetPlugin(
     WatchExtensionPlugin,
     PodNetworkPlugin,
@@ -69,11 +56,10 @@ class JobSetPlugin(
 ):
     """Serves every runtime, because every template is the template of a JobSet."""
 
-    name = NAME
+    name = "JobSet"
 
-    def __init__(self, client: Reader, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, client: Reader) -> None:
         self._client = client
-        self._now = now
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
@@ -113,17 +99,12 @@ class JobSetPlugin(
         if spec is None:
             return
         subdomain = spec.network.subdomain if spec.network is not None else None
-        replicas: dict[str, int] = {}
-        if self._second_generation:
-            replicas = {
-                job.name: job.replicas for job in spec.replicated_jobs or () if job.replicas is not None
-            }
-        for pod_set in info.template_spec.pod_sets:
-            pod_set.hosts = _Hosts(
-                train_job.name,
-                train_job.name if subdomain is None else subdomain,
-                replicas.get(pod_set.name, constants.DEFAULT_JOB_REPLICAS),
-            )
+        if subdomain is None:
+            subdomain = train_job.name
+        for job, pod_set in zip(spec.replicated_jobs or (), info.template_spec.pod_sets, strict=True):
+            replicas = job.replicas if self._second_generation else None
+            replicas = constants.DEFAULT_JOB_REPLICAS if replicas is None else replicas
+            pod_set.hosts = functools.partial(_hosts, train_job.name, subdomain, replicas)
 
     def sync_parallel_count(self, info: Info) -> None:
         """Set the number of pods of each Job to the count of its pod set."""
@@ -173,7 +154,7 @@ class JobSetPlugin(
         ):
             found = conditions.find(reported.conditions or [], source)
             if found is not None and found.status == "True":
-                conditions.set_status_condition(current, found.model_copy(update={"type": target}), self._now)
+                conditions.set_status_condition(current, found.model_copy(update={"type": target}))
         status.conditions = current or None
         status.jobs_status = [
             JobStatus(
@@ -189,27 +170,17 @@ class JobSetPlugin(
         return status
 
 
-class _Hosts(msgspec.Struct, frozen=True):
-    """Yields the host names of a pod set's pods.
-
-    The pod set is an argument and not a field: since the pod set refers to this object, a field would make a cycle.
-    """
-
-    job: str
-    subdomain: str
-    replicas: int
-
-    def __call__(self, pod_set: PodSet) -> Iterator[str]:
-        for replica in range(self.replicas):
-            for pod in range(pod_set.count):
-                yield f"{self.job}-{pod_set.name}-{replica}-{pod}.{self.subdomain}"
+def _hosts(job: str, subdomain: str, replicas: int, pod_set: PodSet) -> Iterator[str]:
+    for replica in range(replicas):
+        for pod in range(pod_set.count):
+            yield f"{job}-{pod_set.name}-{replica}-{pod}.{subdomain}"
 
 
-def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) -> ControllerBuilder:
+def _watch_job_sets(watching: Builder, _client: Client, _cache: Cache) -> Builder:
     from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 
     owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-    return builder.watches(JobSet, owner, predicates=[predicate.NotOwnWrite()])
+    return watching.watches(JobSet, owner, predicates=[predicate.NotOwnWrite()])
 
 
 def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
@@ -222,15 +193,12 @@ def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
         annotations=info.annotations or None,
         owner_references=[trainjob.controller_reference(train_job)],
     )
-    return (
-        Builder(JobSet(metadata=metadata, spec=spec))
-        .initializer(train_job)
-        .trainer(info, train_job)
-        .pod_labels(info.scheduler.pod_labels)
-        .pod_annotations(info.scheduler.pod_annotations)
-        .suspend(train_job.spec.suspend)
-        .build()
-    )
+    jobs = spec.replicated_jobs or ()
+    builder.apply_initializer(jobs, train_job)
+    builder.apply_trainer(jobs, info, train_job)
+    builder.apply_scheduler(jobs, info.scheduler)
+    spec.suspend = train_job.spec.suspend
+    return JobSet(metadata=metadata, spec=spec)
 
 
 def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:

@@ -47,15 +47,13 @@ async def validate_patch_changes(client: Reader, old: TrainJob | None, new: Trai
     value may be added or removed at any time. The mirror of the first generation's fields is not checked while these
     fields are present, because they have their own rules.
     """
-    errors = field.ErrorList()
     if old is None or equality.deep_equal(_effective(old), _effective(new)):
-        return errors
+        return field.ErrorList()
     if not old.spec.suspend and not new.spec.suspend:
         detail = (
             "RuntimePatches can only be modified when the TrainJob is suspended before or after the update"
         )
-        errors.append(field.forbidden(_PATCHES, detail))
-        return errors
+        return field.ErrorList([field.forbidden(_PATCHES, detail)])
     return await forbid_active_jobs(client, new, _PATCHES, "RuntimePatches")
 
 

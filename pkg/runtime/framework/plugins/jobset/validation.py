@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.client import Reader
@@ -41,15 +42,14 @@ def containers_by_job(spec: JobSetSpec) -> Containers:
 
 def validate_initializers(
     containers: Containers, job: TrainJob, spec: JobSetSpec | None = None
-) -> field.ErrorList:
-    """Check that the template has the jobs and containers that the TrainJob's initializers run in.
+) -> Iterator[field.FieldError]:
+    """Yield an error for each initializer of the TrainJob whose job or container the template lacks.
 
-    With the template's ``spec``, check also that the containers mount the initializers' volume.
+    With the template's ``spec``, also yield an error if the container does not mount the initializers' volume.
     """
-    errors = field.ErrorList()
     initializer = job.spec.initializer
     if initializer is None:
-        return errors
+        return
     for name, wanted, config in (
         (constants.DATASET_INITIALIZER, initializer.dataset, "datasetConfig"),
         (constants.MODEL_INITIALIZER, initializer.model, "modelConfig"),
@@ -64,8 +64,7 @@ def validate_initializers(
             detail = f"must have volumeMount with name - {_INITIALIZER_VOLUME} in container {name} of the {name} job"
         else:
             continue
-        errors.append(field.invalid(_RUNTIME_REF, job.spec.runtime_ref, detail))
-    return errors
+        yield field.invalid(_RUNTIME_REF, job.spec.runtime_ref, detail)
 
 
 def _mounts_volume(spec: JobSetSpec, name: str) -> bool:
@@ -116,13 +115,11 @@ def _container_override(container: ContainerOverride, known: set[str], job: str)
 
 async def validate_override_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
     """Check that overrides change only while the TrainJob is suspended and none of its jobs is active."""
-    errors = field.ErrorList()
     if old is None or equality.deep_equal(old.spec.pod_template_overrides, new.spec.pod_template_overrides):
-        return errors
+        return field.ErrorList()
     if not new.spec.suspend:
         detail = "PodTemplateOverrides can only be modified when the TrainJob is suspended"
-        errors.append(field.forbidden(_OVERRIDES, detail))
-        return errors
+        return field.ErrorList([field.forbidden(_OVERRIDES, detail)])
     return await forbid_active_jobs(client, new, _OVERRIDES, "PodTemplateOverrides")
 
 
@@ -133,18 +130,12 @@ async def forbid_active_jobs(
 
     The errors call the changed field ``changes``, for example "RuntimePatches".
     """
-    errors = field.ErrorList()
     try:
         job_set = await client.get(JobSet, train_job.key)
     except NotFoundError:
-        return errors
+        return field.ErrorList()
     except (StatusError, RestError) as error:
-        errors.append(field.internal(path, error))
-        return errors
-    for job in job_set.status.replicated_jobs_status or ():
-        if job.active > 0:
-            detail = (
-                f"{changes} cannot be modified when the JobSet's ReplicatedJob {job.name} is still active"
-            )
-            errors.append(field.forbidden(path, detail))
-    return errors
+        return field.ErrorList([field.internal(path, error)])
+    detail = f"{changes} cannot be modified when the JobSet's ReplicatedJob {{}} is still active"
+    jobs = job_set.status.replicated_jobs_status or ()
+    return field.ErrorList(field.forbidden(path, detail.format(job.name)) for job in jobs if job.active > 0)

@@ -2,6 +2,4 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Torch plugin."""
 
-from .torch import NAME as NAME
 from .torch import Torch as Torch
-from .torch import new as new

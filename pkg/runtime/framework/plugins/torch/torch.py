@@ -19,7 +19,6 @@ from controller_runtime.apis.core.v1 import (
     ObjectFieldSelector,
     ResourceRequirements,
 )
-from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import field, quantity
 from controller_runtime.machinery.gojson import quote
 from controller_runtime.machinery.quantity import IntOrString
@@ -34,8 +33,6 @@ from pkg.runtime.framework.plugins import trainernodes
 
 from . import torchtune
 
-NAME: Final = "Torch"
-
 _AUTO: Final = "auto"
 _CPU: Final = "cpu"
 _WORDS: Final = (_AUTO, _CPU, "gpu")
@@ -43,15 +40,10 @@ _TRAINER: Final = field.Path("spec").child("trainer")
 _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
 
 
-async def new(_client: Reader, _indexer: FieldIndexer) -> Torch:
-    """Return the plugin."""
-    return Torch()
-
-
 class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     """Serves runtimes with a torch policy."""
 
-    name = NAME
+    name = "Torch"
 
     def __init__(self) -> None:
         self._second_generation = False
@@ -64,11 +56,8 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         self._second_generation = cfg.second_generation
 
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
-        """Return a reason if the torch policy is missing.
-
-        Also return a reason if there are neither a trainer nor targets of ``envInjection``.
-        """
-        policy = _policy(info)
+        """Return a reason without the torch policy, or with neither a trainer nor targets of ``envInjection``."""
+        policy = info.ml_policy.torch
         if policy is None:
             return "the runtime has no mlPolicy.torch"
         if train_job.spec.trainer is None and next(_targets(policy), None) is None:
@@ -80,7 +69,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     ) -> tuple[list[str], field.ErrorList]:
         """Check the targets of ``envInjection``, ``numProcPerNode``, reserved variables and TorchTune's limits."""
         errors = field.ErrorList()
-        trainer, policy = new.spec.trainer, _policy(info)
+        trainer, policy = new.spec.trainer, info.ml_policy.torch
         if policy is None:
             return [], errors
         for target, name in _targets(policy):
@@ -110,16 +99,14 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         Raises:
             PluginError: ``envInjection`` names a container that the template does not have.
         """
-        policy = _policy(info)
+        policy = info.ml_policy.torch
         if policy is None:
             return
         trainer = train_job.spec.trainer
         pod_set, container = trainernodes.with_count(info, train_job), trainernodes.container(info)
         resources = runtime.resources_per_node(info, train_job, merged=self._second_generation)
-        nodes, processes = (
-            1 if pod_set is None else pod_set.count,
-            _num_proc_per_node(policy, trainer, resources),
-        )
+        nodes = 1 if pod_set is None else pod_set.count
+        processes = _num_proc_per_node(policy, trainer, resources)
         node_env, master_env = _node_env(nodes, processes), _master_env(train_job.name)
         _inject(info, policy, [*node_env, *master_env])
         if trainer is None or container is None:
@@ -141,11 +128,6 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         container.ports = apply.upsert_port(
             container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
         )
-
-
-def _policy(info: runtime.Info) -> TorchMLPolicySource | None:
-    policy = info.runtime_policy.ml_policy_source
-    return policy.torch if policy is not None else None
 
 
 def _targets(policy: TorchMLPolicySource) -> Iterator[tuple[EnvInjectionTarget, str]]:

@@ -9,7 +9,7 @@ TrainJob's arguments select. Their names are defined by torchtune: for example, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -17,7 +17,6 @@ import msgspec
 from controller_runtime.machinery import field
 from controller_runtime.machinery.quantity import IntOrString
 
-from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
@@ -110,62 +109,57 @@ def command(info: runtime.Info, train_job: TrainJob, run: Plan) -> list[str]:
 
 def validate(
     train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int, *, second_generation: bool
-) -> field.ErrorList:
-    """Check that torchtune has a recipe and configuration for the TrainJob.
+) -> Iterator[field.FieldError]:
+    """Yield an error if torchtune has no recipe or configuration for the TrainJob.
 
-    In the second generation, check also that LoRA is not used on several nodes, where it would be ignored, and that no
-    argument sets a path that the runtime manages.
+    In the second generation, also yield an error if an adapter would be ignored, or if an argument sets a path of the
+    runtime.
     """
-    errors = field.ErrorList()
     name, nodes = train_job.spec.runtime_ref.name, trainer.num_nodes
     model = _model(train_job)
     if model not in _MODELS:
         detail = f"must have a supported pretrained model, invalid model configured: {model}"
-        errors.append(field.invalid(_RUNTIME_NAME, name, detail))
+        yield field.invalid(_RUNTIME_NAME, name, detail)
     if nodes is None and second_generation:
         nodes = 1
     elif nodes is None:
         # Upstream panics here. The number in the runtime cannot be used: it does not determine the recipe.
         detail = "must be set along with numProcPerNode for a TorchTune TrainJob"
-        errors.append(field.required(_TRAINER.child("numNodes"), detail))
-        return errors
+        yield field.required(_TRAINER.child("numNodes"), detail)
+        return
     if nodes > 1 and model != _LLAMA_70B:
-        errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, f"must be 1 for {model} model"))
+        yield field.invalid(_TRAINER.child("numNodes"), nodes, f"must be 1 for {model} model")
     run = plan(train_job, nodes, processes, gpus, second_generation=second_generation)
     if run.tuning is Tuning.QLORA:
-        errors += _validate_qlora(train_job, trainer, run, processes)
+        yield from _validate_qlora(train_job, trainer, run, processes)
     if second_generation:
         if nodes > 1 and _tuning(trainer.args or (), second_generation=True) is not Tuning.FULL:
-            errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, _NO_ADAPTERS))
-        errors += _validate_args(trainer)
-    return errors
+            yield field.invalid(_TRAINER.child("numNodes"), nodes, _NO_ADAPTERS)
+        yield from _validate_args(trainer)
 
 
-def _validate_args(trainer: Trainer) -> field.ErrorList:
-    """Check that no argument sets a path that the runtime manages."""
-    errors = field.ErrorList()
+def _validate_args(trainer: Trainer) -> Iterator[field.FieldError]:
+    """Yield an error for each argument that sets a path of the runtime."""
     for index, argument in enumerate(trainer.args or ()):
         key = argument.partition("=")[0]
         if key in _RUNTIME_KEYS:
             detail = f'must not set immutable config "{key}" in trainer args; it is managed by the runtime'
-            errors.append(field.invalid(_TRAINER.child("args").index(index), argument, detail))
-    return errors
+            yield field.invalid(_TRAINER.child("args").index(index), argument, detail)
 
 
 def _validate_qlora(
     train_job: TrainJob, trainer: Trainer, run: Plan, processes: IntOrString
-) -> field.ErrorList:
-    """Check that QLoRA supports the model, and that a small model runs on one device."""
-    errors, model = field.ErrorList(), run.model
+) -> Iterator[field.FieldError]:
+    """Yield an error if QLoRA does not support the model, or if a small model does not run on one device."""
+    model = run.model
     if model == _QWEN:
         name = train_job.spec.runtime_ref.name
-        errors.append(field.invalid(_RUNTIME_NAME, name, f"QLoRA is not supported for {model} model"))
+        yield field.invalid(_RUNTIME_NAME, name, f"QLoRA is not supported for {model} model")
     if model in (_LLAMA_1B, _LLAMA_3B) and not run.single_device:
         detail = f"must be auto or 1 for {model} model when using QLoRA"
-        errors.append(field.invalid(_TRAINER.child("numProcPerNode"), processes, detail))
+        yield field.invalid(_TRAINER.child("numProcPerNode"), processes, detail)
         detail = f"must have gpu resource with value 1 for {model} model when using QLoRA"
-        errors.append(field.invalid(_TRAINER.child("resourcesPerNode"), trainer.resources_per_node, detail))
-    return errors
+        yield field.invalid(_TRAINER.child("resourcesPerNode"), trainer.resources_per_node, detail)
 
 
 def _model(train_job: TrainJob) -> str:
@@ -194,20 +188,12 @@ def _tuning(args: Sequence[str], *, second_generation: bool) -> Tuning:
 
 
 def _path_arguments(info: runtime.Info) -> list[str]:
-    """Return the arguments in the runtime's command that set paths."""
-    spec = runtime.template_spec_apply(info, JobSetSpec)
+    """Return the arguments of the runtime's command that set paths."""
     return [
         argument
-        for job in (spec.replicated_jobs if spec is not None else None) or ()
-        if _is_trainer(job)
-        for container in job.template.spec.template.spec.containers or ()
-        if container.name == constants.NODE
+        for job in info.replicated_jobs
+        if runtime.ancestor_of(job) == constants.ANCESTOR_TRAINER
+        for container in runtime.containers_of(job, constants.NODE)
         for argument in container.command or ()
         if argument.partition("=")[0] in _RUNTIME_KEYS
     ]
-
-
-def _is_trainer(job: ReplicatedJob) -> bool:
-    metadata = job.template.metadata
-    labels = (metadata.labels if metadata is not None else None) or {}
-    return labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER

@@ -3,6 +3,5 @@
 """Workload: gang-scheduling by Kubernetes itself, with the API of scheduling.k8s.io that the server serves."""
 
 from .served import Published as Published
-from .workload import NAME as NAME
+from .served import Served as Served
 from .workload import Workload as Workload
-from .workload import new as new

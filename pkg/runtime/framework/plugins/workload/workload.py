@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import anyio
-from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.client import Reader, peek
 from controller_runtime.machinery import Object, conditions, field
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.quantity import MAX_INT32
@@ -30,26 +30,19 @@ from pkg.runtime.interface import ReconcilerBuilder, Waiting
 from pkg.runtime.runtime import Info, template_spec_apply
 
 from . import members
-from .served import Published, Served, Support
+from .served import Served, Support
 from .versions import KINDS, join, new_gang
-
-NAME: Final = "Workload"
 
 _PATH: Final = field.Path("spec", "runtimeRef")
 
 
 # +kubebuilder:rbac:groups=scheduling.k8s.io,resources=podgroups;workloads,verbs=create;delete;get;list;watch;patch
-async def new(client: Reader, _indexer: FieldIndexer, *, published: Published | None = None) -> Workload:
-    """Return the plugin. ``published`` returns the schemas that the API server serves."""
-    return Workload(client, Served(published))
-
-
 class Workload(
     EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
 ):
     """Puts the pods of a TrainJob into one gang, except pods that end before other pods start (see :mod:`.members`)."""
 
-    name = NAME
+    name = "Workload"
 
     def __init__(self, client: Reader, served: Served) -> None:
         self._client = client
@@ -109,17 +102,15 @@ class Workload(
     ) -> tuple[list[str], field.ErrorList]:
         """Refuse a runtime whose pods cannot be one gang, and warn if the cluster cannot schedule gangs."""
         del old
-        errors = field.ErrorList()
         if not _is_wanted(info):
-            return [], errors
+            return [], field.ErrorList()
         if (problem := _problem(info, _members(info))) is not None:
-            errors.append(field.invalid(_PATH, new.spec.runtime_ref, problem))
-            return [], errors
+            return [], field.ErrorList([field.invalid(_PATH, new.spec.runtime_ref, problem)])
         try:
             support = await self._served.current()
         except (StatusError, RestError):
-            return [], errors
-        return [support.message] if support.message else [], errors
+            return [], field.ErrorList()
+        return [support.message] if support.message else [], field.ErrorList()
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
         """Return the condition that reports why the scheduler has not scheduled the gang.

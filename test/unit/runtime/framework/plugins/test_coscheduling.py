@@ -23,7 +23,7 @@ from pkg.apis.trainer.v1alpha1 import (
 from pkg.runtime.core.runtimeinfo import new_runtime_info
 from pkg.runtime.framework.plugins.coscheduling import CoScheduling
 from pkg.runtime.runtime import Info
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 COSCHEDULING = PodGroupPolicy(coscheduling=CoschedulingPodGroupPolicySource(schedule_timeout_seconds=30))
 OTHERS = [
@@ -38,7 +38,7 @@ def info_of(train_job: TrainJob, policy: PodGroupPolicy | None) -> Info:
         "node", ancestor="trainer", resources=ResourceRequirements(requests={"cpu": "1500m"})
     )
     spec = make_training_runtime_spec(node, ml_policy=MLPolicy(num_nodes=3), pod_group_policy=policy)
-    return new_runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)
+    return new_runtime_info(train_job, spec)
 
 
 def pod_group_of(train_job: TrainJob) -> PodGroup:

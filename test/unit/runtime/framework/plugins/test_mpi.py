@@ -24,7 +24,7 @@ from pkg.runtime.framework import PluginError
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import jobset, mpi, sshkeys
 from pkg.util import trainjob
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 KEYS = sshkeys.SSHKeys(b"private", b"public")
 GPUS = ResourceRequirements(limits={"nvidia.com/gpu": "4"})

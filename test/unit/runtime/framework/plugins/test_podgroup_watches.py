@@ -31,7 +31,7 @@ from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import coscheduling, volcano
-from pkg.util.testing import (
+from testkit.builders import (
     make_cluster_training_runtime,
     make_replicated_job,
     make_train_job,

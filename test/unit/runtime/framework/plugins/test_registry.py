@@ -28,8 +28,8 @@ async def test_every_plugin_goes_by_its_registered_name() -> None:
 
 def test_plugins_of_others_run_after_ours_by_name() -> None:
     found = [
-        entry("Z", "pkg.runtime.framework.plugins.torch:new"),
-        entry("A", "pkg.runtime.framework.plugins.plainml:new"),
+        entry("Z", "pkg.runtime.framework.plugins.torch:Torch"),
+        entry("A", "pkg.runtime.framework.plugins.plainml:PlainML"),
     ]
 
     names = list(registry.new_registry(found))
@@ -70,10 +70,10 @@ async def test_a_plugin_whose_code_fails_is_named_and_does_not_end_the_process(
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("Torch", "pkg.runtime.framework.plugins.torch:new", "the name is taken"),
+        ("Torch", "pkg.runtime.framework.plugins.torch:Torch", "the name is taken"),
         ("A", "no_such_module:new", "No module named 'no_such_module'"),
         ("A", "pkg.runtime.framework.plugins.torch:gone", "has no attribute 'gone'"),
-        ("A", "pkg.runtime.framework.plugins.torch:NAME", "not a factory of plugins"),
+        ("A", "pkg.runtime.framework.plugins.torch:__name__", "not a factory of plugins"),
     ],
 )
 def test_a_plugin_that_cannot_be_had_is_named(name: str, value: str, text: str) -> None:

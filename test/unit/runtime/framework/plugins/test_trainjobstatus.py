@@ -15,7 +15,7 @@ from pkg.runtime import core as runtimes
 from pkg.runtime.framework import PluginError, core
 from pkg.runtime.framework.plugins import registry, trainjobstatus
 from pkg.util import trainjob
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 JOB = make_train_job(
     "lab",
@@ -53,10 +53,10 @@ def job_set(objects: list[Object]) -> JobSet:
 
 
 def test_it_is_registered_with_its_feature_gate() -> None:
-    assert trainjobstatus.NAME not in registry.new_registry(())
-    assert trainjobstatus.NAME not in registry.new_registry((), features.resolve({}))
+    assert trainjobstatus.Status.name not in registry.new_registry(())
+    assert trainjobstatus.Status.name not in registry.new_registry((), features.resolve({}))
     gates = features.resolve({features.TRAIN_JOB_STATUS: True})
-    assert trainjobstatus.NAME in registry.new_registry((), gates)
+    assert trainjobstatus.Status.name in registry.new_registry((), gates)
 
 
 async def test_the_trainers_pods_get_address_token_and_authority() -> None:

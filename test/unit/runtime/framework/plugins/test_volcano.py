@@ -24,7 +24,7 @@ from pkg.apis.volcano.v1beta1 import NetworkTopologySpec, PodGroup
 from pkg.runtime.core.runtimeinfo import new_runtime_info
 from pkg.runtime.framework.plugins.volcano import Volcano
 from pkg.runtime.runtime import Info
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 VOLCANO = PodGroupPolicy(volcano=VolcanoPodGroupPolicySource())
@@ -45,7 +45,7 @@ def info_of(
     spec = make_training_runtime_spec(
         *jobs, node, ml_policy=MLPolicy(num_nodes=2), pod_group_policy=policy, annotations=annotations
     )
-    return new_runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)
+    return new_runtime_info(train_job, spec)
 
 
 def priority_class(name: str) -> PriorityClass:

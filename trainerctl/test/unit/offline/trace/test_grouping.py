@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pkg.podgrouper import HubOptions, Settings
+from pkg.podgrouper import Settings
 
 from trainerctl.offline.snapshot import key_of
 from trainerctl.offline.trace.grouping import trace
@@ -25,13 +25,13 @@ CASES = [
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES[::9]])
 async def test_a_recorded_pod_has_the_traced_group(case: Data) -> None:
     config = case.get("config") or {}
-    hub = HubOptions(
+    settings = Settings(
         search_legacy_pod_groups=config.get("searchForLegacyPodGroups", True),
         knative_gang_schedule=config.get("knativeGangSchedule", True),
     )
     objects = {key_of(data): data for data in [*(case.get("objects") or ()), case["pod"]]}
 
-    shown = await trace(objects, key_of(case["pod"]), Settings(hub=hub))
+    shown = await trace(objects, key_of(case["pod"]), settings)
 
     if shown.ignored_because:
         return

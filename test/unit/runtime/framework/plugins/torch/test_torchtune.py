@@ -15,7 +15,7 @@ from pkg.runtime import core as runtimes
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import jobset, torch
 from pkg.runtime.framework.plugins.torch import torchtune
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 LORA = ["model.lora_attn_modules=[q_proj]"]
 QLORA = [*LORA, "model.quantize_base=True"]

@@ -20,7 +20,7 @@ from pkg.runtime.framework.plugins.workload import Workload
 from pkg.runtime.framework.plugins.workload.served import Served
 from pkg.runtime.interface import Waiting
 from pkg.runtime.runtime import Info, template_spec_apply
-from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 WORKLOAD = PodGroupPolicy.from_dict({"workload": {}})
 KINDS: dict[str, type[Object]] = {
@@ -69,7 +69,7 @@ def info_of(
     )
     for name, value in spec.items():
         setattr(made.template.spec, name, value)
-    return new_runtime_info(train_job, made.template, made.ml_policy, made.pod_group_policy)
+    return new_runtime_info(train_job, made)
 
 
 async def built(plugin: Workload, info: Info, train_job: TrainJob) -> list[Object]:

@@ -48,6 +48,18 @@ def parse_duration(text: str) -> int:
     return -total if sign == "-" else total
 
 
+def seconds(text: str | None) -> float:
+    """Return the seconds of a duration.
+
+    Raises:
+        ValueError: the text is not a valid duration, or the duration is longer than Go can represent (about 292 years).
+    """
+    try:
+        return parse_duration(text or "") / 10**9
+    except ValueError:
+        raise ValueError(f'"{text or ""}" is not a duration; write it as 15s or 1m30s') from None
+
+
 def _nanoseconds(part: re.Match[str], text: str) -> int:
     whole, fraction, name = part.groups()
     unit = _NANOSECONDS.get(name)
