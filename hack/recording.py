@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run commands of trainerctl, and draw a picture in which each line of their output appears at its time.
 
-``python -m hack.recording docs/demo.svg "trainerctl demo"``. The picture of docs/why.md needs a cluster in KUBECONFIG in
+``python -m hack.recording docs/demo.svg "trainerctl demo"``. docs/why.svg needs a cluster in KUBECONFIG in
 which a TrainJob waits for a Secret: ``python -m hack.recording docs/why.svg "trainerctl get" "trainerctl why llama"``.
 The picture loads no other resource. Without animation it shows the whole text.
 """
