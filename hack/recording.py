@@ -25,7 +25,7 @@ from trainerctl.cli import execution
 from trainerctl.cli.parser import parse
 from trainerctl.cli.terminal import Console
 
-WIDTH: Final = 92
+WIDTH: Final = 110
 
 _LINE: Final = re.compile(r'clip-path="url\(#(\S+)-line-(\d+)\)"')
 _FONT: Final = re.compile(r"@font-face\s*\{.*?\}\s*", re.DOTALL)
