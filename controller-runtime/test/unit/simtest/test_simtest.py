@@ -147,6 +147,7 @@ def test_a_scenario_that_is_loaded_from_its_file_has_the_clock_of_the_run(tmp_pa
         "from controller_runtime import simtest\n"
         "async def year(sim):\n"
         "    assert datetime.now(UTC).year == 2026 and datetime.now(UTC).month == 1, datetime.now(UTC)\n"
+        "    assert isinstance(datetime.now(UTC), datetime)\n"
         "test_it = simtest.simulate(seeds=1, minutes=0.1)(lambda sim: sim.finally_(year))\n"
     )
     assert load(f"{file}::test_it").run(0).failure is None
