@@ -87,13 +87,12 @@ class Network:
     """The context in which the server handles requests, so that the end of a simulated process does not stop the
     handling."""
 
-    def transport(self, process: Process, user: str) -> SimulatedTransport:
-        """Return the transport of a process, which sends its requests as ``user``."""
-        return SimulatedTransport(self, process, user)
-
 
 class SimulatedTransport:
-    """A RoundTripper from one process to the server, with the layers of :class:`controller_runtime.rest.Transport`."""
+    """A RoundTripper from one process to the server, with the layers of :class:`controller_runtime.rest.Transport`.
+
+    It sends the requests as ``user``.
+    """
 
     def __init__(self, network: Network, process: Process, user: str) -> None:
         self.may_write: Callable[[], bool] = lambda: True
@@ -226,12 +225,8 @@ def is_fenced_write(request: Request) -> bool:
 
 
 def _named(request: Request) -> str:
-    if not request.query:
-        return f"{request.method} {request.path}"
-    query = {
-        k: v for k, v in request.query if k in ("watch", "resourceVersion", "sendInitialEvents", "force")
-    }
-    shown = "".join(f" {k}={v}" for k, v in query.items())
+    named = ("watch", "resourceVersion", "sendInitialEvents", "force")
+    shown = "".join(f" {k}={v}" for k, v in dict(request.query).items() if k in named)
     return f"{request.method} {request.path}{shown}"
 
 

@@ -27,7 +27,7 @@ from controller_runtime.rest import Config, RESTMapper
 
 from .admission import Webhooks
 from .loop import LOOP_START, Process, SimLoop
-from .network import Network, enter
+from .network import Network, SimulatedTransport, enter
 from .rules import Rules
 from .sealed import EPOCH
 from .server import MANAGER, Server
@@ -333,7 +333,7 @@ class Simulation:
             self.rules.see_end(process.name, error)
 
     async def _run_manager(self, process: Process) -> None:
-        transport = self.network.transport(process, MANAGER)
+        transport = SimulatedTransport(self.network, process, MANAGER)
         manager = Manager(Config("https://simulation"), self._registered.options, transport=transport)
         transport.may_write, transport.unanswered = manager._may_write, manager._note_unanswered
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
