@@ -13,14 +13,6 @@ import anyio
 T = TypeVar("T")
 
 
-class _Unanswered:
-    def __repr__(self) -> str:
-        return "nothing, the first check did not end"
-
-
-_UNANSWERED = _Unanswered()
-
-
 class EventuallyError(AssertionError):
     """A wait failed. The message contains the awaited condition, the timeout and the last observed value."""
 
@@ -44,7 +36,7 @@ async def eventually(
     Raises:
         EventuallyError: no result was truthy within ``timeout`` seconds.
     """
-    last: object = _UNANSWERED
+    seen = "nothing, the first check did not end"
     cause: Exception | None = None
     with anyio.move_on_after(timeout):
         while True:
@@ -54,7 +46,7 @@ async def eventually(
                     found = await found
                 if found:
                     return found
-                last, cause = found, None
+                seen, cause = repr(found), None
             except (AssertionError, LookupError) as error:
                 cause = error
             except Exception as error:
@@ -62,7 +54,8 @@ async def eventually(
                     raise
                 cause = error
             await anyio.sleep(interval)
-    seen = f"{type(cause).__name__}: {cause}" if cause is not None else repr(last)
+    if cause is not None:
+        seen = f"{type(cause).__name__}: {cause}"
     raise EventuallyError(f"not within {timeout:g} s: {reason}; last seen: {seen[:500]}") from cause
 
 
