@@ -45,4 +45,3 @@ from .process import Probe as Probe
 from .process import Supervisor as Supervisor
 from .progress import PlainProgress as PlainProgress
 from .progress import Progress as Progress
-from .progress import SilentProgress as SilentProgress

@@ -32,7 +32,7 @@ import anyio
 from controller_runtime.envtest.errors import ToolError
 from controller_runtime.envtest.files import file_lock
 from controller_runtime.envtest.gotoolchain import Go, find_go, parse_version
-from controller_runtime.envtest.progress import Progress, SilentProgress
+from controller_runtime.envtest.progress import Progress
 from controller_runtime.machinery import yaml
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Binaries:
         self._environ = os.environ if environ is None else environ
         self._cache = cache or cache_directory(self._environ)
         self._former = None if cache else cache_directory(self._environ, program=_FORMER_PROGRAM)
-        self._progress = progress or SilentProgress()
+        self._progress = progress or Progress()
 
     def missing(self, *tools: Tool) -> list[Tool]:
         """Return the tools that `locate` would build.
@@ -195,7 +195,7 @@ class Binaries:
         await compiling.wait()
         for batch in later:
             with suppress(ToolError, OSError):
-                go = await find_go(batch[0].group.go, self._cache, SilentProgress(), self._environ)
+                go = await find_go(batch[0].group.go, self._cache, Progress(), self._environ)
                 await _dependencies(batch, go)
 
     def _from_assets(self, tools: Sequence[Tool]) -> dict[str, Binary]:

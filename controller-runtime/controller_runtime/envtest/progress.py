@@ -10,50 +10,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from controller_runtime.machinery.printable import printable_line
 
 
-class Progress(Protocol):
-    """Receives the progress of named tasks. Calls for one task are in order, and no call follows the task's
-    `finish`.
+class Progress:
+    """Receives the progress of named tasks; its own methods do nothing.
+
+    Calls for one task are in order, and no call follows the task's `finish`.
     """
 
-    def start(self, task: str, total: int | None = None) -> None:
-        """Start a task; without ``total``, the length of the task is not known yet."""
-        ...
+    def start(self, task: str) -> None:
+        """Start a task."""
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
         """Report that ``done`` of ``total`` steps are complete; ``detail`` is the current step."""
-        ...
 
     def finish(self, task: str, detail: str = "") -> None:
         """End a task that succeeded."""
-        ...
 
     def fail(self, task: str, detail: str = "") -> None:
         """End a task that failed."""
-        ...
 
 
-class SilentProgress:
-    """Reports nothing."""
-
-    def start(self, task: str, total: int | None = None) -> None:
-        """Ignore the call."""
-
-    def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
-        """Ignore the call."""
-
-    def finish(self, task: str, detail: str = "") -> None:
-        """Ignore the call."""
-
-    def fail(self, task: str, detail: str = "") -> None:
-        """Ignore the call."""
-
-
-class PlainProgress:
+class PlainProgress(Progress):
     """Writes a line when a task ends, and every ``every`` seconds while it runs."""
 
     def __init__(
@@ -65,7 +46,7 @@ class PlainProgress:
         self._started: dict[str, float] = {}
         self._spoke: dict[str, float] = {}
 
-    def start(self, task: str, total: int | None = None) -> None:
+    def start(self, task: str) -> None:
         """Record the task's start time."""
         self._started[task] = self._spoke[task] = self._clock()
 

@@ -30,16 +30,16 @@ class _Count(MofNCompleteColumn):
         return super().render(task) if task.total and not task.finished else Text("")
 
 
-class RichProgress:
+class RichProgress(Progress):
     """Draws tasks. The line of a task that has ended stays, with the time that the task took."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
 
-    def start(self, task: str, total: int | None = None) -> None:
+    def start(self, task: str) -> None:
         """Show the task."""
-        self._tasks[task] = self._bars.add_task(task, total=total, detail="", mark=" ")
+        self._tasks[task] = self._bars.add_task(task, total=None, detail="", mark=" ")
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
         """Move the task's bar."""

@@ -19,7 +19,6 @@ from controller_runtime.envtest import (
     ControlPlane,
     EnvtestError,
     Progress,
-    SilentProgress,
     Supervisor,
     private_directory,
 )
@@ -53,7 +52,7 @@ class Cluster:
     ) -> None:
         self.directory = directory
         self.options = options or Options()
-        self._progress = progress or SilentProgress()
+        self._progress = progress or Progress()
         self._binaries = binaries or Binaries(progress=self._progress)
         self._tied = tied
         self._supervisor: Supervisor | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from controller_runtime.envtest import Binaries, Tool, ToolError, ToolGroup
+from controller_runtime.envtest import Binaries, Progress, Tool, ToolError, ToolGroup
 from controller_runtime.envtest.gotoolchain import wheel_version
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -29,12 +29,12 @@ esac
 """
 
 
-class Recorder:
+class Recorder(Progress):
     def __init__(self) -> None:
         self.told: list[tuple[str, str, object]] = []
 
-    def start(self, task: str, total: int | None = None) -> None:
-        self.told.append(("start", task, total))
+    def start(self, task: str) -> None:
+        self.told.append(("start", task, None))
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
         self.told.append(("update", task, (done, total)))

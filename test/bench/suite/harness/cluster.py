@@ -21,7 +21,7 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.envtest import (
     Binaries,
     Environment,
-    SilentProgress,
+    Progress,
     apply_manifests,
     eventually,
     kubeconfig,
@@ -155,7 +155,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         async with (
-            Environment(api_server_flags=api_server_flags(folder), progress=SilentProgress()) as environment,
+            Environment(api_server_flags=api_server_flags(folder), progress=Progress()) as environment,
             rest.Transport(environment.config) as transport,
         ):
             made = Cluster(environment, transport, folder)
