@@ -65,14 +65,6 @@ class Authority:
         )
         return cls(unsigned.sign(key, hashes.SHA256()), key)
 
-    @classmethod
-    def load(cls, pair: KeyPair) -> Self:
-        """Return the authority with the certificate and key in ``pair``."""
-        key = serialization.load_pem_private_key(pair.key, None)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise TypeError("the authority's key is not an EC key")
-        return cls(x509.load_pem_x509_certificate(pair.certificate), key)
-
     @property
     def certificate(self) -> bytes:
         """The authority's certificate, PEM."""

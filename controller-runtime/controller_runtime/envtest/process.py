@@ -344,16 +344,6 @@ class Supervisor:
             if not process.stopping and process.poll() is not None:
                 raise process.death()
 
-    async def watch(self) -> None:
-        """Run until a component ends without being stopped.
-
-        Raises:
-            ComponentError: always, naming that component.
-        """
-        while True:
-            self.check()
-            await anyio.sleep(0.25)
-
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Cancel the body when a component ends unexpectedly, and raise that component's error instead."""
@@ -363,7 +353,9 @@ class Supervisor:
         async def watch() -> None:
             nonlocal died
             try:
-                await self.watch()
+                while True:
+                    self.check()
+                    await anyio.sleep(0.25)
             except ComponentError as error:
                 died = error
                 tasks.cancel_scope.cancel()

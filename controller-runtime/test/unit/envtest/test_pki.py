@@ -55,12 +55,6 @@ def test_a_name_that_x509_cannot_hold_is_refused(authority: Authority) -> None:
         authority.client("system:serviceaccount:kubeflow-system:" + "x" * 40)
 
 
-def test_a_kept_authority_signs_on(authority: Authority) -> None:
-    again = Authority.load(authority.pair)
-    signed = x509.load_pem_x509_certificate(again.client("jane", now=NOW).certificate)
-    signed.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
-
-
 def test_the_service_account_key_is_rsa_2048_and_its_halves_fit() -> None:
     private, public = service_account_key()
     key = load_pem_private_key(private, None)
