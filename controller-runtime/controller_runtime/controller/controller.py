@@ -112,7 +112,7 @@ class Controller:
             self._sources.append(src)
             self._changed.set()
 
-    def instrument(self, by: tracing.Instrumentation, uids: tracing.UIDs) -> None:
+    def instrument(self, by: tracing.Tracing, uids: tracing.UIDs) -> None:
         """Record spans of every reconcile; call it before the start. ``uids`` returns the uid of an object."""
         from controller_runtime import tracing
 

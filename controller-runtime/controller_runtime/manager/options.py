@@ -14,7 +14,7 @@ from controller_runtime.serving import Handler, TLSOptions
 
 if TYPE_CHECKING:
     from controller_runtime.metrics import FilterProvider
-    from controller_runtime.tracing import Instrumentation
+    from controller_runtime.tracing import Tracing
 
 OFF: Final = ("", "0")
 """Addresses that turn a server off."""
@@ -87,7 +87,7 @@ class Options:
     """The address of the server for profiles; if empty, the server is off. The server has no authorization, so use a
     loopback address: see :mod:`controller_runtime.manager.pprof`."""
 
-    tracing: Instrumentation | None = None
+    tracing: Tracing | None = None
     """Records OpenTelemetry spans: see :func:`controller_runtime.tracing.from_environment`. If None, no spans are
     recorded."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from controller_runtime import _ondemand
 
 from .interface import Instrumentable as Instrumentable
-from .interface import Instrumentation as Instrumentation
 from .interface import MissingExtraError as MissingExtraError
 from .interface import Subject as Subject
 from .interface import UIDs as UIDs

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from controller_runtime import rest
 from controller_runtime.machinery import GVK, NamespacedName
-from controller_runtime.reconcile import Reconciler, Request
+from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
+
+if TYPE_CHECKING:
+    from .spans import Tracing
 
 UIDs = Callable[[GVK, NamespacedName], str]
 """Returns the uid of the object at a key, or an empty string. The function sends no request."""
@@ -31,26 +33,10 @@ class Subject:
     uids: UIDs
 
 
-class Instrumentation(Protocol):
-    """Wraps the places where spans begin and end."""
-
-    def round_tripper(self, inner: rest.RoundTripper) -> rest.RoundTripper:
-        """Return ``inner`` with a span for each request of a reconcile."""
-        ...
-
-    def instrument(self, runnable: object, uids: UIDs) -> None:
-        """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before the runnable starts."""
-        ...
-
-    def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:
-        """Return ``inner`` with spans for each reconcile."""
-        ...
-
-
 @runtime_checkable
 class Instrumentable(Protocol):
-    """A runnable that takes an instrumentation before its start."""
+    """A runnable whose spans are recorded if tracing is given to it before its start."""
 
-    def instrument(self, tracing: Instrumentation, uids: UIDs) -> None:
+    def instrument(self, tracing: Tracing, uids: UIDs) -> None:
         """Record spans with ``tracing``."""
         ...
