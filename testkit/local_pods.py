@@ -21,12 +21,9 @@ UID = str(uuid.uuid4())
 """The uid of the tests' pods. It is random, so that another run on this machine does not find these processes."""
 
 
-class Tokens:
-    """Gives every pod the same token."""
-
-    async def token(self, pod: Pod, projection: Any) -> str:
-        """Return the token."""
-        return "token"
+async def same_token(pod: Pod, projection: Any) -> str:
+    """Return the same token for every pod."""
+    return "token"
 
 
 def new_pod(*containers: dict[str, Any], **spec: Any) -> Pod:

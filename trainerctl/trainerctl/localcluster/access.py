@@ -5,17 +5,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
+from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
 from controller_runtime.apis.core.v1 import ServiceAccount
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import LiveClient
+from controller_runtime.client import Client
 from controller_runtime.envtest import CERTIFICATE_LIFETIME, kubeconfig, write_private
-from controller_runtime.machinery import GVK, JSON, unstructured, yaml
-
-TOKEN_REQUEST: Final = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
-TOKEN_SECONDS: Final = int(CERTIFICATE_LIFETIME.total_seconds())
-"""How long a service account's token is valid: as long as the cluster's certificates."""
+from controller_runtime.machinery import JSON, yaml
 
 
 def service_account(namespace: str, name: str) -> dict[str, JSON]:
@@ -36,13 +32,21 @@ def role_binding(role: str, subject: dict[str, str]) -> dict[str, JSON]:
     }
 
 
-async def write_kubeconfig(
-    client: LiveClient, path: Path, server: str, authority: bytes, *, namespace: str, name: str
-) -> Path:
-    """Write a kubeconfig for ``server`` with a new token of a service account; return its path."""
+async def new_token(client: Client, namespace: str, name: str, spec: TokenRequestSpec) -> str:
+    """Return a new token of a service account."""
     account = ServiceAccount(metadata=ObjectMeta(name=name, namespace=namespace))
-    request = TOKEN_REQUEST.from_dict({"spec": {"expirationSeconds": TOKEN_SECONDS}})
-    answer = await client.subresource("token").create(account, request)
-    token = str(answer.nested("status", "token"))
+    issued = await client.subresource("token").create(account, TokenRequest(spec=spec))
+    return issued.status.token or ""
+
+
+async def write_kubeconfig(
+    client: Client, path: Path, server: str, authority: bytes, *, namespace: str, name: str
+) -> Path:
+    """Write a kubeconfig for ``server`` with a new token of a service account; return its path.
+
+    The token is valid as long as the cluster's certificates.
+    """
+    spec = TokenRequestSpec(expiration_seconds=int(CERTIFICATE_LIFETIME.total_seconds()))
+    token = await new_token(client, namespace, name, spec)
     data = kubeconfig(server, authority, user=name, token=token, namespace=namespace)
     return write_private(path, yaml.dump(data))

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from controller_runtime.apis.authentication.v1 import TokenRequest
 from controller_runtime.client import interceptor
 from controller_runtime.envtest import CERTIFICATE_LIFETIME
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 
-from trainerctl.localcluster.access import TOKEN_REQUEST, write_kubeconfig
+from trainerctl.localcluster.access import write_kubeconfig
 
 
 async def test_a_token_is_valid_as_long_as_the_cluster_s_certificates(tmp_path: Path) -> None:
@@ -19,7 +20,7 @@ async def test_a_token_is_valid_as_long_as_the_cluster_s_certificates(tmp_path: 
 
     async def answer(client: Any, name: str, owner: Object, body: Object) -> Object:
         requested.append(body.to_dict())
-        return TOKEN_REQUEST.from_dict({"status": {"token": "secret"}})
+        return TokenRequest.from_dict({"status": {"token": "secret"}})
 
     client: Any = interceptor.wrap(FakeClient(), interceptor.Funcs(subresource_create=answer))
     path = await write_kubeconfig(

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 import controller_runtime as ctrl
 from controller_runtime import cache, client, controller, log, recorder, source
-from controller_runtime.apis.core.v1 import Pod, ServiceAccount, ServiceAccountTokenProjection
-from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequestSpec
+from controller_runtime.apis.core.v1 import Pod, ServiceAccountTokenProjection
 from controller_runtime.envtest import HOST
 
 from trainerctl.localcluster import recycling
-from trainerctl.localcluster.access import TOKEN_REQUEST
+from trainerctl.localcluster.access import new_token
 from trainerctl.localcluster.podlogs.server import LogServer, mutual_tls
 from trainerctl.localcluster.processes import images, process
 from trainerctl.localcluster.processes.kubelet import Kubelet
@@ -34,25 +34,16 @@ _NORMAL = frozenset({"Killing", "PortReplaced"})
 _log = log.logger_from("processes")
 
 
-class Tokens:
-    """Requests the tokens of service accounts, bound to their pods."""
-
-    def __init__(self, client_: client.Client) -> None:
-        self._client = client_
-
-    async def token(self, pod: Pod, projection: ServiceAccountTokenProjection) -> str:
-        """Return a token of the pod's service account."""
-        name = pod.spec.service_account_name or "default"
-        account = ServiceAccount(metadata=ObjectMeta(name=name, namespace=pod.namespace))
-        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.metadata.uid}
-        spec = {
-            "audiences": [projection.audience] if projection.audience else [],
-            "expirationSeconds": projection.expiration_seconds or 3600,
-            "boundObjectRef": bound,
-        }
-        request = TOKEN_REQUEST.from_dict({"spec": spec})
-        answer = await self._client.subresource("token").create(account, request)
-        return str(answer.nested("status", "token"))
+async def _new_token(client_: client.Client, pod: Pod, projection: ServiceAccountTokenProjection) -> str:
+    """Return a new token of the pod's service account, bound to the pod."""
+    spec = TokenRequestSpec(
+        audiences=[projection.audience] if projection.audience else [],
+        expiration_seconds=projection.expiration_seconds or 3600,
+        bound_object_ref=BoundObjectReference(
+            api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid
+        ),
+    )
+    return await new_token(client_, pod.namespace, pod.spec.service_account_name or "default", spec)
 
 
 class _Runnable:
@@ -95,7 +86,7 @@ async def _run(parsed: argparse.Namespace) -> None:
         images=images.Images(directory / "programs", dict(parsed.image)),
         hosts=Hosts(directory / "hosts"),
         reader=mgr.api_reader,
-        tokens=Tokens(mgr.api_reader),
+        new_token=partial(_new_token, mgr.api_reader),
         record=lambda pod, reason, message: events.event(
             pod, recorder.NORMAL if reason in _NORMAL else recorder.WARNING, reason, message
         ),

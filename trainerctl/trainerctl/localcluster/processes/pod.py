@@ -119,7 +119,7 @@ class PodRunner:
         while not self._stopping.is_set():
             references = References(settings.reader, self.pod.namespace)
             claims, address = settings.claims, self.record.address
-            volumes = Volumes(self.pod, folder / "volumes", claims, address, references, settings.tokens)
+            volumes = Volumes(self.pod, folder / "volumes", claims, address, references, settings.new_token)
             try:
                 settings.hosts.add(self.pod, settings.cluster)
                 made = await volumes.make()

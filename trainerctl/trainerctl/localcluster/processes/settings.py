@@ -14,7 +14,7 @@ from controller_runtime.client import Reader
 
 from trainerctl.localcluster.processes.images import Images
 from trainerctl.localcluster.processes.names import Hosts
-from trainerctl.localcluster.processes.volumes import Tokens
+from trainerctl.localcluster.processes.volumes import NewToken
 
 Record = Callable[[Pod, str, str], None]
 """Records an event: pod, reason, message."""
@@ -41,7 +41,7 @@ class Settings:
     images: Images
     hosts: Hosts
     reader: Reader
-    tokens: Tokens
+    new_token: NewToken
     record: Record
     server: str = ""
     """The API server's address, HOST:PORT, for clients in pods."""

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final, Protocol
+from typing import Final
 
 from controller_runtime.apis.core.v1 import (
     Container,
@@ -37,14 +37,8 @@ _TOKEN_MODE: Final = 0o600
 _TOKEN_SECONDS: Final = 3600
 _Files = dict[str, tuple[bytes, int | None]]
 """Content and mode by path in the volume."""
-
-
-class Tokens(Protocol):
-    """Issues the tokens of service accounts."""
-
-    async def token(self, pod: Pod, projection: ServiceAccountTokenProjection) -> str:
-        """Return a token of the pod's service account."""
-        ...
+NewToken = Callable[[Pod, ServiceAccountTokenProjection], Awaitable[str]]
+"""Returns a new token of a pod's service account."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class Volumes:
     claims: Path
     address: str
     references: References
-    tokens: Tokens
+    new_token: NewToken
 
     async def make(self) -> dict[str, Path]:
         """Make the volumes; return the folder of each volume, or for a host path, its path.
@@ -82,7 +76,7 @@ class Volumes:
         for name, projection in self._token_files():
             path = self.folder / name / projection.path
             new = path.with_name(f".{path.name}.new")
-            new.write_text(await self.tokens.token(self.pod, projection))
+            new.write_text(await self.new_token(self.pod, projection))
             new.chmod(_TOKEN_MODE)
             new.rename(path)
 
@@ -116,7 +110,7 @@ class Volumes:
         files: _Files = {}
         for source in volume.projected.sources or []:
             if (token := source.service_account_token) is not None:
-                files[token.path] = (await self.tokens.token(self.pod, token)).encode(), _TOKEN_MODE
+                files[token.path] = (await self.new_token(self.pod, token)).encode(), _TOKEN_MODE
             elif (found := await self._content(source)) is not None:
                 files.update(found)
             else:

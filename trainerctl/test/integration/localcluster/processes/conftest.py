@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from controller_runtime.fake import FakeClient
-from testkit.local_pods import Tokens
+from testkit.local_pods import same_token
 
 from trainerctl.localcluster.processes import process
 from trainerctl.localcluster.processes.images import Images
@@ -27,7 +27,7 @@ async def settings(tmp_path: Path, events: list[tuple[str, str]]) -> Settings:
         images=Images(tmp_path / "programs", default=Path(sys.executable).parent),
         hosts=Hosts(tmp_path / "hosts"),
         reader=FakeClient(),
-        tokens=Tokens(),
+        new_token=same_token,
         record=lambda pod, reason, message: events.append((reason, message)),
         server="127.0.0.1:1",
         isolated=not await process.mount_problem(),

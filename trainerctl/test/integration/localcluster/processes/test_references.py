@@ -123,7 +123,7 @@ async def test_a_token_is_renewed_after_the_machine_has_slept_and_tried_again_af
     settings: Settings, events: list[tuple[str, str]]
 ) -> None:
     slept = timedelta()
-    settings = replace(settings, tokens=_RefusedOnce(), now=lambda: datetime.now(UTC) + slept)
+    settings = replace(settings, new_token=_RefusedOnce().token, now=lambda: datetime.now(UTC) + slept)
     token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
     pod = new_pod(container("sleep", "4680"), volumes=[{"name": "api", "projected": {"sources": [token]}}])
     path = settings.pod(UID) / "volumes" / "api" / "token"

@@ -47,7 +47,7 @@ def _volumes(folder: Path, *volumes: dict[str, Any]) -> Volumes:
     ]
     pod = Pod.from_dict({"metadata": {"name": "web", **metadata}, "spec": {"volumes": list(volumes)}})
     references = References(FakeClient(*objects), "team")
-    return Volumes(pod, folder / "pod", folder / "claims", "127.64.0.1", references, _Tokens())
+    return Volumes(pod, folder / "pod", folder / "claims", "127.64.0.1", references, _Tokens().token)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
