@@ -106,24 +106,17 @@ class _Container:
         if not data:  # the kubelet has ended
             self._selector.unregister(0)
             self.abandoned = True
-            self._kill()
+            self._signal(signal.SIGKILL)
         *lines, self._commands = (self._commands + data).split(b"\n")
         for line in lines:
-            number = signal.Signals[line.decode()]
-            if number == signal.SIGKILL:
-                self._kill()
-            else:
-                self._signal(number)
+            self._signal(signal.Signals[line.decode()])
 
     def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process and its group. Processes outside of it are killed once the process has ended."""
         try:
             os.killpg(self._pid, number)
         except ProcessLookupError:
             return
-
-    def _kill(self) -> None:
-        """Kill the process and its group. Processes outside of the group are killed once the process has ended."""
-        self._signal(signal.SIGKILL)
 
 
 def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None:
