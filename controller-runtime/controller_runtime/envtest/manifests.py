@@ -125,7 +125,7 @@ def open_crd(
     schema: Mapping[str, JSON] | None = None,
     **version: JSON,
 ) -> dict[str, JSON]:
-    """Return a CustomResourceDefinition for tests that need a kind without the project that defines the kind.
+    """Return a CustomResourceDefinition of a kind that is needed without the project that defines the kind.
 
     Args:
         gvk: the kind, with the only version that is served.
@@ -136,15 +136,16 @@ def open_crd(
     """
     singular = gvk.kind.lower()
     plural = plural or f"{singular}s"
-    # The API server requires this annotation for groups in k8s.io.
-    approved = {"api-approved.kubernetes.io": "unapproved, for tests"}
+    metadata: dict[str, JSON] = {"name": f"{plural}.{gvk.group}"}
+    if gvk.group.endswith("k8s.io"):  # the API server requires the annotation
+        metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, for tests"}
     names = {"kind": gvk.kind, "listKind": f"{gvk.kind}List", "plural": plural, "singular": singular}
     served = {"name": gvk.version, "served": True, "storage": True, **version}
     served["schema"] = {"openAPIV3Schema": dict(schema or ANY_FIELDS)}
     return {
         "apiVersion": CRD.gvk.api_version,
         "kind": CRD.gvk.kind,
-        "metadata": {"name": f"{plural}.{gvk.group}", "annotations": approved},
+        "metadata": metadata,
         "spec": {
             "group": gvk.group,
             "scope": "Namespaced" if namespaced else "Cluster",

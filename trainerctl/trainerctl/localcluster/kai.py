@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.envtest import HOST, Component, EnvtestError, Probe
-from controller_runtime.machinery import JSON, yaml
+from controller_runtime.envtest import HOST, Component, EnvtestError, Probe, open_crd
+from controller_runtime.machinery import GVK, JSON, yaml
 from controller_runtime.machinery.crd import custom_resource_definition
 from pkg import shipped
 from pkg.apis.kai.v2 import Queue
@@ -64,11 +64,17 @@ def crds(programs: Programs) -> list[Manifest]:
         EnvtestError: a file in the folder cannot be read.
     """
     if programs.crds is None:
+        status: JSON = {"status": {}}
         return [
             custom_resource_definition(PodGroup),
             custom_resource_definition(Queue),
-            _any_fields("scheduling.run.ai", "v1alpha2", "BindRequest", "Namespaced"),
-            _any_fields("kai.scheduler", "v1alpha1", "Topology", "Cluster"),
+            open_crd(GVK("scheduling.run.ai", "v1alpha2", "BindRequest"), subresources=status),
+            open_crd(
+                GVK("kai.scheduler", "v1alpha1", "Topology"),
+                "topologies",
+                namespaced=False,
+                subresources=status,
+            ),
         ]
     found: list[Manifest] = []
     for path in sorted(programs.crds.glob("*.yaml")):
@@ -158,23 +164,3 @@ def components(programs: Programs, kubeconfig: Path, metrics: int, binder_metric
 
 def _flags(flags: Mapping[str, object]) -> list[str]:
     return [f"--{name}={value}" for name, value in flags.items()]
-
-
-def _any_fields(group: str, version: str, kind: str, scope: str) -> Manifest:
-    """Return the CRD of a kind whose fields are not validated."""
-    plural = f"{kind.lower()}s" if not kind.endswith("y") else f"{kind.lower()[:-1]}ies"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    served = {
-        "name": version,
-        "served": True,
-        "storage": True,
-        "schema": schema,
-        "subresources": {"status": {}},
-    }
-    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "scope": scope, "names": names, "versions": [served]},
-    }
