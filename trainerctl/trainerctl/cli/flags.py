@@ -10,7 +10,7 @@ unless its flags set another one.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from trainerctl.cli import flagtypes
@@ -22,6 +22,18 @@ _FILES: Final = (
 )
 
 Add = Callable[[argparse.ArgumentParser], None]
+Command = tuple[str, str, Add | None]
+"""The name of a command, what it does, and the function that adds its flags."""
+
+
+def add_commands(parser: argparse.ArgumentParser, commands: Iterable[Command], module: str = "") -> None:
+    """Add commands and their flags; their functions are in ``module`` or, if it is empty, in modules of their own."""
+    group = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    for name, about, flags in commands:
+        command = group.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        command.set_defaults(function=f"trainerctl.cli.{module or name}:{name}_command")
+        if flags is not None:
+            flags(command)
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
@@ -238,12 +250,7 @@ def _diff(parser: argparse.ArgumentParser) -> None:
 def _cluster(parser: argparse.ArgumentParser) -> None:
     """Add the commands of ``cluster`` and their flags."""
     parser.set_defaults(function=None, cleans_up=True)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    for name, about, flags in CLUSTER_COMMANDS:
-        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        command.set_defaults(function=f"trainerctl.cli.cluster:{name}_command")
-        if flags is not None:
-            flags(command)
+    add_commands(parser, CLUSTER_COMMANDS, module="cluster")
 
 
 def _cluster_name(parser: argparse.ArgumentParser, about: str = "cluster") -> None:
@@ -355,7 +362,7 @@ def _releases(parser: argparse.ArgumentParser) -> None:
     )
 
 
-CLUSTER_COMMANDS: Final[tuple[tuple[str, str, Add | None], ...]] = (
+CLUSTER_COMMANDS: Final[tuple[Command, ...]] = (
     ("up", "start the cluster and leave it running; an existing cluster keeps its objects", _cluster_up),
     ("down", "stop the cluster and remove it with all its objects", _cluster_name),
     ("stop", "stop the cluster and keep its objects", _cluster_name),
@@ -367,12 +374,8 @@ CLUSTER_COMMANDS: Final[tuple[tuple[str, str, Add | None], ...]] = (
 )
 
 
-COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
-    (
-        "cluster",
-        "manage local clusters: a real control plane with simulated GPU nodes",
-        _cluster,
-    ),
+COMMANDS: Final[tuple[Command, ...]] = (
+    ("cluster", "manage local clusters: a real control plane with simulated GPU nodes", _cluster),
     ("demo", "run one TrainJob to completion on a temporary local cluster", _demo),
     ("run", "run the manager against a local cluster or a kubeconfig", _run),
     ("render", "print the objects that the manager would create for TrainJobs", _render),

@@ -15,7 +15,7 @@ from controller_runtime.machinery.printable import printable_line
 from trainerctl.cli import flags
 
 PROGRAM: Final = "trainerctl"
-DISTRIBUTION: Final = "trainerctl"
+"""The name of the program and of its distribution."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,11 +58,7 @@ def parser() -> Parser:
     top = Parser(prog=PROGRAM, description="Run, inspect and validate Kubeflow TrainJobs on this machine.")
     top.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     top.set_defaults(passes_flags=False, cleans_up=False)
-    commands = top.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    for name, about, add_flags in flags.COMMANDS:
-        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        command.set_defaults(function=f"trainerctl.cli.{name}:{name}_command")
-        add_flags(command)
+    flags.add_commands(top, flags.COMMANDS)
     return top
 
 
@@ -73,7 +69,7 @@ class _Version(argparse.Action):
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            text = version(DISTRIBUTION)
+            text = version(PROGRAM)
         except PackageNotFoundError:
             text = "unknown"
         sys.stdout.write(f"{PROGRAM} {text}\n")
