@@ -51,7 +51,8 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     elif not listed:
         streams.say_error(f"no TrainJobs found{f' in namespace {namespace}' if namespace else ''}")
     else:
-        _print_table(listed, out, with_namespace=not namespace)
+        first = 1 if namespace else 0  # the column of the namespace is shown only for all namespaces
+        out.table(HEAD[first:], [row[first:] for row in rows_of(listed)])
     return 0
 
 
@@ -72,11 +73,6 @@ def _write(output: str, jobs: Sequence[LiveObject], out: Console, *, single: boo
         return
     items = [dict(each.data) for each in jobs]
     out.write(output, items[0] if single else {"apiVersion": "v1", "kind": "List", "items": items})
-
-
-def _print_table(jobs: Iterable[LiveObject], out: Console, *, with_namespace: bool) -> None:
-    rows = [row if with_namespace else row[1:] for row in rows_of(jobs)]
-    out.table(HEAD if with_namespace else HEAD[1:], rows)
 
 
 def rows_of(jobs: Iterable[LiveObject]) -> Iterator[tuple[str, ...]]:
