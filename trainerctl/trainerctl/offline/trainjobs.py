@@ -9,7 +9,7 @@ shipped runtimes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -85,7 +85,7 @@ class Offline:
 
 
 async def prepare(
-    found: Iterable[InputObject],
+    found: Collection[InputObject],
     *,
     namespace: str = DEFAULT_NAMESPACE,
     cluster: Reader | None = None,
@@ -101,13 +101,11 @@ async def prepare(
     offline = Offline(client, runtimes, [], has_cluster=cluster is not None)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
     seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
-    others: list[InputObject] = []
     for document in found:
         kind = KINDS.get(document.gvk)
         if kind is None:
             if (unserved := not_served(document.gvk)) is not None:
                 raise document.error((), unserved)
-            others.append(document)
             continue
         obj = _decode(document, kind, checks, offline.warnings)
         first = seen.setdefault((kind.gvk, obj.key), document)
@@ -118,7 +116,7 @@ async def prepare(
         else:
             client.add(obj)
     if not train_jobs:
-        raise inputfiles.InputError(f"the input contains no TrainJob{_listed([*others, *seen.values()])}")
+        raise inputfiles.InputError(f"the input contains no TrainJob{_listed(found)}")
     origins: dict[tuple[str, NamespacedName], str] = {}
     for document, train_job in train_jobs:
         if (why := _why_ignored(train_job)) is not None:
@@ -232,8 +230,8 @@ async def _fetch_runtime(
     return f"{named}{origins[place]}"
 
 
-def _listed(others: Iterable[InputObject]) -> str:
-    kinds = sorted({document.gvk.kind for document in others})
+def _listed(found: Iterable[InputObject]) -> str:
+    kinds = sorted({document.gvk.kind for document in found})
     return f", only {', '.join(kinds)}" if kinds else ""
 
 
