@@ -17,14 +17,8 @@ from controller_runtime.machinery.yaml import render_path
 _KEYS: Final = ("name", "mountPath", "containerPort", "uid")
 
 
-class _Absent:
-    """Distinguishes an absent value from null."""
-
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT: Final = _Absent()
+ABSENT: Final = object()
+"""Distinguishes an absent value from null."""
 
 
 class Item(NamedTuple):
