@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -50,7 +51,5 @@ async def recycle_one(client: Writer, volume: Object, remove_data: RemoveData) -
     await anyio.to_thread.run_sync(lambda: remove_data(*names))  # a data set may have many files
     version = found.text("metadata", "resourceVersion")
     body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "spec": {"claimRef": None}})
-    try:
+    with suppress(NotFoundError):
         await client.patch(volume, raw_patch(MERGE, body))
-    except NotFoundError:
-        return

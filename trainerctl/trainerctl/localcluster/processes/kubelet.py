@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,23 +161,17 @@ class Kubelet:
 
     async def _write(self, pod: Pod, desired: _Status) -> None:
         body = msgspec.json.encode({"metadata": {"uid": pod.metadata.uid}, "status": desired})
-        patch = client.raw_patch(client.STRATEGIC, body)
-        try:
-            await self._client.status.patch(pod, patch)
-        except NotFoundError:
-            return
+        with suppress(NotFoundError):
+            await self._client.status.patch(pod, client.raw_patch(client.STRATEGIC, body))
 
     async def _delete(self, pod: Pod) -> None:
         """Delete, without a grace period, a pod whose processes have ended. The API server then removes the pod."""
         if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
             return
         gone = Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace))
-        try:
-            await self._client.delete(
-                gone, grace_period_seconds=0, preconditions={"uid": pod.metadata.uid or ""}
-            )
-        except NotFoundError:
-            return
+        preconditions = {"uid": pod.metadata.uid or ""}
+        with suppress(NotFoundError):
+            await self._client.delete(gone, grace_period_seconds=0, preconditions=preconditions)
 
     async def _discard(self, key: NamespacedName, entry: _Entry) -> None:
         """End the processes of a pod that does not exist any more, and remove its folder."""
