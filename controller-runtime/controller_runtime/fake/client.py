@@ -280,7 +280,6 @@ class _Kinds(rest.RESTMapper):
         self._with_status = None if with_status is None else {kind.gvk for kind in with_status}
 
     def add(self, properties: kinds.KindProperties) -> None:
-        """Serve a kind."""
         self._tables[properties.gvk] = self._server.add(properties)
 
     def table(self, kind: type[Object], key: NamespacedName | None = None) -> Table:
@@ -298,7 +297,6 @@ class _Kinds(rest.RESTMapper):
         return table
 
     async def resource_for(self, kind: type[Object] | GVK) -> Resource:
-        """Return the resource of a kind."""
         if isinstance(kind, GVK):
             return self._tables[kind].resource
         return self.table(kind).resource

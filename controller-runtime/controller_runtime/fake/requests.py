@@ -63,22 +63,18 @@ class ParsedRequest:
 
     @property
     def gvk(self) -> GVK:
-        """The kind."""
         return self.table.properties.gvk
 
     @property
     def dry_run(self) -> bool:
-        """True if the request is a dry run, so that nothing is stored."""
         return self.query.get("dryRun") == "All"
 
     @property
     def content_type(self) -> str:
-        """The type of the body."""
         return next((v for k, v in self.request.headers.items() if k.lower() == "content-type"), "")
 
     @property
     def is_apply(self) -> bool:
-        """True if the request is a server-side apply."""
         return self.content_type == _APPLY
 
     @property
@@ -92,7 +88,6 @@ class ParsedRequest:
             raise self.table.no_subresource(self.key.name)
 
     def manager(self, user: str) -> str:
-        """The field manager."""
         return self.query.get("fieldManager") or user
 
     def body(self) -> Any:
@@ -311,15 +306,12 @@ class Stream(Response):
         self._on_close = on_close
 
     async def read(self) -> bytes:
-        """Return all lines."""
         return b"\n".join([line async for line in self._lines])
 
     def lines(self) -> AsyncIterator[bytes]:
-        """Yield lines as they arrive."""
         return self._lines
 
     async def close(self) -> None:
-        """End the stream."""
         self._on_close()
 
 

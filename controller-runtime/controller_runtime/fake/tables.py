@@ -54,7 +54,6 @@ class Table:
 
     @property
     def resource(self) -> Resource:
-        """The resource of the kind."""
         return self.properties.resource
 
     def set_properties(self, properties: KindProperties) -> None:

@@ -75,7 +75,6 @@ class History:
         table.followers.append(functools.partial(self.record, table))
 
     def record(self, table: Table, change: Change) -> None:
-        """Add a change."""
         version = int(change.document["metadata"]["resourceVersion"])
         event = Event(version, change.type, table, key_of(change.document), change.document, change.before)
         self._kept[table].events.append(event)
@@ -191,7 +190,6 @@ class Current(View):
 
     @property
     def applied(self) -> int:
-        """The newest version."""
         return int(self._storage.version)
 
     def expect(self, event: Event) -> None:
@@ -204,11 +202,9 @@ class Current(View):
         """Do nothing: each change is shown at once."""
 
     def documents(self, table: Table) -> list[Document]:
-        """Return the objects of a kind, by namespace and name."""
         return table.documents()
 
     def latest(self, table: Table) -> int:
-        """Return the version of the last change of a kind."""
         return self._latest.get(table, 0)
 
 
@@ -235,7 +231,6 @@ class Watch:
 
     @property
     def table(self) -> Table:
-        """The watched objects."""
         return self.parsed.table
 
     def line(self, event: Event) -> bytes | None:
@@ -296,7 +291,6 @@ class Watches:
         return len(found)
 
     def cut_one(self, watch: Watch) -> None:
-        """End a watch."""
         watch.is_cut = True
         watch.view.wake(watch.table)
         watch.view.wake(None)
@@ -359,12 +353,10 @@ class Watches:
 
 
 def encoded(kind: str, document: Any) -> bytes:
-    """Return the line of an event."""
     return msgspec.json.encode({"type": kind, "object": document})
 
 
 def bookmark_line(watch: Watch, *, initial: bool = False) -> bytes:
-    """Return the line of a bookmark."""
     metadata: Document = {"resourceVersion": str(watch.version)}
     if initial:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

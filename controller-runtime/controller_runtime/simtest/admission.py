@@ -52,11 +52,9 @@ class Listener(webhook.Server):
         self._up = anyio.Event()
 
     async def ready(self) -> None:
-        """Return once reviews are answered."""
         await self._up.wait()
 
     async def start(self) -> None:
-        """Answer until cancelled."""
         self._serving = True
         self._up.set()
         try:

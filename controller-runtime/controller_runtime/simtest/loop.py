@@ -139,7 +139,6 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run a callback after ``delay`` seconds."""
         return self.call_at(self._clock + delay, callback, *args, context=context)
 
     def call_at(

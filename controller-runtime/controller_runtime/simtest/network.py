@@ -125,7 +125,6 @@ class _Bare:
         self._replica = network.rng.choice(network.server.replicas)
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer. Raises TransportError if no answer arrives."""
         network, rng, faults = self._network, self._network.rng, self._network.faults
         name = self._process.name
         write = request.method in WRITE_METHODS

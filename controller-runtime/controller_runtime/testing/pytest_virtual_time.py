@@ -23,7 +23,6 @@ install_audit_hook()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
     config.addinivalue_line(
         "markers", "real_time: runs on an ordinary event loop; for threads, sockets and processes"
     )

@@ -24,7 +24,6 @@ _NAMES: Final = ("name", "names")
 
 
 async def completion_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the script."""
     out.file.write(shellcode(["trainerctl"], shell=arguments.shell))
     return 0
 

@@ -73,7 +73,6 @@ class ServerClock:
         self._ahead = timedelta()
 
     async def send(self, request: Request) -> Response:
-        """Return the response of the inner round tripper."""
         response = await self._inner.send(request)
         try:
             found = parsedate_to_datetime(response.headers.get("Date", ""))

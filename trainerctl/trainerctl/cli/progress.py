@@ -38,11 +38,9 @@ class RichProgress(Progress):
         self._tasks: dict[str, TaskID] = {}
 
     def start(self, task: str) -> None:
-        """Show the task."""
         self._tasks[task] = self._bars.add_task(task, total=None, detail="", mark=" ")
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
-        """Move the task's bar."""
         if task not in self._tasks:
             self.start(task)
         self._bars.update(
@@ -50,11 +48,9 @@ class RichProgress(Progress):
         )
 
     def finish(self, task: str, detail: str = "") -> None:
-        """Tick the task off."""
         self._end(task, detail, _DONE)
 
     def fail(self, task: str, detail: str = "") -> None:
-        """Cross the task out."""
         self._end(task, "" if len(detail) > 60 else detail, _FAILED)
 
     def _end(self, task: str, detail: str, mark: str) -> None:

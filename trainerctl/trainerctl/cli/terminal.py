@@ -53,7 +53,6 @@ class Console(rich.console.Console):
         (self.write_json if output == "json" else self.write_yaml)(data)
 
     def write_json(self, data: JSON) -> None:
-        """Write ``data`` as JSON."""
         self.file.write(json_text(data, ascii_only=not self._has_unicode))
 
     def write_yaml(self, data: JSON) -> None:

@@ -49,7 +49,6 @@ class Objects:
         """The kinds whose existing objects are known."""
 
     def all(self, kind: str) -> list[LiveObject]:
-        """Return the objects of a kind."""
         return list(self._found.get(kind, {}).values())
 
     def snapshot(self) -> Snapshot | None:

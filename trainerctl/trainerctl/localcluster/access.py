@@ -15,7 +15,6 @@ from controller_runtime.machinery import JSON, yaml
 
 
 def service_account(namespace: str, name: str) -> dict[str, JSON]:
-    """Return a ServiceAccount."""
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 

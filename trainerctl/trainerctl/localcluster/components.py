@@ -91,7 +91,6 @@ class Ports:
 
     @classmethod
     def choose(cls) -> Ports:
-        """Return free ports."""
         return cls(*free_ports(len(fields(cls))))
 
 
@@ -116,7 +115,6 @@ class Parts:
         return self.plane.pki / f"{KUBELET_CLIENT}-ca.crt"
 
     def kubeconfig(self, component: str) -> Path:
-        """Return the path of a component's kubeconfig."""
         return self.directory / f"{component}.kubeconfig"
 
     def write_certificates(self) -> None:
@@ -141,7 +139,6 @@ class Parts:
         clients.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
 
     def controller_manager(self) -> Component:
-        """Return kube-controller-manager."""
         endpoints = [] if self.options.run_processes else [_ENDPOINTS]
         flags = {
             **self._kubernetes("kube-controller-manager", self.ports.controller_manager),
@@ -157,7 +154,6 @@ class Parts:
         return self._go("kube-controller-manager", flags, self._tls(self.ports.controller_manager, "healthz"))
 
     def scheduler(self) -> Component:
-        """Return kube-scheduler."""
         flags = self._kubernetes("kube-scheduler", self.ports.scheduler)
         return self._go("kube-scheduler", flags, self._tls(self.ports.scheduler, "readyz"))
 
@@ -219,7 +215,6 @@ class Parts:
         return _python(name, argv, probe)
 
     def jobset(self) -> Component:
-        """Return the JobSet controller."""
         health = f"{HOST}:{self.ports.jobset_health}"
         config = {
             **self._configuration("config.jobset.x-k8s.io/v1alpha1", self.ports.jobset_webhook, health),

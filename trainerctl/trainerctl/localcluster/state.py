@@ -27,7 +27,6 @@ class State:
 
     @property
     def names(self) -> list[str]:
-        """The components' names."""
         return [component.name for component in self.components]
 
     def address_of(self, name: str) -> str:

@@ -53,7 +53,6 @@ class Verdict:
         return lines
 
     def to_dict(self) -> dict[str, JSON]:
-        """Return the verdict as JSON."""
         meta = self.document.data.get("metadata") or {}
         return {
             "file": self.document.source,

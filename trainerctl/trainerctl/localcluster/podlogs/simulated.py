@@ -63,7 +63,6 @@ class Container:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a container that has ended."""
         return number(self._state, "terminated", "exitCode")
 
     @property

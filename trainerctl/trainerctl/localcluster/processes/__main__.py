@@ -53,7 +53,6 @@ class _Runnable:
         self._function = function
 
     async def start(self) -> None:
-        """Run until cancelled."""
         await self._function()
 
     def need_leader_election(self) -> bool:

@@ -49,7 +49,6 @@ class Images:
     default: Path = field(default_factory=lambda: Path(sys.executable).parent)
 
     def folder(self, image: str) -> Path:
-        """Return the folder of an image."""
         return self.folders.get(image) or self.folders.get(name_of(image)) or self.default
 
     def search_path(self, image: str) -> str:

@@ -91,7 +91,6 @@ class LogReader:
                 self._open(following)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 

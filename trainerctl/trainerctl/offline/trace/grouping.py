@@ -78,7 +78,6 @@ class GroupTrace:
     """Why the pod has no group; empty if it has one."""
 
     def to_dict(self) -> Data:
-        """Return the trace as JSON."""
         data: Data = {"pod": f"{self.pod.namespace}/{self.pod.name}"}
         if self.ignored_because:
             return {**data, "leftAlone": self.ignored_because}

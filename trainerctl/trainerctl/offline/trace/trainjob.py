@@ -98,7 +98,6 @@ class TrainJobTrace:
     """Why the pipeline or the webhook refuses the TrainJob."""
 
     def to_dict(self) -> dict[str, JSON]:
-        """Return the trace as JSON."""
         return {
             "trainJob": str(self.subject.train_job.key),
             "runtime": self.subject.runtime,
