@@ -14,7 +14,7 @@ import hashlib
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -53,10 +53,9 @@ class Tracing:
     With another generator, every reconcile has its own trace.
     """
 
-    def __init__(self, provider: TracerProvider, *, now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer(_SCOPE)
-        self._now = now
 
     def round_tripper(self, inner: rest.RoundTripper) -> rest.RoundTripper:
         """Return ``inner`` with a span for each request of a reconcile."""
@@ -69,10 +68,10 @@ class Tracing:
 
     def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:
         """Return ``inner`` with spans for each reconcile; the queue keeps the origins of its items from now on."""
-        origins: TimedOrigins[Request] = TimedOrigins(self._now)
+        origins: TimedOrigins[Request] = TimedOrigins()
         subject.queue.origins = origins
         Origins.kept_from = _ALWAYS
-        return _TracedReconciler(inner, subject, origins, self._tracer, self._now)
+        return _TracedReconciler(inner, subject, origins, self._tracer)
 
     async def shutdown(self, timeout: float = FLUSH) -> None:
         """Send the last spans, for at most ``timeout`` seconds, and stop recording."""
@@ -88,20 +87,18 @@ class _TracedReconciler(Reconciler):
         subject: Subject,
         origins: TimedOrigins[Request],
         tracer: trace.Tracer,
-        now: Callable[[], int],
     ) -> None:
         self._inner = inner
         self._subject = subject
         self._origins = origins
         self._tracer = tracer
-        self._now = now
         self._uids: dict[Request, str] = {}
 
     async def reconcile(self, request: Request) -> Result:
         """Reconcile within spans; return or raise as the inner reconciler does."""
         uid = self._uid(request)
         stay = self._origins.take_stay(request)
-        began = self._now()
+        began = time.time_ns()
         with _root(uid):
             span = self._tracer.start_span(
                 self._subject.name,
@@ -203,16 +200,15 @@ class QueueStay:
 class TimedOrigins(Origins[T]):
     """Notes origins and their times. The controller takes the origins for its log; then the tracer takes the times."""
 
-    def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._now = now
         self._waiting: OrderedDict[T, QueueStay] = OrderedDict()
         self._taken: dict[T, QueueStay] = {}
 
     def note(self, item: T, origin: str) -> None:
         """Keep one more origin of an item, and the time."""
         super().note(item, origin)
-        now = self._now()
+        now = time.time_ns()
         stay = self._waiting.setdefault(item, QueueStay(now))
         stay.origins[origin] = now
         kept = self._kept.get(item, {})
