@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -79,13 +79,9 @@ class Environment:
         api_server_flags: Sequence[str] = (),
         etcd_gateway: bool = False,
         version: str = "",
-        binaries: Binaries | None = None,
         progress: Progress | None = None,
-        environ: Mapping[str, str] | None = None,
     ) -> None:
-        self._environ = os.environ if environ is None else environ
-        self._progress = progress or PlainProgress(sys.stderr)
-        self._binaries = binaries or Binaries(progress=self._progress, environ=self._environ)
+        self._binaries = Binaries(progress=progress or PlainProgress(sys.stderr))
         self._crds = crds
         self._webhooks = webhooks
         self._serving: WebhookServing | None = None
@@ -101,7 +97,7 @@ class Environment:
     @property
     def uses_existing_cluster(self) -> bool:
         """True if the environment uses an existing cluster instead of its own."""
-        return self._environ.get(EXISTING_VARIABLE, "").lower() in {"true", "1", "yes"}
+        return os.environ.get(EXISTING_VARIABLE, "").lower() in {"true", "1", "yes"}
 
     @property
     def config(self) -> Config:
@@ -202,9 +198,9 @@ class Environment:
             ComponentError: a component failed. The message names the component's log, which is kept.
         """
         if self.uses_existing_cluster:
-            self._config = await load_config(environ=self._environ)
+            self._config = await load_config()
         else:
-            release = release_of(self._version, self._environ)
+            release = release_of(self._version, os.environ)
             binaries = await self._binaries.locate(ETCD, kube_tool("kube-apiserver", release))
             self._directories = make_directories()
             state, data = self._directories[0], private_directory(self._directories[-1] / "etcd")

@@ -104,7 +104,7 @@ async def wait_established(client: LiveClient, names: Iterable[str], *, timeout:
 
         async def served(name: str = name) -> bool:
             crd = await client.get(CRD, ("", name))
-            conditions = _conditions(crd)
+            conditions = {each["type"]: each["status"] for each in crd.nested("status", "conditions") or ()}
             assert conditions.get("Established") == "True", conditions  # noqa: S101 eventually reports it
             client.mapper.reset()
             try:
@@ -164,12 +164,6 @@ def kind_of(manifest: Manifest) -> tuple[str, str]:
 def _kinds(crd: Unstructured) -> list[GVK]:
     group, kind = crd.nested("spec", "group"), crd.nested("spec", "names", "kind")
     return [GVK(group, each["name"], kind) for each in crd.nested("spec", "versions") or () if each["served"]]
-
-
-def _conditions(crd: Unstructured) -> dict[str, object]:
-    conditions = crd.nested("status", "conditions")
-    found = conditions if isinstance(conditions, list) else []
-    return {str(each["type"]): each["status"] for each in found if isinstance(each, dict)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

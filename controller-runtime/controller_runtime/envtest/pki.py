@@ -131,7 +131,6 @@ def kubeconfig(
     user: str,
     client: KeyPair | None = None,
     token: str = "",
-    cluster: str = "local",
     namespace: str = "default",
 ) -> dict[str, JSON]:
     """Return a self-contained kubeconfig for ``user`` at ``server``, with a client certificate, a token or neither.
@@ -145,6 +144,7 @@ def kubeconfig(
     endpoint = {"server": server}
     if authority:
         endpoint["certificate-authority-data"] = _encode(authority)
+    cluster = "local"
     context = {"cluster": cluster, "user": user, "namespace": namespace}
     return {
         "apiVersion": "v1",
