@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -47,13 +47,11 @@ class Cluster:
         options: Options | None = None,
         *,
         tied: bool = False,
-        binaries: Binaries | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.directory = directory
         self.options = options or Options()
         self._progress = progress or Progress()
-        self._binaries = binaries or Binaries(progress=self._progress)
         self._tied = tied
         self._supervisor: Supervisor | None = None
 
@@ -91,7 +89,7 @@ class Cluster:
         """
         self.options.check()
         _require_space(self.directory)
-        located = await self._binaries.locate(*self.options.tools)
+        located = await Binaries(progress=self._progress).locate(*self.options.tools)
         left = self.supervisor.end_leftovers() if self.directory.exists() else []
         if left:
             self._progress.update("leftovers", detail=f"ended {', '.join(left)}")
@@ -145,8 +143,9 @@ class Cluster:
     async def stop(self) -> list[str]:
         """Stop the components in order, and return the names of those that ran. Objects and files are kept."""
         running = [name for name, process in self.supervisor.processes.items() if process.poll() is None]
-        for group in _stop_order(list(self.supervisor.processes)):
-            await self.supervisor.stop(*group)
+        await self.supervisor.stop(*(name for name in self.supervisor.processes if name not in _LAST))
+        for name in _LAST:
+            await self.supervisor.stop(name)
         return running
 
     def kill(self, *, keep_logs: bool = False) -> None:
@@ -220,8 +219,3 @@ def _require_space(directory: Path) -> None:
     if (free := shutil.disk_usage(there).free) < NEEDED_BYTES:
         least = f"{NEEDED_BYTES >> 20} MiB"
         raise EnvtestError(f"{there} has {free >> 20} MiB of free space; a cluster needs {least}")
-
-
-def _stop_order(running: Sequence[str]) -> list[list[str]]:
-    first = [name for name in running if name not in _LAST]
-    return [first, *([name] for name in _LAST if name in running)]

@@ -48,7 +48,8 @@ class Installer:
         Raises:
             ComponentError: a component failed; the error names its log.
         """
-        kubernetes = [self.parts.controller_manager(), self._scheduler()]
+        scheduler = self.parts.coscheduler() if self.options.coscheduling else self.parts.scheduler()
+        kubernetes = [self.parts.controller_manager(), scheduler]
         # The coscheduling scheduler watches PodGroups: they must be served before it starts.
         early = 1 if self.options.coscheduling else len(kubernetes)
         for component in kubernetes[:early]:
@@ -69,9 +70,6 @@ class Installer:
             await apply_manifests(
                 self.client, [*manifests.runtimes(), *manifests.volumes()], owner=FIELD_OWNER
             )
-
-    def _scheduler(self) -> Component:
-        return self.parts.coscheduler() if self.options.coscheduling else self.parts.scheduler()
 
     async def _install(self) -> None:
         """Create the namespaces, the components' rights, the CRDs and the nodes."""
