@@ -328,7 +328,7 @@ def refusal(error: errors.StatusError) -> CompleteResponse:
     return CompleteResponse(error.code, msgspec.json.encode(errors.to_status(error)), headers)
 
 
-def proxy_error_page(status: int = 502) -> CompleteResponse:
+def proxy_error_page(status: int) -> CompleteResponse:
     """Return a proxy's error page."""
     return CompleteResponse(
         status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"}

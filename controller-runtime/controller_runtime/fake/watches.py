@@ -62,7 +62,6 @@ class History:
     def __init__(self, *, keep: int = 0) -> None:
         self.floor = 0
         """Changes up to this version have been compacted."""
-        self.views: list[View] = []
         self.listeners: list[Callable[[Event], None]] = []
         """Called with every change, at once."""
         self._keep = keep
@@ -81,8 +80,6 @@ class History:
         self._versions.append(version)
         if self._keep and len(self._versions) > 2 * self._keep:
             self.compact(self._keep)
-        for view in self.views:
-            view.expect(event)
         for listener in self.listeners:
             listener(event)
 
@@ -128,7 +125,7 @@ class View(ABC):
 
     def __init__(self, history: History) -> None:
         self._waiting: dict[Table | None, list[asyncio.Future[None]]] = {}
-        history.views.append(self)
+        history.listeners.append(self.expect)
 
     @property
     @abstractmethod
@@ -227,7 +224,6 @@ class Watch:
         """Changes up to this version have been sent."""
         self.is_cut = False
         """True once the server wants to end the watch."""
-        self.ended = False
 
     @property
     def table(self) -> Table:
@@ -296,7 +292,6 @@ class Watches:
         watch.view.wake(None)
 
     def _end(self, watch: Watch) -> None:
-        watch.ended = True
         if watch in self.open_watches:
             self.open_watches.remove(watch)
 

@@ -55,7 +55,6 @@ class Outcome:
     failure: BaseException | None
     timeline: Sequence[Line]
     digest: str
-    callbacks: int
     trace: Sequence[str] = ()
     """The names of the callbacks, if the life was traced."""
 
@@ -100,7 +99,7 @@ def run(
             loop.close()
         if collecting:
             gc.enable()
-    return Outcome(seed, list(planned), failure, simulation.timeline, digest, loop.steps, loop.trace or ())
+    return Outcome(seed, list(planned), failure, simulation.timeline, digest, loop.trace or ())
 
 
 def _drift() -> float:

@@ -29,14 +29,14 @@ CLUSTER: Final = ""
 """The key of the ClusterRole's grants. The key of other grants is their namespace."""
 
 
-def grants_in(text: str, namespace: str = CLUSTER) -> Grants:
-    """Return the grants of the markers in a source text.
+def grants_in(text: str) -> Grants:
+    """Return the grants of a source text's markers that extend the ClusterRole.
 
     Raises:
         MarkerError: a marker lacks groups, resources or verbs; has an unknown field or one that it must not have; or
             has a URL that does not begin with ``/``.
     """
-    return _by_namespace([text]).get(namespace, {})
+    return _by_namespace([text]).get(CLUSTER, {})
 
 
 def collect(paths: Iterable[Path]) -> dict[str, Grants]:

@@ -72,14 +72,9 @@ def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, 
         if key in objects:
             before = first[key]
             raise each.error((), f"duplicate of {before.source}, document {before.number}")
-        objects[key], first[key] = {**each.data, "metadata": _placed(each.data, key)}, each
+        metadata = each.data["metadata"] | ({"namespace": key.namespace} if key.namespace else {})
+        objects[key], first[key] = {**each.data, "metadata": metadata}, each
     return objects
-
-
-def _placed(data: Mapping[str, JSON], key: Key) -> JSON:
-    """Return the metadata of an object, with the namespace of its key unless the object is cluster-scoped."""
-    metadata = data.get("metadata") or {}
-    return {**metadata, "namespace": key.namespace} if key.namespace else metadata
 
 
 class Snapshot:

@@ -117,7 +117,7 @@ def test_the_lowest_seed_that_fails_is_found_by_any_number_of_processes(
 ) -> None:
     def live(seed: int) -> simtest.Outcome:
         failure = AssertionError() if seed in (5, 9, 11) else None
-        return simtest.Outcome(seed, [], failure, [], f"life of {seed}", 0)
+        return simtest.Outcome(seed, [], failure, [], f"life of {seed}")
 
     monkeypatch.setenv("SIM_WORKERS", workers)
     assert first_failure(live, range(20)) == Found(5, "life of 5")
