@@ -306,7 +306,8 @@ class _Build:
             *_tags(self.batch),
             "-ldflags",
         ]
-        arguments += [f"-s -w {symbols}".strip(), "-o", f"{partial}{os.sep}", *_packages(self.batch)]
+        arguments += [f"-s -w {symbols}".strip(), "-o", f"{partial}{os.sep}"]
+        arguments += [tool.package for tool in self.batch]
         await self.go.run(arguments, cwd=first.group.directory, on_line=compiled)
         for tool in self.batch:
             await self._place(tool, partial)
@@ -336,16 +337,12 @@ async def _dependencies(
     Raises:
         ToolError: Go failed; the message contains its last line.
     """
-    arguments = ["list", "-deps", *_tags(batch), *_packages(batch)]
+    arguments = ["list", "-deps", *_tags(batch), *(tool.package for tool in batch)]
     return await go.run(arguments, cwd=batch[0].group.directory, on_line=on_line)
 
 
 def _tags(batch: Sequence[Tool]) -> list[str]:
     return [f"-tags={','.join(batch[0].tags)}"] if batch[0].tags else []
-
-
-def _packages(batch: Sequence[Tool]) -> list[str]:
-    return [tool.package for tool in batch]
 
 
 def executable(package: str) -> str:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
@@ -286,12 +285,7 @@ class Environment:
         """Start."""
         return await self.start()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop; a component that exited by itself is reported even if the body failed because of it."""
         await self.stop()
 

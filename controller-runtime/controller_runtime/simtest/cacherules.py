@@ -38,7 +38,8 @@ def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
     if not informer.has_synced or not is_unselective(informer) or table is None:
         return
     kind, store = informer.gvk.kind, informer.store
-    for key, has, entry in _compared(_stored(table), informer):
+    stored = {key: row.document["metadata"]["resourceVersion"] for key, row in table.rows.items()}
+    for key, has, entry in _compared(stored, informer):
         if (entry.resource_version if entry is not None else None) != has:
             yield f"a cache differs from the server: {kind} {key.name}"
         elif entry is not None:
@@ -105,10 +106,6 @@ def _compared(
     }
     for key in sorted(versions.keys() | cached.keys()):
         yield key, versions.get(key), cached.get(key)
-
-
-def _stored(table: Table) -> _Versions:
-    return {key: row.document["metadata"]["resourceVersion"] for key, row in table.rows.items()}
 
 
 def _table_of(server: Server, informer: SharedInformer) -> Table | None:

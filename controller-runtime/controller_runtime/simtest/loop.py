@@ -103,7 +103,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
         SimTask._numbers = itertools.count(1)
-        self.set_task_factory(_new_task)
+        self.set_task_factory(lambda loop, coro, **options: SimTask(coro, loop=loop, **options))
         self._rng = rng
         self._clock = LOOP_START
         self._listed: list[Lane] = []
@@ -232,10 +232,6 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Do nothing: the loop has no selector to wake."""
-
-
-def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
-    return SimTask(coro, loop=loop, **options)
 
 
 def _drop(handle: asyncio.Handle) -> None:

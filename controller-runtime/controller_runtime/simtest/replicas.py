@@ -69,12 +69,9 @@ class Replica(View):
 
     def plan(self, table: Table | None) -> None:
         """Apply the next change of a kind or, if ``table`` is None, of any kind, once the lag is over."""
-        if (due := self._next(table)) is not None:
+        due = next((due for due, event in self._coming if table in (None, event.table)), None)
+        if due is not None:
             asyncio.get_running_loop().call_at(due, self._catch_up, context=self._context)
-
-    def _next(self, table: Table | None) -> float | None:
-        """Return when this replica applies the next change of a kind or, if ``table`` is None, of any kind."""
-        return next((due for due, event in self._coming if table in (None, event.table)), None)
 
     def _catch_up(self) -> None:
         """Apply the changes whose time has come."""

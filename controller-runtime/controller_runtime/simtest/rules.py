@@ -232,18 +232,13 @@ class Rules(Observer):
 
     # Reads see our own writes.
 
-    def _writer(self, process: Process, sent: Sent) -> ManagerReplica | None:
-        """Return the replica that sent a write; None for other requests, leases and events."""
+    def answered(self, process: Process, sent: Sent, response: Response) -> None:
+        """Note a write, except one of a lease or an event, that the server has answered."""
         replica = self.replicas.get(process.name)
         if replica is None or replica.process is not process or not is_fenced_write(sent):
-            return None
-        return replica
-
-    def answered(self, process: Process, sent: Sent, response: Response) -> None:
-        """Note a write that the server has answered."""
-        replica = self._writer(process, sent)
-        gvk = kind_of(sent.path, self._server.tables) if replica is not None else None
-        if replica is None or gvk is None or "dryRun" in dict(sent.query):
+            return
+        gvk = kind_of(sent.path, self._server.tables)
+        if gvk is None or "dryRun" in dict(sent.query):
             return
         if response.status >= 300 or not isinstance(response, CompleteResponse):
             return
