@@ -7,9 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from controller_runtime.client import LiveClient
 from controller_runtime.machinery.printable import printable_line
-from controller_runtime.rest import Transport, load_config
 from pkg.apis.jobset.v1alpha2 import JobSet
 
 from trainerctl.cli import live, streams
@@ -73,7 +71,7 @@ async def _load(arguments: argparse.Namespace) -> Offline:
     version = arguments.compatibility_version
     if arguments.kubeconfig is None and arguments.context is None:
         return await trainjobs.prepare(found, namespace=arguments.namespace, version=version)
-    config = await load_config(arguments.kubeconfig, context=arguments.context)
-    async with Transport(config) as transport:
-        client = LiveClient(live.FirstAnswer(transport))
-        return await trainjobs.prepare(found, namespace=arguments.namespace, cluster=client, version=version)
+    async with live.connect(arguments) as cluster:
+        return await trainjobs.prepare(
+            found, namespace=arguments.namespace, cluster=cluster.client, version=version
+        )
