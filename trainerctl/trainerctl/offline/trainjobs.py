@@ -9,11 +9,11 @@ shipped runtimes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final
 
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import Reader
@@ -38,8 +38,6 @@ from pkg.util.trainjob import ChildConflictError, is_ours
 from trainerctl.offline import inputfiles
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, schemas
-
-T = TypeVar("T", bound=Object)
 
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid that the server sets."""
@@ -100,17 +98,7 @@ async def prepare(
     runtimes = await core.new(client, client, cfg=defaulted(version), store=client)
     offline = Offline(client, runtimes, [], has_cluster=cluster is not None)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
-    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
-    for document in found:
-        kind = KINDS.get(document.gvk)
-        if kind is None:
-            if (unserved := not_served(document.gvk)) is not None:
-                raise document.error((), unserved)
-            continue
-        obj = _decode(document, kind, checks, offline.warnings)
-        first = seen.setdefault((kind.gvk, obj.key), document)
-        if first is not document:
-            raise document.error((), f"duplicate of {first.source}, document {first.number}")
+    for document, obj in _decoded(found, KINDS, checks, offline.warnings):
         if isinstance(obj, TrainJob):
             train_jobs.append((document, obj))
         else:
@@ -127,7 +115,7 @@ async def prepare(
 
 
 def runtimes(
-    found: Iterable[InputObject], namespace: str = DEFAULT_NAMESPACE
+    found: Collection[InputObject], namespace: str = DEFAULT_NAMESPACE
 ) -> tuple[list[InputObject], list[str]]:
     """Return the runtimes among ``found``, and a warning for each field that a server would drop.
 
@@ -135,19 +123,11 @@ def runtimes(
         InputError: a runtime has no name, is a duplicate, or would be refused.
     """
     checks, warnings = Schemas(schemas(), namespace), list[str]()
-    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
+    kinds = {kind.gvk: kind for kind in _RUNTIME_KINDS.values()}
     for document in found:
-        if (unserved := not_served(document.gvk)) is not None:
-            raise document.error((), unserved)
-        kind = _RUNTIME_KINDS.get(document.gvk.kind)
-        if kind is None or document.gvk not in KINDS:
-            continue
-        if not (document.data.get("metadata") or {}).get("name"):
+        if document.gvk in kinds and not (document.data.get("metadata") or {}).get("name"):
             raise document.error(("metadata", "name"), "a name is expected")
-        first = seen.setdefault((kind.gvk, _decode(document, kind, checks, warnings).key), document)
-        if first is not document:
-            raise document.error((), f"duplicate of {first.source}, document {first.number}")
-    return list(seen.values()), warnings
+    return [document for document, _ in _decoded(found, kinds, checks, warnings)], warnings
 
 
 async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
@@ -175,7 +155,28 @@ async def denial(offline: Offline, train_job: TrainJob) -> str | None:
     return None if response.allowed else f"TrainJob {train_job.key}: {text}"
 
 
-def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: list[str]) -> T:
+def _decoded(
+    found: Iterable[InputObject], kinds: Mapping[GVK, type[Object]], checks: Schemas, warnings: list[str]
+) -> Iterator[tuple[InputObject, Object]]:
+    """Yield the objects of ``kinds`` as a server would store them, and append a warning for each dropped field.
+
+    Raises:
+        InputError: an object of Trainer is in an unknown version, is a duplicate, or would be refused.
+    """
+    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
+    for document in found:
+        if (unserved := not_served(document.gvk)) is not None:
+            raise document.error((), unserved)
+        if (kind := kinds.get(document.gvk)) is None:
+            continue
+        obj = _decode(document, kind, checks, warnings)
+        first = seen.setdefault((kind.gvk, obj.key), document)
+        if first is not document:
+            raise document.error((), f"duplicate of {first.source}, document {first.number}")
+        yield document, obj
+
+
+def _decode(document: InputObject, kind: type[Object], checks: Schemas, warnings: list[str]) -> Object:
     checked = checks.check(document.data)
     if checked.undecodable is not None:
         raise document.error(("metadata",), checked.undecodable)
