@@ -37,14 +37,14 @@ def check_name(table: Table, document: Document) -> None:
     )
     wrong = field.ErrorList(field.invalid(_METADATA.child("name"), name, text) for text in check(name))
     if found := wrong.to_aggregate():
-        raise table.invalid_fields(name, found)
+        raise errors.new_invalid(properties.gvk, name, found)
 
 
 def check_metadata(table: Table, document: Document) -> None:
     """Raise InvalidError for invalid labels, annotations, owner references and finalizers."""
     metadata = document["metadata"]
     if found := field.ErrorList(_problems(metadata, custom=table.properties.custom)).to_aggregate():
-        raise table.invalid_fields(metadata.get("name", ""), found)
+        raise errors.new_invalid(table.properties.gvk, metadata.get("name", ""), found)
 
 
 def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]:
@@ -100,7 +100,8 @@ def check_version(table: Table, document: Document, live: Document) -> None:
         return
     if not given.isdigit():
         raise errors.ServerError(f'strconv.ParseUint: parsing "{given}": invalid syntax')
-    raise table.modified(live["metadata"]["name"])
+    text = "the object has been modified; please apply your changes to the latest version and try again"
+    raise table.conflict(live["metadata"]["name"], text)
 
 
 def check_uid(table: Table, document: Document, live: Document) -> None:

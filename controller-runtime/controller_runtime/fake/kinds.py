@@ -83,11 +83,6 @@ class KindProperties:
     custom: bool = True
 
 
-def is_custom(gvk: GVK) -> bool:
-    """Return True if the kind is not one of Kubernetes' own."""
-    return gvk.group not in _groups()
-
-
 def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProperties:
     """Return the properties of ``kind`` that are known without its CustomResourceDefinition.
 
@@ -107,7 +102,7 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
             status = model is None or "status" in model.model_fields
     schema = openapi.merge_schema_of_crd({}) if model is None else crd.merge_schema(model)
     resource = kind.resource or _guess(gvk)
-    if not is_custom(gvk):  # a kind of a Kubernetes release other than the recorded one
+    if gvk.group in _groups():  # a kind of a Kubernetes release other than the recorded one
         return _kubernetes(gvk, resource, schema, status=status)
     return KindProperties(gvk, resource, schema, kind.resource is not None, status=status)
 
@@ -128,6 +123,7 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
 
 @cache
 def _groups() -> frozenset[str]:
+    """Return the groups of Kubernetes' own kinds."""
     return frozenset(gvk.group for gvk in openapi.kinds())
 
 

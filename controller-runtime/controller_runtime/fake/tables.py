@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from controller_runtime.machinery import JSON, NamespacedName, Resource, errors
-from controller_runtime.machinery.field import AggregateError
 from controller_runtime.machinery.gojson import quote
 from controller_runtime.rest import InvalidRequestError
 
@@ -122,13 +121,6 @@ class Table:
         details = self._details(name, self.properties.gvk.kind if by_kind else self.resource.plural)
         return errors.ConflictError(message, code=409, reason="Conflict", details=details)
 
-    def modified(self, name: str) -> errors.StatusError:
-        """Return the ConflictError for a write with an old resourceVersion."""
-        return self.conflict(
-            name,
-            "the object has been modified; please apply your changes to the latest version and try again",
-        )
-
     def invalid(
         self, name: str, path: str, text: str, *, reason: str = "FieldValueInvalid", by_kind: bool = True
     ) -> errors.StatusError:
@@ -139,10 +131,6 @@ class Table:
         return errors.InvalidError(
             f'{subject} "{name}" is invalid: {path}: {text}', code=422, reason="Invalid", details=details
         )
-
-    def invalid_fields(self, name: str, problems: AggregateError) -> errors.StatusError:
-        """Return an InvalidError about some fields."""
-        return errors.new_invalid(self.properties.gvk, name, problems)
 
     def no_subresource(self, name: str) -> errors.StatusError:
         """Return the NotFoundError for a subresource that the kind does not have."""
