@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic_core
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import JSON, Object
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.yaml import render_path
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -185,7 +185,9 @@ class _Try:
         pod.metadata.namespace = self._pod.namespace
         rules = self._settings.rules or Rules.V0_13
         found = await grouper.get_pod_owners(pod, rules)
-        self.owners = [_key(each) for each in (found.owners or (found.top_owner,))]
+        self.owners = [
+            Key(each.gvk, each.namespace, each.name) for each in found.owners or (found.top_owner,)
+        ]
         self.grouper, self.reads = found.grouper.name, found.grouper.reads
         metadata = await found.metadata(pod)
         pool = self._settings.controller.node_pool_label_key
@@ -222,26 +224,25 @@ class _Search:
             if key == pod:
                 parts.append(("spec", "priorityClassName"))
             for path in parts:
-                await self._look_into(key, path)
+                await self._look_into(key, path, at(first.objects[key], *path))
             if key != pod and (key in first.snapshot.whole) and (key != top or first.reads != Reads.METADATA):
-                for name in first.objects[key]:
+                for name, value in first.objects[key].items():
                     if name not in _NOT_TRIED:
-                        await self._look_into(key, (name,))
+                        await self._look_into(key, (name,), value)
             if key in beside:
                 without = {k: data for k, data in first.objects.items() if k != key}
                 await self._try(without, f"{key}: that it exists")
 
-    async def _look_into(self, key: Key, path: Path) -> None:
-        """Try other values for the scalars at and below ``path``.
+    async def _look_into(self, key: Key, path: Path, value: JSON) -> None:
+        """Try other values for the scalars in ``value``, which is at ``path``.
 
         A map or a list is searched only if the result depends on it, or if it is in the metadata.
         """
-        value = _at(self._first.objects[key], path)
         if isinstance(value, dict | list):
             in_metadata = path[0] == "metadata"  # the API server validates its types
             if value and (in_metadata or await self._try(self._changed(key, path, _JUNK))):
-                for step in value if isinstance(value, dict) else range(len(value)):
-                    await self._look_into(key, (*path, step))
+                for step, below in value.items() if isinstance(value, dict) else enumerate(value):
+                    await self._look_into(key, (*path, step), below)
             return
         short = _SHORT.get(str(path[1])) if path[0] == "metadata" else None
         what = f"{key}: {f'{short} {path[-1]}' if short else render_path(path)}"
@@ -298,15 +299,6 @@ def _others(value: JSON) -> list[JSON]:
     return []
 
 
-def _at(data: JSON, path: Path) -> JSON:
-    for step in path:
-        if isinstance(data, dict):
-            data = data.get(str(step))
-        else:
-            data = data[step] if isinstance(data, list) and isinstance(step, int) else None
-    return data
-
-
 def _with(data: Data, path: Path, value: JSON) -> Data:
     """Return a copy of ``data`` with ``value`` at ``path``; None removes a map's key. Unchanged parts are shared."""
     changed: JSON = copy.copy(data)
@@ -319,10 +311,6 @@ def _with(data: Data, path: Path, value: JSON) -> Data:
     elif isinstance(holder, dict):
         del holder[path[-1]]
     return changed  # type: ignore[no-any-return]  # a copy of data
-
-
-def _key(obj: Object) -> Key:
-    return Key(obj.gvk, obj.namespace, obj.name)
 
 
 def _values(metadata: Metadata, pod: Pod, rules: Rules) -> Data:
