@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from typing import Final
 
 import anyio
@@ -33,9 +34,8 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
         if not pods:
             streams.say_error(no_pod(snapshot, arguments.step))
             return 1
-        logs = [_Log(cluster, pod, arguments, out, number) for number, pod in enumerate(pods)]
-        for each in logs:
-            each.prefixed = len(logs) > 1
+        styles = itertools.cycle(_COLOURS if len(pods) > 1 else ("",))
+        logs = [_Log(cluster, pod, arguments, out, style) for pod, style in zip(pods, styles, strict=False)]
         if not arguments.follow:
             return max([await each.print() for each in logs])
         async with anyio.create_task_group() as group:
@@ -80,7 +80,7 @@ def _rank(pod: LiveObject) -> int:
 
 
 class _Log:
-    """The log of one pod."""
+    """The log of one pod; with a ``style``, each line starts with step and rank."""
 
     def __init__(
         self,
@@ -88,14 +88,13 @@ class _Log:
         pod: LiveObject,
         arguments: argparse.Namespace,
         out: Console,
-        number: int,
+        style: str,
     ) -> None:
         self._cluster = cluster
         self._pod = pod
         self._arguments = arguments
         self._out = out
-        self._style = _COLOURS[number % len(_COLOURS)]
-        self.prefixed = False
+        self._style = style
         self.code = 0
 
     async def print(self) -> int:
@@ -137,5 +136,5 @@ class _Log:
         return query
 
     def _say(self, line: str) -> None:
-        prefix = ((f"[{step_of(self._pod)} {_rank(self._pod)}] ", self._style),) if self.prefixed else ()
+        prefix = ((f"[{step_of(self._pod)} {_rank(self._pod)}] ", self._style),) if self._style else ()
         self._out.say(*prefix, line)
