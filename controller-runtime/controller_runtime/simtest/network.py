@@ -84,7 +84,8 @@ class Network:
     """Functions that return how many seconds to delay the answer to a request. Their delays are added."""
     observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
-    """The context in which the server handles requests. It belongs to no process, so killing one does not stop it."""
+    """The context in which the server handles requests, so that the end of a simulated process does not stop the
+    handling."""
 
 
 class SimulatedTransport:

@@ -202,9 +202,6 @@ class QueueStay:
 class TimedOrigins(Origins[T]):
     """Records the origins of each item and their times.
 
-    When an item is reconciled, the controller calls :meth:`take` for its log, then the tracer calls :meth:`take_stay`.
-    """
-
     def __init__(self) -> None:
         super().__init__()
         self._waiting: OrderedDict[T, QueueStay] = OrderedDict()
