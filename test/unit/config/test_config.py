@@ -66,7 +66,9 @@ def test_leader_election_alone_brings_its_defaults(tmp_path: Path) -> None:
     cfg = config.load(write(tmp_path, HEAD + "leaderElection: {leaderElect: true}\n"))
     election = cfg.leader_election
     assert election.resource_name == "trainer.kubeflow.org"
-    durations = [seconds(d) for d in (election.lease_duration, election.renew_deadline, election.retry_period)]
+    durations = [
+        seconds(d) for d in (election.lease_duration, election.renew_deadline, election.retry_period)
+    ]
     assert durations == [15, 10, 2]
 
 
