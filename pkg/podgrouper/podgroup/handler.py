@@ -160,11 +160,9 @@ def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
 
 
 def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:
-    group = SubGroup(
-        name=described.name,
-        parent=described.parent,
-        topology_constraint=described.topology_constraints and _topology(described.topology_constraints),
-    )
+    group = SubGroup(name=described.name, parent=described.parent)
+    if described.topology_constraints is not None:
+        group.topology_constraint = _topology(described.topology_constraints)
     _require(group, described, rules)
     return group
 

@@ -66,8 +66,10 @@ def test_leader_election_alone_brings_its_defaults(tmp_path: Path) -> None:
     cfg = config.load(write(tmp_path, HEAD + "leaderElection: {leaderElect: true}\n"))
     election = cfg.leader_election
     assert election.resource_name == "trainer.kubeflow.org"
-    seconds = [seconds(d) for d in (election.lease_duration, election.renew_deadline, election.retry_period)]
-    assert seconds == [15, 10, 2]
+    durations = [
+        seconds(d) for d in (election.lease_duration, election.renew_deadline, election.retry_period)
+    ]
+    assert durations == [15, 10, 2]
 
 
 def test_a_negative_qps_is_allowed_and_durations_are_read_as_go_does(tmp_path: Path) -> None:
