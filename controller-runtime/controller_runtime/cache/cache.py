@@ -282,20 +282,18 @@ class Cache:
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
-        found = (self._informers.get((type(obj).gvk, metadata)) for metadata in (False, True))
-        return writing((informer.processor for informer in found if informer is not None), obj.key)
+        return writing((informer.processor for informer in self._informers_of(type(obj).gvk)), obj.key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads see ``obj``, which the server returned for a write, before the watch reports it."""
         stored = LazyObject.of(obj)
         kind, text = stored.kind, stored.text
         partial = issubclass(kind, PartialObjectMetadata)
-        for metadata in (False, True):
+        for informer in self._informers_of(kind.gvk):
             # A write of a full object also updates the metadata-only informer, but not the other way round.
-            if (partial and not metadata) or (informer := self._informers.get((kind.gvk, metadata))) is None:
-                continue
-            text = stored.object.to_json() if text is None else text
-            informer.remember_write(text, stored.known, asyncio.get_running_loop().time())
+            if informer.metadata_only or not partial:
+                text = stored.object.to_json() if text is None else text
+                informer.remember_write(text, stored.known, asyncio.get_running_loop().time())
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the object that reads find by the name of ``obj``, or an empty string."""
@@ -304,9 +302,8 @@ class Cache:
     def uid_at(self, kind: GVK, key: NamespacedName) -> str:
         """Return the uid of the object that reads find at ``key``, or an empty string; no watch is started."""
         now = asyncio.get_running_loop().time()
-        for metadata in (False, True):
-            informer = self._informers.get((kind, metadata))
-            if informer is not None and (entry := informer.store.get(key, now)) is not None:
+        for informer in self._informers_of(kind):
+            if (entry := informer.store.get(key, now)) is not None:
                 return entry.uid
         return ""
 
@@ -315,9 +312,13 @@ class Cache:
 
         ``uid`` takes precedence over the uid in ``obj``. An object with the same name and another uid stays visible.
         """
-        for metadata in (False, True):
-            if (informer := self._informers.get((type(obj).gvk, metadata))) is not None:
-                informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
+        for informer in self._informers_of(type(obj).gvk):
+            informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
+
+    def _informers_of(self, gvk: GVK) -> Sequence[SharedInformer]:
+        """Return the informers of a kind: that of full objects, then that of metadata only."""
+        found = (self._informers.get((gvk, metadata)) for metadata in (False, True))
+        return [informer for informer in found if informer is not None]
 
 
 _KEY_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})
