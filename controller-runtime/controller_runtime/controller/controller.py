@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import uuid
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
@@ -55,11 +56,8 @@ def reconcile_id() -> str:
 
 
 def _new_id() -> str:
-    """Return a version 4 UUID for logs. The UUID may be predictable: one from the system's random numbers would cost
-    three times as much.
-    """
-    digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    """Return a UUID for logs. It may be predictable: one from the system's random numbers would cost more."""
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
 
 
 class Controller:
