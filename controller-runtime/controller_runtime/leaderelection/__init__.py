@@ -7,12 +7,12 @@ import typing as _typing
 from controller_runtime import _ondemand
 
 if _typing.TYPE_CHECKING:
-    from .leaderelection import Elector as Elector
     from .leaderelection import InvalidTimingError as InvalidTimingError
     from .leaderelection import LeaderElectionError as LeaderElectionError
     from .leaderelection import LeaderElectionLostError as LeaderElectionLostError
     from .leaderelection import LeaderElector as LeaderElector
     from .leaderelection import Timing as Timing
+    from .threaded import Elector as Elector
     from .threaded import ThreadedElector as ThreadedElector
     from .threaded import connection as connection
 else:
@@ -20,13 +20,12 @@ else:
         __name__,
         {
             "leaderelection": (
-                "Elector",
                 "InvalidTimingError",
                 "LeaderElectionError",
                 "LeaderElectionLostError",
                 "LeaderElector",
                 "Timing",
             ),
-            "threaded": ("ThreadedElector", "connection"),
+            "threaded": ("Elector", "ThreadedElector", "connection"),
         },
     )

@@ -20,7 +20,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
@@ -83,31 +83,6 @@ class Timing:
         # The holder gives up a little before the deadline, so that a request in flight at that moment still arrives in
         # time.
         return min(_DEADLINE_FRACTION * self.renew_deadline, _LEASE_FRACTION * self.lease_duration)
-
-
-class Elector(Protocol):
-    """The interface for managers: they call :meth:`acquire`, then :meth:`renew` until it ends, then :meth:`release`."""
-
-    @property
-    def identity(self) -> str:
-        """Our identity on the lease."""
-
-    @property
-    def lease(self) -> Lease:
-        """The lease as it was last seen. If it has not been seen yet, this is a lease with only the name."""
-
-    @property
-    def may_act(self) -> bool:
-        """Whether the program may write: it has not led yet, or its tenure is not over."""
-
-    async def acquire(self) -> None:
-        """Return once the lease is ours."""
-
-    async def renew(self) -> None:
-        """Keep the lease until cancelled. Raises LeaderElectionLostError if the lease could not be kept."""
-
-    async def release(self) -> None:
-        """Give the lease up, if it is ours; a failure is only logged."""
 
 
 class LeaderElector:

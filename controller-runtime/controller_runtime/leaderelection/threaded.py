@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -46,14 +47,7 @@ def connection(config: rest.Config, observe: Callable[[str, str, str], None]) ->
     credentials = config.credentials.for_another_loop()
     if credentials is None:
         return None
-    own = rest.Config(
-        config.host,
-        tls=config.tls,
-        credentials=credentials,
-        user_agent=config.user_agent,
-        proxy=config.proxy,
-        impersonate=config.impersonate,
-    )
+    own = dataclasses.replace(config, credentials=credentials, qps=0)
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[client.Client]:
@@ -250,6 +244,10 @@ class ThreadedElector:
         assert self._elector is not None  # noqa: S101
         async with self._lock:  # a cancelled _lead holds the lock until its request has ended
             await self._elector.release()
+
+
+Elector = LeaderElector | ThreadedElector
+"""The electors of managers, which call ``acquire``, then ``renew`` until it ends, then ``release``."""
 
 
 def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
