@@ -40,7 +40,17 @@ def go_json(value: object) -> str:
     Fields are in the struct's order. Unset fields are included if Go writes them. Maps are sorted by key, and ``<``,
     ``>`` and ``&`` are escaped. Unknown fields are omitted, because Go's structs cannot hold them.
     """
-    return _encode(value)
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, Struct):
+        return "{" + ",".join(_fields(value)) + "}"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_string(k)}:{go_json(value[k])}" for k in sorted(value)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join([go_json(item) for item in value]) + "]"
+    if isinstance(value, float):
+        return _float(value, range(-6, 21))
+    return msgspec.json.encode(value).decode()
 
 
 def quote(text: str) -> str:
@@ -83,20 +93,6 @@ def _quoted(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _encode(value: object) -> str:
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, Struct):
-        return "{" + ",".join(_fields(value)) + "}"
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_string(k)}:{_encode(value[k])}" for k in sorted(value)) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join([_encode(item) for item in value]) + "]"
-    if isinstance(value, float):
-        return _float(value, range(-6, 21))
-    return msgspec.json.encode(value).decode()
-
-
 def _string(text: str) -> str:
     if _SIMPLE.fullmatch(text):
         return f'"{text}"'
@@ -114,7 +110,7 @@ def _fields(struct: Struct) -> Iterator[str]:
         elif field.zero is None and field.leaves_out(value):
             continue
         else:
-            shown = _encode(value)
+            shown = go_json(value)
         yield field.label + shown
 
 
@@ -160,7 +156,7 @@ def _zero(kind: type[Struct], name: str) -> str:
     if CANONICAL in (*info.metadata, *getattr(annotation, "__metadata__", ())):
         return '"0"'
     if isinstance(annotation, type) and issubclass(annotation, Struct):
-        return _encode(annotation())
+        return go_json(annotation())
     if annotation is str:
         return '""'
     if annotation is bool:
