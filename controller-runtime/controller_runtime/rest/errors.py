@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar
 
 import msgspec
@@ -131,8 +132,6 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
         # A longer number exceeds the bound, and Python refuses to parse a number of thousands of digits.
         negative, long = value.startswith("-"), len(value) > _LONGEST_NUMBER
         return errors.bounded_wait(0 if negative else errors.MAX_RETRY_AFTER if long else int(value))
-    from email.utils import parsedate_to_datetime  # rarely needed, and imports the codecs of mail
-
     try:
         moment = parsedate_to_datetime(value)
         return errors.bounded_wait((moment - (now or datetime.now(moment.tzinfo))).total_seconds())

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -16,8 +16,6 @@ import msgspec
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE: Final = b"Connection: close\r\n"
 KEEP: Final = b"Connection: keep-alive\r\n"
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _BODILESS: Final = frozenset({204, 304})
 _REMEMBERED: Final = 256
 """Targets of at most this many bytes are cached."""
@@ -144,15 +142,8 @@ def _start(status: int, content_type: str, second: int) -> bytes:
         phrase = HTTPStatus(status).phrase
     except ValueError:
         phrase = ""
-    line = f"HTTP/1.1 {status} {phrase}\r\nDate: {_date(second)}\r\n".encode()
+    line = f"HTTP/1.1 {status} {phrase}\r\nDate: {formatdate(second, usegmt=True)}\r\n".encode()
     return line if status in _BODILESS else line + _field("Content-Type", content_type)
-
-
-def _date(second: int) -> str:
-    """Return a time as HTTP writes it, regardless of the locale."""
-    at = time.gmtime(second)
-    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
-    return f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04} {clock} GMT"
 
 
 def _field(name: str, value: str) -> bytes:
