@@ -13,7 +13,6 @@ from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader
 from .cached import ReadThrough as ReadThrough
 from .interfaces import Client as Client
-from .interfaces import Events as Events
 from .interfaces import FieldIndexer as FieldIndexer
 from .interfaces import IndexerFunc as IndexerFunc
 from .interfaces import ObjectList as ObjectList

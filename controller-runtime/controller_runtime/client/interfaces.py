@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Generic, Literal, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack
 
 import msgspec
 
 from controller_runtime.machinery import NamespacedName, Object
 
 from . import options as opts
+
+if TYPE_CHECKING:
+    from .watching import Watch
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
@@ -143,39 +145,10 @@ class WatchEvent(Generic[T]):
     object: T
 
 
-class Events(Protocol[T]):
-    """The changes of a kind, in order: an async iterator, and a context manager that ends the watch."""
-
-    resource_version: str
-    """The version up to which all changes have been returned; a later watch can continue from it."""
-
-    def __aiter__(self) -> Self:
-        """Return the iterator itself."""
-        ...
-
-    async def __anext__(self) -> WatchEvent[T]:
-        """Return the next change."""
-        ...
-
-    async def __aenter__(self) -> Self:
-        """Return the iterator itself."""
-        ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the watch."""
-        ...
-
-    async def aclose(self) -> None:
-        """End the watch."""
-        ...
-
-
 class Watcher(Protocol):
     """Watches without a cache, as :class:`LiveClient` and :class:`controller_runtime.fake.FakeClient` do."""
 
-    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Events[T]:
+    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Watch[T]:
         """Return the changes of ``kind``: see :meth:`LiveClient.watch`."""
         ...
 

@@ -42,7 +42,6 @@ def test_the_exported_names_are_these() -> None:
         "ReaderWriter",
         "StatusClient",
         "SubResourceClient",
-        "Events",
         "Watch",
         "Watcher",
         "WatchEvent",

@@ -12,7 +12,7 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.client import Events, LiveClient, Watcher
+from controller_runtime.client import LiveClient, Watch, Watcher
 from controller_runtime.machinery import errors
 
 Answer = Callable[[], rest.FakeResponse]
@@ -55,7 +55,7 @@ def serving(*answers: Answer) -> tuple[LiveClient, rest.FakeTransport]:
     return LiveClient(transport), transport
 
 
-async def take(watch: Events[ConfigMap], count: int) -> list[str]:
+async def take(watch: Watch[ConfigMap], count: int) -> list[str]:
     return [f"{event.type} {event.object.name}" for event in [await anext(watch) for _ in range(count)]]
 
 
