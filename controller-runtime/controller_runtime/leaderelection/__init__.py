@@ -2,30 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader election: a Lease decides which one of several processes leads."""
 
-import typing as _typing
-
-from controller_runtime import _ondemand
-
-if _typing.TYPE_CHECKING:
-    from .leaderelection import InvalidTimingError as InvalidTimingError
-    from .leaderelection import LeaderElectionError as LeaderElectionError
-    from .leaderelection import LeaderElectionLostError as LeaderElectionLostError
-    from .leaderelection import LeaderElector as LeaderElector
-    from .leaderelection import Timing as Timing
-    from .threaded import Elector as Elector
-    from .threaded import ThreadedElector as ThreadedElector
-    from .threaded import connection as connection
-else:
-    __getattr__, __dir__ = _ondemand.names(
-        __name__,
-        {
-            "leaderelection": (
-                "InvalidTimingError",
-                "LeaderElectionError",
-                "LeaderElectionLostError",
-                "LeaderElector",
-                "Timing",
-            ),
-            "threaded": ("Elector", "ThreadedElector", "connection"),
-        },
-    )
+from .leaderelection import InvalidTimingError as InvalidTimingError
+from .leaderelection import LeaderElectionError as LeaderElectionError
+from .leaderelection import LeaderElectionLostError as LeaderElectionLostError
+from .leaderelection import LeaderElector as LeaderElector
+from .leaderelection import Timing as Timing
+from .threaded import Elector as Elector
+from .threaded import ThreadedElector as ThreadedElector
+from .threaded import connection as connection

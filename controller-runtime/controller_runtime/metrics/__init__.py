@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics: the registry of series, their text format, and the server for them."""
 
-import typing as _typing
-
-from controller_runtime import _ondemand
-
+from .filters import FilterProvider as FilterProvider
+from .filters import Reviewer as Reviewer
+from .filters import ReviewError as ReviewError
+from .filters import with_authentication_and_authorization as with_authentication_and_authorization
 from .registry import ACTIVE_WORKERS as ACTIVE_WORKERS
 from .registry import CACHE_DEGRADED as CACHE_DEGRADED
 from .registry import CACHE_SKIPPED_OBJECTS as CACHE_SKIPPED_OBJECTS
@@ -40,21 +40,3 @@ from .registry import exponential_buckets as exponential_buckets
 from .registry import render as render
 from .server import Filter as Filter
 from .server import MetricsServer as MetricsServer
-
-if _typing.TYPE_CHECKING:
-    from .filters import FilterProvider as FilterProvider
-    from .filters import Reviewer as Reviewer
-    from .filters import ReviewError as ReviewError
-    from .filters import with_authentication_and_authorization as with_authentication_and_authorization
-else:
-    __getattr__, __dir__ = _ondemand.names(
-        __name__,
-        {
-            "filters": (
-                "FilterProvider",
-                "ReviewError",
-                "Reviewer",
-                "with_authentication_and_authorization",
-            ),
-        },
-    )

@@ -5,10 +5,6 @@
 Objects are opaque to this package; ``controller_runtime.client`` interprets them.
 """
 
-import typing as _typing
-
-from controller_runtime import _ondemand
-
 from . import request as request
 from .config import Config as Config
 from .config import Impersonation as Impersonation
@@ -30,6 +26,8 @@ from .errors import RestError as RestError
 from .errors import TransportError as TransportError
 from .errors import TransportTimeoutError as TransportTimeoutError
 from .errors import decoded as decoded
+from .fake import FakeResponse as FakeResponse
+from .fake import FakeTransport as FakeTransport
 from .layers import warnings_in as warnings_in
 from .loading import config_from_dict as config_from_dict
 from .loading import in_cluster_config as in_cluster_config
@@ -42,14 +40,3 @@ from .roundtrip import RoundTripper as RoundTripper
 from .tls import TLSConfig as TLSConfig
 from .tls import load_chain as load_chain
 from .transport import Transport as Transport
-
-if _typing.TYPE_CHECKING:
-    from .fake import FakeResponse as FakeResponse
-    from .fake import FakeTransport as FakeTransport
-else:
-    __getattr__, __dir__ = _ondemand.names(
-        __name__,
-        {
-            "fake": ("FakeResponse", "FakeTransport"),
-        },
-    )

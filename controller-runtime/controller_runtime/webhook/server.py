@@ -7,17 +7,14 @@ from __future__ import annotations
 import os
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
 from controller_runtime import healthz, log, serving
 
-from . import admission, endpoint, review
+from . import admission, conversion, endpoint, review
 from .certwatcher import PERIOD, CertWatcher
-
-if TYPE_CHECKING:
-    from . import conversion
 
 DEFAULT_PORT: Final = 9443
 
@@ -67,8 +64,6 @@ class Server:
     @property
     def conversions(self) -> conversion.Conversions:
         """The conversions that are served at :data:`.conversion.CONVERSION_PATH`, once this property has been read."""
-        from . import conversion  # few programs convert
-
         if self._conversions is None:
             self._conversions = conversion.Conversions()
             self.register_http(conversion.CONVERSION_PATH, conversion.ConversionWebhook(self._conversions))
