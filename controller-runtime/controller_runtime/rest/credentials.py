@@ -55,21 +55,11 @@ class Credentials(ABC):
         return None
 
 
-class Anonymous(Credentials):
-    """No headers: an anonymous client, or one with a client certificate."""
+class _Fixed(Credentials):
+    """Headers that never change."""
 
-    async def headers(self) -> dict[str, str]:
-        return {}
-
-    def for_another_loop(self) -> Credentials:
-        return self
-
-
-class StaticToken(Credentials):
-    """A bearer token that never changes."""
-
-    def __init__(self, token: str) -> None:
-        self._headers = {"Authorization": f"Bearer {token}"}
+    def __init__(self, headers: dict[str, str]) -> None:
+        self._headers = headers
 
     async def headers(self) -> dict[str, str]:
         return self._headers
@@ -78,18 +68,26 @@ class StaticToken(Credentials):
         return self
 
 
-class Basic(Credentials):
+class Anonymous(_Fixed):
+    """No headers: an anonymous client, or one with a client certificate."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+
+class StaticToken(_Fixed):
+    """A bearer token that never changes."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__({"Authorization": f"Bearer {token}"})
+
+
+class Basic(_Fixed):
     """A user name and a password."""
 
     def __init__(self, username: str, password: str) -> None:
         secret = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
-        self._headers = {"Authorization": f"Basic {secret}"}
-
-    async def headers(self) -> dict[str, str]:
-        return self._headers
-
-    def for_another_loop(self) -> Credentials:
-        return self
+        super().__init__({"Authorization": f"Basic {secret}"})
 
 
 class TokenFile(Credentials):
