@@ -32,12 +32,12 @@ class _Bound:
 
     __slots__ = ("_fields", "_token")
 
-    def __init__(self, fields: dict[str, object]) -> None:
+    def __init__(self, fields: Mapping[str, object]) -> None:
         self._fields = fields
         self._token: Token[Mapping[str, object]]
 
     def __enter__(self) -> None:
-        self._token = _bound.set({**_bound.get(), **self._fields})
+        self._token = _bound.set(self._fields)
 
     def __exit__(self, *_: object) -> None:
         _bound.reset(self._token)
@@ -47,7 +47,7 @@ def into_context(**fields: object) -> AbstractContextManager[None]:
     """Bind keys and values to every line logged within the ``with`` block and within the tasks that the block
     starts.
     """
-    return _Bound(fields)
+    return _Bound({**_bound.get(), **fields})
 
 
 class _Late(Mapping[str, object]):
@@ -75,29 +75,13 @@ class _Late(Mapping[str, object]):
         return len(self._fields())
 
 
-class _BoundLate:
-    """Binds fields as :class:`_Bound` does, and makes them only when a line needs them."""
-
-    __slots__ = ("_make", "_token")
-
-    def __init__(self, make: Callable[[], Mapping[str, object]]) -> None:
-        self._make = make
-        self._token: Token[Mapping[str, object]]
-
-    def __enter__(self) -> None:
-        self._token = _bound.set(_Late(_bound.get(), self._make))
-
-    def __exit__(self, *_: object) -> None:
-        _bound.reset(self._token)
-
-
 def into_context_late(make: Callable[[], Mapping[str, object]]) -> AbstractContextManager[None]:
     """Bind the fields that ``make`` returns, as :func:`into_context` does.
 
     ``make`` is called when the first line is written, if any. The state that ``make`` reads must not change while the
     block runs.
     """
-    return _BoundLate(make)
+    return _Bound(_Late(_bound.get(), make))
 
 
 def bound() -> Mapping[str, object]:
