@@ -48,13 +48,28 @@ class RateLimiter(ABC, Generic[T]):
         """Return how often ``item`` has failed since it was last forgotten."""
 
 
-class ItemExponentialFailureRateLimiter(RateLimiter[T]):
+class _PerItem(RateLimiter[T]):
+    """Counts the failures of each item."""
+
+    def __init__(self) -> None:
+        self._failures: dict[T, int] = {}
+
+    def forget(self, item: T) -> None:
+        """Forget the failures of ``item``."""
+        self._failures.pop(item, None)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the failures counted."""
+        return self._failures.get(item, 0)
+
+
+class ItemExponentialFailureRateLimiter(_PerItem[T]):
     """Delays an item by ``base`` after its first failure, twice as long after each further one, up to ``maximum``."""
 
     def __init__(self, base: float = BASE_DELAY, maximum: float = MAX_DELAY) -> None:
+        super().__init__()
         self._base = base
         self._maximum = maximum
-        self._failures: dict[T, int] = {}
 
     def when(self, item: T) -> float:
         """Return the next delay of ``item``."""
@@ -63,43 +78,27 @@ class ItemExponentialFailureRateLimiter(RateLimiter[T]):
         # Beyond 2**1000 a float overflows; every sensible maximum is reached long before.
         return min(self._base * 2.0 ** min(failures, 1000), self._maximum)
 
-    def forget(self, item: T) -> None:
-        """Start again at ``base``."""
-        self._failures.pop(item, None)
 
-    def num_requeues(self, item: T) -> int:
-        """Return the failures counted."""
-        return self._failures.get(item, 0)
-
-
-class ItemFastSlowRateLimiter(RateLimiter[T]):
+class ItemFastSlowRateLimiter(_PerItem[T]):
     """Delays an item by ``fast`` after each of its first ``attempts`` failures, then by ``slow``."""
 
     def __init__(self, fast: float, slow: float, attempts: int) -> None:
+        super().__init__()
         self._fast = fast
         self._slow = slow
         self._attempts = attempts
-        self._failures: dict[T, int] = {}
 
     def when(self, item: T) -> float:
         """Return the next delay of ``item``."""
         failures = self._failures[item] = self._failures.get(item, 0) + 1
         return self._fast if failures <= self._attempts else self._slow
 
-    def forget(self, item: T) -> None:
-        """Start again with fast attempts."""
-        self._failures.pop(item, None)
-
-    def num_requeues(self, item: T) -> int:
-        """Return the failures counted."""
-        return self._failures.get(item, 0)
-
 
 class BucketRateLimiter(RateLimiter[T]):
     """A token bucket that all items share: ``burst`` at once, then ``qps`` a second. Remembers no item."""
 
     def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] | None = None) -> None:
-        self._bucket = TokenBucket(qps, burst, clock if clock is not None else LoopClock())
+        self._bucket = TokenBucket(qps, burst, clock)
 
     def when(self, item: T) -> float:
         """Take a token, or a future token if none is left, and return the time until that token is available."""
@@ -155,11 +154,11 @@ class WithMaxWaitRateLimiter(RateLimiter[T]):
         return self._limiter.num_requeues(item)
 
 
-def default_controller_rate_limiter(*, clock: Callable[[], float] | None = None) -> RateLimiter[T]:
+def default_controller_rate_limiter() -> RateLimiter[T]:
     """Return a controller's limiter: 5 ms to 1000 s for each item, and 10 retries a second for all items after a burst
     of 100.
     """
     return MaxOfRateLimiter(
         ItemExponentialFailureRateLimiter(BASE_DELAY, MAX_DELAY),
-        BucketRateLimiter(OVERALL_QPS, OVERALL_BURST, clock=clock),
+        BucketRateLimiter(OVERALL_QPS, OVERALL_BURST),
     )
