@@ -117,11 +117,6 @@ class RunnableGroup:
         self._stopping = False
         self._changed = anyio.Event()
 
-    @property
-    def started(self) -> bool:
-        """Whether added runnables start at once."""
-        return self._tasks is not None
-
     def add(self, runnable: Runnable) -> None:
         """Start ``runnable`` with the group, or now if the group has started.
 
@@ -237,12 +232,10 @@ class RunnableGroup:
             try:
                 await ready()
             except raised.FAILURES as error:
-                self._unready(member, raised.as_error(error))
+                failure = raised.as_error(error)
+                if not self._stopping:
+                    self._failed(member.runnable, failure)
             race.cancel_scope.cancel()
-
-    def _unready(self, member: _Member, error: Exception) -> None:
-        if not self._stopping:
-            self._failed(member.runnable, error)
 
 
 def describe(runnable: object) -> str:
