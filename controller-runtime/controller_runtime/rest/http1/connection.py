@@ -35,27 +35,6 @@ class Owner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """An asyncio protocol; ``context`` is a value by which the owner distinguishes its connections."""
 
-    __slots__ = (
-        "_answer",
-        "_buffer",
-        "_closed",
-        "_deadline",
-        "_head_size",
-        "_idle_timeout",
-        "_last_input",
-        "_loop",
-        "_owner",
-        "_parser",
-        "_sending",
-        "_timer",
-        "_timer_at",
-        "_total_deadline",
-        "_transport",
-        "_writable",
-        "context",
-        "idle_since",
-    )
-
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, context: object = None) -> None:
         self.context = context
         self.idle_since = 0.0

@@ -51,21 +51,6 @@ def buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
 class Incoming:
     """One response; ``status`` is 0 until its head has arrived. Without ``bounds`` it is a stream."""
 
-    __slots__ = (
-        "_bounds",
-        "_decoder",
-        "_loop",
-        "_pieces",
-        "_waiter",
-        "ended",
-        "error",
-        "headers",
-        "held",
-        "resume",
-        "status",
-        "whole",
-    )
-
     def __init__(self, loop: asyncio.AbstractEventLoop, bounds: Bounds | None) -> None:
         self.status = 0
         self.headers = Headers()
@@ -186,8 +171,6 @@ class Incoming:
 
 class ResponseParser:
     """Fills ``answer`` from the bytes of a connection; its ``on_…`` methods are called by httptools."""
-
-    __slots__ = ("_parser", "answer", "bodiless", "extra", "finished", "informational", "reusable")
 
     def __init__(self) -> None:
         self.answer: Incoming | None = None
