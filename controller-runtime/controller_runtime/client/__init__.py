@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that read and write objects: live or through a cache.
 
-The modules that few programs use are imported on first use.
+The module :mod:`.interceptor`, for tests, is imported on first use.
 """
 
 import typing as _typing
@@ -47,6 +47,7 @@ from .patch import STRATEGIC as STRATEGIC
 from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
 from .patch import strategic_merge_from as strategic_merge_from
+from .watching import Watch as Watch
 from .wrappers import dry_run as dry_run
 from .wrappers import ignore_not_found as ignore_not_found
 from .wrappers import namespaced as namespaced
@@ -56,12 +57,5 @@ from .wrappers import with_field_validation as with_field_validation
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor
-    from .watching import Watch as Watch
 else:
-    __getattr__, __dir__ = _ondemand.names(
-        __name__,
-        {
-            "watching": ("Watch",),
-        },
-        submodules=True,
-    )
+    __getattr__, __dir__ = _ondemand.names(__name__, {}, submodules=True)

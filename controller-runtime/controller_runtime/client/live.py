@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast
+from typing import Final, TypeVar, Unpack, cast
 from urllib.parse import unquote
 
 from controller_runtime import log, rest
@@ -13,33 +13,9 @@ from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.rawjson import parts as parts_of
 from controller_runtime.rest import request as requests
 
-from . import interfaces
-from .bodies import (
-    ResponseObject,
-    apply_configuration,
-    decode,
-    decode_answer,
-    decode_list,
-    delete_options,
-    is_metadata,
-    is_success,
-    still_exists,
-)
-from .options import (
-    ApplyOptions,
-    CreateOptions,
-    DeleteAllOfOptions,
-    DeleteOptions,
-    FieldValidation,
-    ListOptions,
-    PatchOptions,
-    UpdateOptions,
-    WatchOptions,
-    check_options,
-)
-
-if TYPE_CHECKING:
-    from .watching import Watch
+from . import bodies, interfaces
+from . import options as opts
+from .watching import Watch
 
 T = TypeVar("T", bound=Object)
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -59,7 +35,7 @@ class LiveClient:
         transport: rest.RoundTripper,
         mapper: rest.RESTMapper | None = None,
         *,
-        field_validation: FieldValidation | None = None,
+        field_validation: opts.FieldValidation | None = None,
     ) -> None:
         self.transport = transport
         self.mapper = mapper or rest.RESTMapper(transport)
@@ -78,17 +54,17 @@ class LiveClient:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
         namespace, name = NamespacedName.of(key)
         resource = await self.mapper.resource_for(kind)
-        request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
-        return ResponseObject(kind, await self._send(request), name=name).object
+        request = requests.get(resource, namespace, name, metadata_only=bodies.is_metadata(kind))
+        return bodies.ResponseObject(kind, await self._send(request), name=name).object
 
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors; with ``limit``, one page of them."""
-        check_options(ListOptions, options)
+        opts.check_options(opts.ListOptions, options)
         resource = await self.mapper.resource_for(kind)
-        request = requests.list_(resource, metadata_only=is_metadata(kind), **options)
-        return decode_list(kind, await self._send(request))
+        request = requests.list_(resource, metadata_only=bodies.is_metadata(kind), **options)
+        return bodies.decode_list(kind, await self._send(request))
 
-    def watch(self, kind: type[T], **options: Unpack[WatchOptions]) -> Watch[T]:
+    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Watch[T]:
         """Return the changes of ``kind`` as an endless async iterator of :class:`WatchEvent`.
 
         ::
@@ -112,71 +88,69 @@ class LiveClient:
             TransportError: the first connection failed.
             AnswerError: an object is not of the kind.
         """
-        from .watching import Watch
-
-        check_options(WatchOptions, options)
+        opts.check_options(opts.WatchOptions, options)
         return Watch(self, kind, options)
 
-    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
-        check_options(CreateOptions, options)
+        opts.check_options(opts.CreateOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         options.setdefault("field_validation", self.field_validation)
         request = requests.create(
-            resource, obj.namespace, obj.to_json(), metadata_only=is_metadata(kind), **options
+            resource, obj.namespace, obj.to_json(), metadata_only=bodies.is_metadata(kind), **options
         )
-        return ResponseObject(kind, await self._send(request), name=obj.name).object
+        return bodies.ResponseObject(kind, await self._send(request), name=obj.name).object
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
         return await self._update(obj, "", options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
         return (await self._patch(obj, patch, "", options)).object
 
     async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
     ) -> LazyObject[T]:
         """Patch as :meth:`patch` does; return the object undecoded."""
         return await self._patch(obj, patch, "", options)
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
         return (await self._apply(obj, "", options)).object
 
-    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
         return await self._apply(obj, "", options)
 
-    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         await self.remove(obj, **options)
 
-    async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:
+    async def remove(self, obj: T, **options: Unpack[opts.DeleteOptions]) -> T | None:
         """Delete as :meth:`delete` does; return the object if it still exists, e.g. because of a finalizer, or None."""
-        check_options(DeleteOptions, options)
+        opts.check_options(opts.DeleteOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
-        request = requests.delete(resource, obj.namespace, obj.name, delete_options(**options))
+        request = requests.delete(resource, obj.namespace, obj.name, bodies.delete_options(**options))
         status, body = await self._exchange(request)
         if status == HTTPStatus.NO_CONTENT:
             return None
-        left = rest.decoded(decode_answer, body)
+        left = rest.decoded(bodies.decode_answer, body)
         if "kind" not in left and "metadata" not in left:
             raise rest.AnswerError("the response to a deletion is neither a Status nor an object")
-        return rest.decoded(kind.from_json, body) if still_exists(left) else None
+        return rest.decoded(kind.from_json, body) if bodies.still_exists(left) else None
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
-        check_options(DeleteAllOfOptions, options)
+        opts.check_options(opts.DeleteAllOfOptions, options)
         request = requests.delete_collection(
             await self.mapper.resource_for(kind),
             namespace=options.get("namespace", ""),
             labels=options.get("labels"),
             fields=options.get("fields"),
-            options=delete_options(
+            options=bodies.delete_options(
                 propagation=options.get("propagation"),
                 grace_period_seconds=options.get("grace_period_seconds"),
                 dry_run=options.get("dry_run", False),
@@ -185,30 +159,32 @@ class LiveClient:
         if body := await self._send(request):
             rest.decoded(parts_of, body)
 
-    async def _update(self, obj: T, subresource: str, options: UpdateOptions) -> T:
-        check_options(UpdateOptions, options)
+    async def _update(self, obj: T, subresource: str, options: opts.UpdateOptions) -> T:
+        opts.check_options(opts.UpdateOptions, options)
         options.setdefault("field_validation", self.field_validation)
         kind, body = type(obj), obj.to_json()
         resource = await self.mapper.resource_for(kind)
-        metadata_only = is_metadata(kind)
+        metadata_only = bodies.is_metadata(kind)
         request = requests.update(
             resource, obj.namespace, obj.name, body, metadata_only=metadata_only, **options
         )
-        return ResponseObject(kind, await self._send(_below(request, subresource)), name=obj.name).object
+        return bodies.ResponseObject(
+            kind, await self._send(_below(request, subresource)), name=obj.name
+        ).object
 
     async def _patch(
-        self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions
+        self, obj: T, patch: interfaces.Patch, subresource: str, options: opts.PatchOptions
     ) -> LazyObject[T]:
-        check_options(PatchOptions, options)
+        opts.check_options(opts.PatchOptions, options)
         return await self._sent(obj, patch.content_type, patch.data(obj), subresource, options)
 
-    async def _apply(self, obj: T, subresource: str, options: ApplyOptions) -> LazyObject[T]:
-        check_options(ApplyOptions, options)
-        checked = cast("PatchOptions", options)
-        return await self._sent(obj, requests.APPLY, apply_configuration(obj), subresource, checked)
+    async def _apply(self, obj: T, subresource: str, options: opts.ApplyOptions) -> LazyObject[T]:
+        opts.check_options(opts.ApplyOptions, options)
+        checked = cast("opts.PatchOptions", options)
+        return await self._sent(obj, requests.APPLY, bodies.apply_configuration(obj), subresource, checked)
 
     async def _sent(
-        self, obj: T, content_type: str, body: bytes, subresource: str, options: PatchOptions
+        self, obj: T, content_type: str, body: bytes, subresource: str, options: opts.PatchOptions
     ) -> LazyObject[T]:
         options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
@@ -218,10 +194,10 @@ class LiveClient:
             obj.name,
             body,
             content_type=content_type,
-            metadata_only=is_metadata(kind),
+            metadata_only=bodies.is_metadata(kind),
             **options,
         )
-        return ResponseObject(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return bodies.ResponseObject(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
         return (await self._exchange(request))[1]
@@ -245,33 +221,34 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return ResponseObject(into, await self._client._send(request), name=obj.name).object
+        return bodies.ResponseObject(into, await self._client._send(request), name=obj.name).object
 
-    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
-        check_options(CreateOptions, options)
+        opts.check_options(opts.CreateOptions, options)
         options.setdefault("field_validation", self._client.field_validation)
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         answer = await self._client._send(requests.post(target, body.to_json(), **options))
-        # The server answers an eviction or a binding with a Status only.
-        return body if is_success(rest.decoded(decode_answer, answer)) else decode(type(body), answer)
+        if bodies.is_success(rest.decoded(bodies.decode_answer, answer)):
+            return body  # the server answers an eviction or a binding with a Status only
+        return bodies.decode(type(body), answer)
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
         return await self._client._update(obj, self._name, options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
         return (await self._client._patch(obj, patch, self._name, options)).object
 
     async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
     ) -> LazyObject[T]:
         """Patch the subresource; return the object undecoded."""
         return await self._client._patch(obj, patch, self._name, options)
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return (await self._client._apply(obj, self._name, options)).object
 
