@@ -158,7 +158,8 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
         else:
             owners = [evt.owner_references]
         namespace = evt.key.namespace
-        if not self.immediate and self._discover is not None and any(map(self._concerns, owners)):
+        concerned = not self.immediate and any(any(self._owners(namespace, refs)) for refs in owners)
+        if concerned and self._discover is not None:
             return self._discover_first(self._discover, queue, namespace, owners)
         self._add(queue, namespace, owners)
         return None
@@ -174,9 +175,6 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
     def _add(self, queue: Queue, namespace: str, owners: Iterable[Owners]) -> None:
         for request in dict.fromkeys(found for refs in owners for found in self._owners(namespace, refs)):
             queue.add(request)
-
-    def _concerns(self, owners: Owners) -> bool:
-        return any(self._owners("", owners))
 
     def _owners(self, namespace: str, owners: Owners) -> Iterator[Request]:
         for ref in owners:

@@ -295,7 +295,8 @@ def _may_set(model: type[Struct], name: str) -> bool:
 
 
 def _check_names(model: type[Struct], data: Collection[str]) -> None:
-    known = _names(model)
+    fields = model.model_fields
+    known = {*fields, *(wire_name(name, field) for name, field in fields.items())}
     for name in data:
         if name not in known:
             raise TypeError(_no_field(model, name))
@@ -309,11 +310,6 @@ def _no_field(model: type[Struct], name: str) -> str:
     meant = meant or difflib.get_close_matches(name, fields, n=1)
     hint = f"; did you mean {meant[0]}?" if meant else ""
     return f"{model.__name__} has no field {name}{hint}"
-
-
-def _names(model: type[Struct]) -> list[str]:
-    fields = model.model_fields
-    return [*fields, *(wire_name(name, field) for name, field in fields.items())]
 
 
 def _is_no_json(error: ValidationError) -> bool:

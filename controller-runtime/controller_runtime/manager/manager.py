@@ -15,8 +15,8 @@ import dataclasses
 import math
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -243,7 +243,7 @@ class Manager:
         if self._started:
             raise ManagerError("manager already started")
         self._started = True
-        async with self._opened():
+        async with nullcontext() if self._open else self:
             failure: list[ManagerError] = []
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._run, failure, tasks.cancel_scope)
@@ -265,11 +265,6 @@ class Manager:
         self.event_recorder_for(elector.identity).event(
             elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
         )
-
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[None]:
-        async with nullcontext() if self._open else self:
-            yield
 
     # Building.
 

@@ -80,7 +80,12 @@ async def _cmdline(_request: HTTPRequest) -> HTTPResponse:
 
 
 async def _tasks(_request: HTTPRequest) -> HTTPResponse:
-    return HTTPResponse.text(_stacks())
+    """Return the stacks of threads, then those of tasks.
+
+    Tasks with the same stack are counted together, and the most frequent stack is first. In a stack, the innermost call
+    is last.
+    """
+    return HTTPResponse.text("\n".join([*_thread_stacks(), *_task_stacks()]))
 
 
 async def _heap(request: HTTPRequest) -> HTTPResponse:
@@ -220,15 +225,6 @@ def _name(code: CodeType) -> str:
 
 def _text(name: str) -> str:
     return name.replace(";", ",").replace("\n", " ")
-
-
-def _stacks() -> str:
-    """Return the stacks of threads, then those of tasks. Call it in the event loop's thread.
-
-    Tasks with the same stack are counted together, and the most frequent stack is first. In a stack, the innermost call
-    is last.
-    """
-    return "\n".join([*_thread_stacks(), *_task_stacks()])
 
 
 def _frames_of(frame: FrameType | None) -> list[FrameType]:

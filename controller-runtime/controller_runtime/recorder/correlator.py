@@ -106,7 +106,7 @@ class Correlator:
 
     def _combine(self, event: Event) -> tuple[Event, Key]:
         """Return the event to count and its key: the event itself, or the combined event of its group."""
-        group_key = _group_key(event)
+        group_key = (_component(event), *_involved(event), event.type, event.reason)
         now = self._clock()
         group = self._groups.get(group_key)
         if group is None or now - group.last > AGGREGATE_INTERVAL:
@@ -139,7 +139,3 @@ def _involved(event: Event) -> tuple[str | None, ...]:
     if ref is None:
         return (None, None, None, None, None)
     return (ref.kind, ref.namespace, ref.name, ref.uid, ref.api_version)
-
-
-def _group_key(event: Event) -> Key:
-    return (_component(event), *_involved(event), event.type, event.reason)
