@@ -120,7 +120,6 @@ class Reconciler(Protocol):
         ``reconciliation_timeout``, at the end of the grace period of a stopping manager, and immediately when
         leadership is lost.
         """
-        ...
 
 
 class Func:
@@ -141,7 +140,6 @@ class ObjectReconciler(Protocol[T_contra]):
         """Reconcile ``obj``, a copy that this method may change; the outcomes are those of
         :meth:`Reconciler.reconcile`.
         """
-        ...
 
 
 class AsReconciler(Generic[T]):

@@ -58,7 +58,6 @@ class Informers(Protocol):
 
     async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
         """Return the informer of ``kind``; the informer starts together with the cache."""
-        ...
 
 
 @runtime_checkable
@@ -67,7 +66,6 @@ class Discovers(Protocol):
 
     async def resource_for(self, kind: type[Object]) -> Resource:
         """Return where ``kind`` is served, and whether the kind is namespaced."""
-        ...
 
 
 class _Retries:

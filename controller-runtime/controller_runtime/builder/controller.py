@@ -40,16 +40,13 @@ class ControllerManager(Protocol):
     @property
     def cache(self) -> source.Informers:
         """Where kinds are watched."""
-        ...
 
     @property
     def controller_options(self) -> ControllerOptions:
         """The defaults of every controller."""
-        ...
 
     def add(self, runnable: controller.Controller, /) -> None:
         """Run the controller with the manager."""
-        ...
 
 
 def new_controller_managed_by(mgr: ControllerManager) -> Builder:

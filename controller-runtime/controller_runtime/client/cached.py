@@ -33,19 +33,15 @@ class CacheReader(interfaces.Reader, Protocol):
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         """Return a context in which ``obj`` is written and the write is recorded."""
-        ...
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Record ``obj``, which the server returned for a write."""
-        ...
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the cached object with the name of ``obj``, or an empty string."""
-        ...
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
         """Hide ``obj``, which the server has deleted, from reads; ``uid`` takes precedence over the uid in ``obj``."""
-        ...
 
 
 class Backend(interfaces.Client, Protocol):
@@ -53,7 +49,6 @@ class Backend(interfaces.Client, Protocol):
 
     async def remove(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> Object | None:
         """Delete as ``delete`` does; return the object if it still exists, e.g. because of a finalizer, or None."""
-        ...
 
 
 class _CachedWriter:

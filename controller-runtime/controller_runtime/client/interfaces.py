@@ -42,11 +42,9 @@ class Patch(Protocol):
     @property
     def content_type(self) -> str:
         """E.g. ``application/merge-patch+json``."""
-        ...
 
     def data(self, obj: Object) -> bytes:
         """Return the request body that turns the stored object into ``obj``."""
-        ...
 
 
 class Reader(Protocol):
@@ -58,7 +56,6 @@ class Reader(Protocol):
         Raises:
             NotFoundError: the object does not exist.
         """
-        ...
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> ObjectList[T]:
         """Return the objects of ``kind``, in all namespaces unless one is named.
@@ -66,7 +63,6 @@ class Reader(Protocol):
         For a cache, ``fields`` maps names of registered indices to values; for the server, ``fields`` is a field
         selector.
         """
-        ...
 
 
 class Writer(Protocol):
@@ -74,27 +70,21 @@ class Writer(Protocol):
 
     async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
-        ...
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
-        ...
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        ...
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply ``obj`` as an apply configuration of exactly the fields that are set."""
-        ...
 
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
-        ...
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
-        ...
 
 
 class ReaderWriter(Reader, Writer, Protocol):
@@ -106,23 +96,18 @@ class SubResourceClient(Protocol):
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj``, always from the server, as an object of ``into`` (e.g. a Scale)."""
-        ...
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction); return the response."""
-        ...
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
-        ...
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
-        ...
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        ...
 
 
 class StatusClient(Protocol):
@@ -131,7 +116,6 @@ class StatusClient(Protocol):
     @property
     def status(self) -> SubResourceClient:
         """The writer of the ``status`` subresource."""
-        ...
 
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -150,7 +134,6 @@ class Watcher(Protocol):
 
     def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Watch[T]:
         """Return the changes of ``kind``: see :meth:`LiveClient.watch`."""
-        ...
 
 
 class Client(Reader, Writer, StatusClient, Protocol):
@@ -158,7 +141,6 @@ class Client(Reader, Writer, StatusClient, Protocol):
 
     def subresource(self, name: str) -> SubResourceClient:
         """Return the writer of one subresource."""
-        ...
 
 
 IndexerFunc = Callable[[K], Iterable[str]]
@@ -186,4 +168,3 @@ class FieldIndexer(Protocol):
         Raises:
             ValueError: the kind already has an index of that name.
         """
-        ...

@@ -37,7 +37,6 @@ class Runnable(Protocol):
 
     async def start(self) -> None:
         """Run."""
-        ...
 
 
 @runtime_checkable
@@ -46,7 +45,6 @@ class HasReady(Protocol):
 
     async def ready(self) -> None:
         """Return once others may rely on this runnable."""
-        ...
 
 
 @runtime_checkable
@@ -55,7 +53,6 @@ class StopsGracefully(Protocol):
 
     def stop(self) -> None:
         """Request the end; :meth:`Runnable.start` returns soon after."""
-        ...
 
 
 @runtime_checkable
@@ -64,7 +61,6 @@ class LeaderElectionRunnable(Protocol):
 
     def need_leader_election(self) -> bool:
         """Return True if this runnable runs on the leader only."""
-        ...
 
 
 @runtime_checkable
@@ -73,7 +69,6 @@ class WarmsUp(Protocol):
 
     async def warm_up(self) -> None:
         """Prepare. The election does not wait until this method returns."""
-        ...
 
 
 class WarmUp:

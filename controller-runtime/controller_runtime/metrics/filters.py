@@ -65,7 +65,6 @@ class Reviewer(Protocol):
         Raises:
             ReviewError: the review failed.
         """
-        ...
 
 
 FilterProvider = Callable[[Reviewer], Filter]

@@ -54,7 +54,6 @@ class EventRecorder(Protocol):
         Raises:
             ValueError: ``event_type`` is neither Normal nor Warning.
         """
-        ...
 
 
 class SourceRecorder(EventRecorder):

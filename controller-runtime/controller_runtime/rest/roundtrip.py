@@ -104,4 +104,3 @@ class RoundTripper(Protocol):
         Raises:
             TransportError: no complete response was received.
         """
-        ...

@@ -87,7 +87,6 @@ class Inspection(Protocol):
         """Return a function that takes the pieces of one body, one after the other. It returns the reason to reject the
         body, or None.
         """
-        ...
 
 
 Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]

@@ -44,7 +44,6 @@ class TLSProvider(Protocol):
         This method is called for each connection. It must return the same object as long as the certificate is the
         same, and a new object for a new certificate.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

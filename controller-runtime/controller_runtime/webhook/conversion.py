@@ -50,12 +50,10 @@ class Convertible(Protocol[H]):
 
     def convert_to_hub(self) -> H:
         """Return this object in the hub's version."""
-        ...
 
     @classmethod
     def convert_from_hub(cls, hub: H, /) -> Self:
         """Return ``hub`` in this version."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

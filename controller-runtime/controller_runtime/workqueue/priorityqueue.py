@@ -53,7 +53,6 @@ class Adder(Protocol[T_contra]):
         self, item: T_contra, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
         """Add ``item``, or change it if it is in the queue already; see :meth:`PriorityQueue.add`."""
-        ...
 
 
 class WithDefaultPriority(Adder[T_contra]):
