@@ -43,32 +43,28 @@ class Runnable(Protocol):
 class HasReady(Protocol):
     """A runnable that reports when it is ready."""
 
-    async def ready(self) -> None:
-        """Return once others may rely on this runnable."""
+    async def ready(self) -> None: ...
 
 
 @runtime_checkable
 class StopsGracefully(Protocol):
-    """A runnable that ends in its own order on request."""
+    """A runnable that ends in its own order on request; :meth:`Runnable.start` returns soon after."""
 
-    def stop(self) -> None:
-        """Request the end; :meth:`Runnable.start` returns soon after."""
+    def stop(self) -> None: ...
 
 
 @runtime_checkable
 class LeaderElectionRunnable(Protocol):
     """A runnable that declares whether only a leader may run it."""
 
-    def need_leader_election(self) -> bool:
-        """Return True if this runnable runs on the leader only."""
+    def need_leader_election(self) -> bool: ...
 
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """A runnable that can prepare itself before the manager is elected and starts it."""
+    """A runnable that can prepare itself before the manager is elected and starts it. The election does not wait."""
 
-    async def warm_up(self) -> None:
-        """Prepare. The election does not wait until this method returns."""
+    async def warm_up(self) -> None: ...
 
 
 class WarmUp:
