@@ -34,10 +34,8 @@ Filter = Callable[[Handler], Handler]
 _log = log.logger_from("controller-runtime.metrics")
 
 
-class MetricsServer:
+class MetricsServer(Server):
     """A runnable that serves ``registry``; also on managers that do not lead."""
-
-    name = "metrics server"
 
     def __init__(
         self,
@@ -52,19 +50,12 @@ class MetricsServer:
         """Make a server; ``filter_`` guards the handlers in ``extra``, too. Raises like :meth:`add_extra_handler`."""
         self._registry = registry
         self._filter = filter_
-        self._routes: dict[str, Handler] = {}
-        self._route(PATH, self._serve)
+        self._handlers: dict[str, Handler] = {}
+        self._guard(PATH, self._serve)
         for path, handler in (extra or {}).items():
             self.add_extra_handler(path, handler)
         self._rendered: tuple[float, bytes] = (-math.inf, b"")
-        self._address = address
-        self._secure = tls is not None
-        self._server = Server(address, self._routes, tls=tls, tls_options=tls_options)
-
-    @property
-    def port(self) -> int:
-        """The port that the server listens on."""
-        return self._server.port
+        super().__init__(address, self._handlers, tls=tls, tls_options=tls_options, name="metrics server")
 
     def add_extra_handler(self, path: str, handler: Handler) -> None:
         """Serve ``handler`` at ``path``, behind the server's filter. This is also possible while the server runs.
@@ -74,34 +65,22 @@ class MetricsServer:
         """
         if not path.startswith("/"):
             raise ValueError(f"metrics server: path {path!r} does not begin with /")
-        if path in self._routes:
+        if path in self._handlers:
             raise ValueError(f"metrics server: path {path} is taken")
-        self._route(path, handler)
+        self._guard(path, handler)
 
-    def _route(self, path: str, handler: Handler) -> None:
-        self._routes[path] = handler if self._filter is None else self._filter(handler)
-
-    def listen(self) -> None:
-        """Bind the address. Raises like :meth:`controller_runtime.serving.Server.listen`."""
-        self._server.listen()
-
-    def close(self) -> None:
-        """Release the address of a server that was never started."""
-        self._server.close()
+    def _guard(self, path: str, handler: Handler) -> None:
+        self._handlers[path] = handler if self._filter is None else self._filter(handler)
 
     def need_leader_election(self) -> bool:
         """Return False: a follower serves its metrics, too."""
         return False
 
-    async def ready(self) -> None:
-        """Return once connections are accepted."""
-        await self._server.ready()
-
     async def start(self) -> None:
         """Serve until cancelled."""
         self.listen()
-        _log.info("Serving metrics server", bindAddress=str(self._address), secure=self._secure)
-        await self._server.start()
+        _log.info("Serving metrics server", bindAddress=str(self._address), secure=self._tls is not None)
+        await super().start()
 
     async def _serve(self, _request: HTTPRequest) -> HTTPResponse:
         now = anyio.current_time()

@@ -144,7 +144,7 @@ class Server:
         self._max_connections = max_connections
         self._inspection = inspection
         self._socket: socket.socket | None = None
-        self._serving = anyio.Event()
+        self._accepting = anyio.Event()
 
     @property
     def port(self) -> int:
@@ -191,7 +191,7 @@ class Server:
 
     async def ready(self) -> None:
         """Return once connections are accepted."""
-        await self._serving.wait()
+        await self._accepting.wait()
 
     async def start(self) -> None:
         """Serve until cancelled; then refuse new connections, and give requests in progress time to finish.
@@ -209,7 +209,7 @@ class Server:
         try:
             context = self._context()
             async with anyio.create_task_group() as handshakes:
-                self._serving.set()
+                self._accepting.set()
                 while True:
                     accepted = await _accept(listening, shared)
                     try:

@@ -27,13 +27,11 @@ def default_cert_dir() -> Path:
     return Path(os.environ.get("TMPDIR") or "/tmp") / "k8s-webhook-server" / "serving-certs"  # noqa: S108
 
 
-class Server:
+class Server(serving.Server):
     """A runnable that serves webhooks, also on managers that do not lead.
 
     It checks every ``cert_period`` seconds whether the certificate files have changed.
     """
-
-    name = "webhook server"
 
     def __init__(
         self,
@@ -48,18 +46,19 @@ class Server:
         self._watcher: CertWatcher | None = CertWatcher(
             cert_dir / "tls.crt", cert_dir / "tls.key", period=cert_period
         )
-        self._tls: serving.TLSProvider = self._watcher
-        self._routes: dict[str, serving.Handler] = {}
-        self._server = serving.Server(
+        self._certificates: serving.TLSProvider = self._watcher
+        self._handlers: dict[str, serving.Handler] = {}
+        self._serving = False
+        self._conversions: conversion.Conversions | None = None
+        super().__init__(
             serving.Address(host, port),
-            self._routes,
+            self._handlers,
             tls=self,
             tls_options=tls_options,
             max_body=endpoint.MAX_BODY,
             inspection=endpoint.BodyInspection(),
+            name="webhook server",
         )
-        self._serving = False
-        self._conversions: conversion.Conversions | None = None
 
     @property
     def conversions(self) -> conversion.Conversions:
@@ -69,17 +68,12 @@ class Server:
             self.register_http(conversion.CONVERSION_PATH, conversion.ConversionWebhook(self._conversions))
         return self._conversions
 
-    @property
-    def port(self) -> int:
-        """The port that the server listens on."""
-        return self._server.port
-
     def use(self, certificates: serving.TLSProvider) -> None:
         """Serve with ``certificates``, which the caller renews, instead of the certificates in a directory.
 
         Call this method before the start.
         """
-        self._watcher, self._tls = None, certificates
+        self._watcher, self._certificates = None, certificates
 
     def context(self) -> ssl.SSLContext:
         """Return the TLS context for new connections.
@@ -87,12 +81,12 @@ class Server:
         Raises:
             CertificateError: there are no certificates.
         """
-        return self._tls.context()
+        return self._certificates.context()
 
     @property
     def paths(self) -> list[str]:
         """The paths that are served."""
-        return list(self._routes)
+        return list(self._handlers)
 
     def register(self, path: str, handler: admission.Handler) -> None:
         """Serve ``handler`` at ``path``.
@@ -104,9 +98,9 @@ class Server:
 
     def register_http(self, path: str, handler: serving.Handler) -> None:
         """Serve any HTTP handler at ``path``. Raises like :meth:`register`."""
-        if path in self._routes:
+        if path in self._handlers:
             raise ValueError(f"can't register duplicate path: {path}")
-        self._routes[path] = handler
+        self._handlers[path] = handler
         _log.debug("Registering webhook", path=path)
 
     def started_checker(self) -> healthz.Checker:
@@ -122,10 +116,6 @@ class Server:
         """Return False: every replica answers requests."""
         return False
 
-    async def ready(self) -> None:
-        """Return once connections are accepted."""
-        await self._server.ready()
-
     async def start(self) -> None:
         """Serve until cancelled.
 
@@ -134,13 +124,13 @@ class Server:
             ServerError: the address cannot be bound.
         """
         self.context()
-        self._server.listen()
+        self.listen()
         _log.info("Serving webhook server", port=self.port)
         self._serving = True
         try:
             async with anyio.create_task_group() as tasks:
                 if self._watcher is not None:
                     tasks.start_soon(self._watcher.start)
-                await self._server.start()
+                await super().start()
         finally:
             self._serving = False
