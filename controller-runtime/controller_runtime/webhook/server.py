@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 from pathlib import Path
 from typing import Final
 
@@ -46,14 +45,13 @@ class Server(serving.Server):
         self._watcher: CertWatcher | None = CertWatcher(
             cert_dir / "tls.crt", cert_dir / "tls.key", period=cert_period
         )
-        self._certificates: serving.TLSProvider = self._watcher
         self._handlers: dict[str, serving.Handler] = {}
         self._serving = False
         self._conversions: conversion.Conversions | None = None
         super().__init__(
             serving.Address(host, port),
             self._handlers,
-            tls=self,
+            tls=self._watcher,
             tls_options=tls_options,
             max_body=endpoint.MAX_BODY,
             inspection=endpoint.BodyInspection(),
@@ -73,15 +71,7 @@ class Server(serving.Server):
 
         Call this method before the start.
         """
-        self._watcher, self._certificates = None, certificates
-
-    def context(self) -> ssl.SSLContext:
-        """Return the TLS context for new connections.
-
-        Raises:
-            CertificateError: there are no certificates.
-        """
-        return self._certificates.context()
+        self._watcher, self._tls = None, certificates
 
     @property
     def paths(self) -> list[str]:
@@ -123,7 +113,7 @@ class Server(serving.Server):
             CertificateError: there are no certificates.
             ServerError: the address cannot be bound.
         """
-        self.context()
+        self._context()  # report missing certificates before an address in use
         self.listen()
         _log.info("Serving webhook server", port=self.port)
         self._serving = True
