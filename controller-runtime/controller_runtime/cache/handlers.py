@@ -219,7 +219,6 @@ class Processor:
     # Our own writes.
 
     def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
-        """Delay changes of ``key`` until the body is done, because our own writes are known by then."""
         return self._held.writing(key)
 
     def answered(self, entry: Entry) -> None:

@@ -34,9 +34,7 @@ class Indexers:
         view: type[msgspec.Struct] | None = None,
     ) -> None:
         """Add an index of the values that ``extract`` returns for an object of class ``kind``, or for its ``view``.
-
-        Raises:
-            ValueError: there is an index of that name.
+        ValueError if there is an index of that name.
         """
         if field in self._indexers:
             raise ValueError(f"{self._gvk.group_kind}: an index with name {field!r} is registered already")

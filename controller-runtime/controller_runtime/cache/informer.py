@@ -241,12 +241,7 @@ class SharedInformer:
     async def wait_for_sync(
         self, timeout: float | None = None, *, or_problem: bool = False, namespace: str = ""
     ) -> None:
-        """Return when every existing object was reported once; with ``or_problem``, also when there is a problem.
-
-        Raises:
-            CacheSyncTimeoutError: ``timeout`` seconds have passed.
-            CacheNotStartedError: the informer was removed before that.
-        """
+        """Return when every existing object of the namespace was reported once: see :meth:`Informer.wait_for_sync`."""
         with anyio.move_on_after(timeout):
             while not all(
                 informer.synced or (or_problem and informer.problem is not None)
@@ -318,11 +313,7 @@ class SharedInformer:
         extract: Callable[[T], Iterable[str]],
         view: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Add an index of the values that ``extract`` returns for an object of class ``kind``, or for its ``view``.
-
-        Raises:
-            ValueError: there is an index of that name, or objects are cached already.
-        """
+        """Add an index, with ``view`` as the ``reads`` of :meth:`.Cache.index_field`. Raises like that method."""
         if len(self.store) or self.has_synced:
             raise ValueError(
                 f"{self.gvk.group_kind}: index {field!r} is too late: objects are cached already"
@@ -366,7 +357,7 @@ class SharedInformer:
 
 
 class NamespaceInformer:
-    """The :class:`~.reflector.Sink` of one reflector, for one namespace or all."""
+    """The sink of one reflector, for one namespace or all."""
 
     def __init__(self, shared: SharedInformer, namespace: str) -> None:
         self.synced = False

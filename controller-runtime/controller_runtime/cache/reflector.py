@@ -14,26 +14,30 @@
 ```
 
 Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
-failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives every existing
-object; objects that are not reported by then have been deleted. At other times the sink receives changes.
+failure leads to. The results go to a sink, a ``NamespaceInformer``. Between ``begin`` and ``finish`` the sink receives
+every existing object; objects that are not reported by then have been deleted. At other times the sink receives
+changes. All calls of the sink except ``finish`` return at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from controller_runtime import rest
-from controller_runtime.machinery import NamespacedName, Resource, rawjson
+from controller_runtime.machinery import Resource, rawjson
 from controller_runtime.machinery import errors as api
 from controller_runtime.rest import request as requests
 
 from . import codec, errors
+
+if TYPE_CHECKING:
+    from .informer import NamespaceInformer
 
 RandomFunc = Callable[[], float]
 """Returns a number in [0, 1)."""
@@ -190,44 +194,12 @@ _DENIED: Final = (
 FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError, StreamStopped)
 
 
-class Sink(Protocol):
-    """Receives the results of a reflector. All calls except :meth:`finish` return at once."""
-
-    def connected(self) -> None:
-        """The server has accepted a list or a watch."""
-
-    def begin(self) -> None:
-        """Every existing object will follow, until :meth:`finish`."""
-
-    def apply(self, entry: codec.Entry) -> None:
-        """An object exists in this state."""
-
-    def seen(self, key: NamespacedName) -> None:
-        """An object exists, but its content cannot be decoded."""
-
-    async def finish(self, resource_version: str) -> None:
-        """Every existing object has been reported, as of that version."""
-
-    def delete(self, entry: codec.Entry) -> None:
-        """An object is deleted; this was its last state."""
-
-    def lost(self, key: NamespacedName) -> None:
-        """An object is deleted, and its last state cannot be read."""
-
-    def reached(self, resource_version: str) -> None:
-        """Every change up to this version has been reported."""
-
-    def skip(self, error: errors.BadObjectError) -> None:
-        """Something could not be read."""
-
-    def failed(self, error: Exception, *, denied: bool) -> None:
-        """The last step failed; ``denied`` if the server refuses the kind itself, see :func:`is_denied`."""
-
-
 class EventDecoder:
     """Reports each object and each line to ``sink``; an object that cannot be read does not end the watch."""
 
-    def __init__(self, sink: Sink, transform: codec.Transform | None, limits: rawjson.Limits) -> None:
+    def __init__(
+        self, sink: NamespaceInformer, transform: codec.Transform | None, limits: rawjson.Limits
+    ) -> None:
         self.known = ""
         """The resourceVersion that a watch resumes from."""
         self.has_bookmarks = False
@@ -326,7 +298,7 @@ class Reflector:
         transport: rest.RoundTripper,
         resource: Callable[[], Awaitable[Resource]],
         target: Target,
-        sink: Sink,
+        sink: NamespaceInformer,
         *,
         stream_lists: bool = True,
         random: RandomFunc,
