@@ -11,8 +11,6 @@ from .base import JSON, Struct
 
 
 class OwnerReference(Struct):
-    """metav1.OwnerReference."""
-
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -54,8 +52,6 @@ class ObjectMeta(Struct):
 
 
 class Condition(Struct):
-    """metav1.Condition."""
-
     type: str = ""
     status: str = ""
     observed_generation: int | None = None
@@ -68,8 +64,6 @@ class Condition(Struct):
 
 
 class LabelSelectorRequirement(Struct):
-    """metav1.LabelSelectorRequirement."""
-
     key: str = ""
     operator: str = ""
     values: list[str] | None = None
@@ -77,15 +71,11 @@ class LabelSelectorRequirement(Struct):
 
 
 class LabelSelector(Struct):
-    """metav1.LabelSelector."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelSelectorRequirement] | None = None
 
 
 class ListMeta(Struct):
-    """metav1.ListMeta."""
-
     resource_version: str | None = None
     continue_: str | None = None
     remaining_item_count: int | None = None
@@ -110,16 +100,12 @@ class GroupVersionResource(Struct):
 
 
 class StatusCause(Struct):
-    """metav1.StatusCause."""
-
     reason: str | None = None
     message: str | None = None
     field: str | None = None
 
 
 class StatusDetails(Struct):
-    """metav1.StatusDetails."""
-
     name: str | None = None
     group: str | None = None
     kind: str | None = None
@@ -129,8 +115,6 @@ class StatusDetails(Struct):
 
 
 class Status(Struct):
-    """metav1.Status."""
-
     api_version: str | None = None
     kind: str | None = None
     metadata: ListMeta | None = None
@@ -142,15 +126,11 @@ class Status(Struct):
 
 
 class Preconditions(Struct):
-    """metav1.Preconditions."""
-
     uid: str | None = None
     resource_version: str | None = None
 
 
 class DeleteOptions(Struct):
-    """metav1.DeleteOptions."""
-
     api_version: str | None = None
     kind: str | None = None
     grace_period_seconds: int | None = None

@@ -12,8 +12,6 @@ from controller_runtime.machinery import JSON, Object, Struct
 
 
 class AdmissionRequest(Struct):
-    """admissionv1.AdmissionRequest."""
-
     uid: str = ""
     kind: GroupVersionKind | None = None
     resource: GroupVersionResource | None = None
@@ -33,8 +31,6 @@ class AdmissionRequest(Struct):
 
 
 class AdmissionResponse(Struct):
-    """admissionv1.AdmissionResponse."""
-
     uid: str = ""
     allowed: bool = False
     status: Status | None = None
@@ -46,7 +42,5 @@ class AdmissionResponse(Struct):
 
 
 class AdmissionReview(Object, group="admission.k8s.io", version="v1", plural="", namespaced=False):
-    """admissionv1.AdmissionReview."""
-
     request: AdmissionRequest | None = None
     response: AdmissionResponse | None = None

@@ -11,8 +11,6 @@ from controller_runtime.machinery import Object, Struct
 
 
 class Rule(Struct):
-    """admissionregistrationv1.Rule."""
-
     api_groups: list[str] | None = None
     api_versions: list[str] | None = None
     resources: list[str] | None = None
@@ -20,8 +18,6 @@ class Rule(Struct):
 
 
 class RuleWithOperations(Struct):
-    """admissionregistrationv1.RuleWithOperations."""
-
     operations: list[str] | None = None
     api_groups: list[str] | None = None
     api_versions: list[str] | None = None
@@ -30,8 +26,6 @@ class RuleWithOperations(Struct):
 
 
 class ServiceReference(Struct):
-    """admissionregistrationv1.ServiceReference."""
-
     namespace: str = ""
     name: str = ""
     path: str | None = None
@@ -40,16 +34,12 @@ class ServiceReference(Struct):
 
 
 class WebhookClientConfig(Struct):
-    """admissionregistrationv1.WebhookClientConfig."""
-
     url: str | None = None
     service: ServiceReference | None = None
     ca_bundle: str | None = None
 
 
 class MatchCondition(Struct):
-    """admissionregistrationv1.MatchCondition."""
-
     name: str = ""
     expression: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "expression"})
@@ -79,8 +69,6 @@ class ValidatingWebhook(_Webhook):
 
 
 class MutatingWebhook(_Webhook):
-    """admissionregistrationv1.MutatingWebhook."""
-
     reinvocation_policy: str | None = None
 
 
@@ -91,8 +79,6 @@ class ValidatingWebhookConfiguration(
     plural="validatingwebhookconfigurations",
     namespaced=False,
 ):
-    """admissionregistrationv1.ValidatingWebhookConfiguration."""
-
     webhooks: list[ValidatingWebhook] | None = None
 
 
@@ -103,6 +89,4 @@ class MutatingWebhookConfiguration(
     plural="mutatingwebhookconfigurations",
     namespaced=False,
 ):
-    """admissionregistrationv1.MutatingWebhookConfiguration."""
-
     webhooks: list[MutatingWebhook] | None = None

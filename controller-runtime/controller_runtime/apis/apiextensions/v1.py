@@ -12,8 +12,6 @@ from controller_runtime.machinery import JSON, Object, Struct
 
 
 class CustomResourceDefinitionNames(Struct):
-    """apiextensionsv1.CustomResourceDefinitionNames."""
-
     plural: str = ""
     singular: str | None = None
     short_names: list[str] | None = None
@@ -24,8 +22,6 @@ class CustomResourceDefinitionNames(Struct):
 
 
 class CustomResourceColumnDefinition(Struct):
-    """apiextensionsv1.CustomResourceColumnDefinition."""
-
     name: str = ""
     type: str = ""
     format: str | None = None
@@ -36,8 +32,6 @@ class CustomResourceColumnDefinition(Struct):
 
 
 class CustomResourceSubresourceScale(Struct):
-    """apiextensionsv1.CustomResourceSubresourceScale."""
-
     spec_replicas_path: str = ""
     status_replicas_path: str = ""
     label_selector_path: str | None = None
@@ -45,15 +39,11 @@ class CustomResourceSubresourceScale(Struct):
 
 
 class CustomResourceSubresources(Struct):
-    """apiextensionsv1.CustomResourceSubresources."""
-
     status: dict[str, JSON] | None = None
     scale: CustomResourceSubresourceScale | None = None
 
 
 class CustomResourceDefinitionVersion(Struct):
-    """apiextensionsv1.CustomResourceDefinitionVersion."""
-
     name: str = ""
     served: bool = False
     storage: bool = False
@@ -67,8 +57,6 @@ class CustomResourceDefinitionVersion(Struct):
 
 
 class CustomResourceDefinitionSpec(Struct):
-    """apiextensionsv1.CustomResourceDefinitionSpec."""
-
     group: str = ""
     names: CustomResourceDefinitionNames | None = None
     scope: str = ""
@@ -79,8 +67,6 @@ class CustomResourceDefinitionSpec(Struct):
 
 
 class CustomResourceDefinitionCondition(Struct):
-    """apiextensionsv1.CustomResourceDefinitionCondition."""
-
     type: str = ""
     status: str = ""
     last_transition_time: str | None = None
@@ -90,8 +76,6 @@ class CustomResourceDefinitionCondition(Struct):
 
 
 class CustomResourceDefinitionStatus(Struct):
-    """apiextensionsv1.CustomResourceDefinitionStatus."""
-
     conditions: list[CustomResourceDefinitionCondition] | None = None
     accepted_names: CustomResourceDefinitionNames | None = None
     stored_versions: list[str] | None = None
@@ -101,7 +85,5 @@ class CustomResourceDefinitionStatus(Struct):
 class CustomResourceDefinition(
     Object, group="apiextensions.k8s.io", version="v1", plural="customresourcedefinitions", namespaced=False
 ):
-    """apiextensionsv1.CustomResourceDefinition."""
-
     spec: CustomResourceDefinitionSpec = Field(default_factory=CustomResourceDefinitionSpec)
     status: CustomResourceDefinitionStatus = Field(default_factory=CustomResourceDefinitionStatus)

@@ -16,8 +16,6 @@ from controller_runtime.machinery.quantity import IntOrString
 
 
 class DeploymentCondition(Struct):
-    """appsv1.DeploymentCondition."""
-
     last_transition_time: str | None = None
     last_update_time: str | None = None
     message: str | None = None
@@ -28,22 +26,16 @@ class DeploymentCondition(Struct):
 
 
 class RollingUpdateDeployment(Struct):
-    """appsv1.RollingUpdateDeployment."""
-
     max_surge: IntOrString | None = None
     max_unavailable: IntOrString | None = None
 
 
 class DeploymentStrategy(Struct):
-    """appsv1.DeploymentStrategy."""
-
     rolling_update: RollingUpdateDeployment | None = None
     type: str | None = None
 
 
 class DeploymentSpec(Struct):
-    """appsv1.DeploymentSpec."""
-
     replicas: int | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = Field(default_factory=PodTemplateSpec, exclude_if=is_unset)
@@ -59,8 +51,6 @@ class DeploymentSpec(Struct):
 
 
 class DeploymentStatus(Struct):
-    """appsv1.DeploymentStatus."""
-
     available_replicas: int | None = None
     collision_count: int | None = None
     conditions: list[DeploymentCondition] | None = None
@@ -74,8 +64,6 @@ class DeploymentStatus(Struct):
 
 
 class ReplicaSetCondition(Struct):
-    """appsv1.ReplicaSetCondition."""
-
     last_transition_time: str | None = None
     message: str | None = None
     reason: str | None = None
@@ -85,8 +73,6 @@ class ReplicaSetCondition(Struct):
 
 
 class ReplicaSetSpec(Struct):
-    """appsv1.ReplicaSetSpec."""
-
     min_ready_seconds: int | None = None
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -96,8 +82,6 @@ class ReplicaSetSpec(Struct):
 
 
 class ReplicaSetStatus(Struct):
-    """appsv1.ReplicaSetStatus."""
-
     available_replicas: int | None = None
     conditions: list[ReplicaSetCondition] | None = None
     fully_labeled_replicas: int | None = None
@@ -110,8 +94,6 @@ class ReplicaSetStatus(Struct):
 
 
 class StatefulSetCondition(Struct):
-    """appsv1.StatefulSetCondition."""
-
     last_transition_time: str | None = None
     message: str | None = None
     reason: str | None = None
@@ -121,36 +103,26 @@ class StatefulSetCondition(Struct):
 
 
 class RollingUpdateStatefulSetStrategy(Struct):
-    """appsv1.RollingUpdateStatefulSetStrategy."""
-
     max_unavailable: IntOrString | None = None
     partition: int | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"partition"})
 
 
 class StatefulSetUpdateStrategy(Struct):
-    """appsv1.StatefulSetUpdateStrategy."""
-
     rolling_update: RollingUpdateStatefulSetStrategy | None = None
     type: str | None = None
 
 
 class StatefulSetPersistentVolumeClaimRetentionPolicy(Struct):
-    """appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy."""
-
     when_deleted: str | None = None
     when_scaled: str | None = None
 
 
 class StatefulSetOrdinals(Struct):
-    """appsv1.StatefulSetOrdinals."""
-
     start: int | None = None
 
 
 class StatefulSetSpec(Struct):
-    """appsv1.StatefulSetSpec."""
-
     min_ready_seconds: int | None = None
     ordinals: StatefulSetOrdinals | None = None
     persistent_volume_claim_retention_policy: StatefulSetPersistentVolumeClaimRetentionPolicy | None = None
@@ -167,8 +139,6 @@ class StatefulSetSpec(Struct):
 
 
 class StatefulSetStatus(Struct):
-    """appsv1.StatefulSetStatus."""
-
     available_replicas: int | None = None
     collision_count: int | None = None
     conditions: list[StatefulSetCondition] | None = None
@@ -184,8 +154,6 @@ class StatefulSetStatus(Struct):
 
 
 class DaemonSetCondition(Struct):
-    """appsv1.DaemonSetCondition."""
-
     last_transition_time: str | None = None
     message: str | None = None
     reason: str | None = None
@@ -195,22 +163,16 @@ class DaemonSetCondition(Struct):
 
 
 class RollingUpdateDaemonSet(Struct):
-    """appsv1.RollingUpdateDaemonSet."""
-
     max_surge: IntOrString | None = None
     max_unavailable: IntOrString | None = None
 
 
 class DaemonSetUpdateStrategy(Struct):
-    """appsv1.DaemonSetUpdateStrategy."""
-
     rolling_update: RollingUpdateDaemonSet | None = None
     type: str | None = None
 
 
 class DaemonSetSpec(Struct):
-    """appsv1.DaemonSetSpec."""
-
     min_ready_seconds: int | None = None
     revision_history_limit: int | None = None
     selector: LabelSelector | None = None
@@ -221,8 +183,6 @@ class DaemonSetSpec(Struct):
 
 
 class DaemonSetStatus(Struct):
-    """appsv1.DaemonSetStatus."""
-
     collision_count: int | None = None
     conditions: list[DaemonSetCondition] | None = None
     current_number_scheduled: int | None = None
@@ -240,29 +200,21 @@ class DaemonSetStatus(Struct):
 
 
 class Deployment(Object, group="apps", version="v1", plural="deployments"):
-    """appsv1.Deployment."""
-
     spec: DeploymentSpec = Field(default_factory=DeploymentSpec)
     status: DeploymentStatus = Field(default_factory=DeploymentStatus)
 
 
 class ReplicaSet(Object, group="apps", version="v1", plural="replicasets"):
-    """appsv1.ReplicaSet."""
-
     spec: ReplicaSetSpec = Field(default_factory=ReplicaSetSpec)
     status: ReplicaSetStatus = Field(default_factory=ReplicaSetStatus)
 
 
 class StatefulSet(Object, group="apps", version="v1", plural="statefulsets"):
-    """appsv1.StatefulSet."""
-
     spec: StatefulSetSpec = Field(default_factory=StatefulSetSpec)
     status: StatefulSetStatus = Field(default_factory=StatefulSetStatus)
 
 
 class DaemonSet(Object, group="apps", version="v1", plural="daemonsets"):
-    """appsv1.DaemonSet."""
-
     spec: DaemonSetSpec = Field(default_factory=DaemonSetSpec)
     status: DaemonSetStatus = Field(default_factory=DaemonSetStatus)
 

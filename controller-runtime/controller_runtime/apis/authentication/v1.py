@@ -12,8 +12,6 @@ from controller_runtime.machinery import Object, Struct
 
 
 class UserInfo(Struct):
-    """authenticationv1.UserInfo."""
-
     username: str | None = None
     uid: str | None = None
     groups: list[str] | None = None
@@ -21,8 +19,6 @@ class UserInfo(Struct):
 
 
 class BoundObjectReference(Struct):
-    """authenticationv1.BoundObjectReference."""
-
     kind: str | None = None
     api_version: str | None = None
     name: str | None = None
@@ -30,8 +26,6 @@ class BoundObjectReference(Struct):
 
 
 class TokenRequestSpec(Struct):
-    """authenticationv1.TokenRequestSpec."""
-
     audiences: list[str] | None = None
     expiration_seconds: int | None = None
     bound_object_ref: BoundObjectReference | None = None
@@ -47,15 +41,11 @@ class TokenRequestStatus(Struct):
 
 
 class TokenReviewSpec(Struct):
-    """authenticationv1.TokenReviewSpec."""
-
     token: str | None = None
     audiences: list[str] | None = None
 
 
 class TokenReviewStatus(Struct):
-    """authenticationv1.TokenReviewStatus."""
-
     authenticated: bool | None = None
     user: UserInfo | None = None
     audiences: list[str] | None = None
@@ -64,8 +54,6 @@ class TokenReviewStatus(Struct):
 
 
 class TokenRequest(Object, group="authentication.k8s.io", version="v1", plural="tokenrequests"):
-    """authenticationv1.TokenRequest."""
-
     spec: TokenRequestSpec = Field(default_factory=TokenRequestSpec)
     status: TokenRequestStatus = Field(default_factory=TokenRequestStatus)
 
@@ -73,7 +61,5 @@ class TokenRequest(Object, group="authentication.k8s.io", version="v1", plural="
 class TokenReview(
     Object, group="authentication.k8s.io", version="v1", plural="tokenreviews", namespaced=False
 ):
-    """authenticationv1.TokenReview."""
-
     spec: TokenReviewSpec = Field(default_factory=TokenReviewSpec)
     status: TokenReviewStatus = Field(default_factory=TokenReviewStatus)

@@ -10,8 +10,6 @@ from controller_runtime.machinery import Object, Struct
 
 
 class ResourceAttributes(Struct):
-    """authorizationv1.ResourceAttributes."""
-
     namespace: str | None = None
     verb: str | None = None
     group: str | None = None
@@ -22,15 +20,11 @@ class ResourceAttributes(Struct):
 
 
 class NonResourceAttributes(Struct):
-    """authorizationv1.NonResourceAttributes."""
-
     path: str | None = None
     verb: str | None = None
 
 
 class SubjectAccessReviewSpec(Struct):
-    """authorizationv1.SubjectAccessReviewSpec."""
-
     resource_attributes: ResourceAttributes | None = None
     non_resource_attributes: NonResourceAttributes | None = None
     user: str | None = None
@@ -40,8 +34,6 @@ class SubjectAccessReviewSpec(Struct):
 
 
 class SubjectAccessReviewStatus(Struct):
-    """authorizationv1.SubjectAccessReviewStatus."""
-
     allowed: bool | None = None
     denied: bool | None = None
     reason: str | None = None
@@ -51,7 +43,5 @@ class SubjectAccessReviewStatus(Struct):
 class SubjectAccessReview(
     Object, group="authorization.k8s.io", version="v1", plural="subjectaccessreviews", namespaced=False
 ):
-    """authorizationv1.SubjectAccessReview."""
-
     spec: SubjectAccessReviewSpec = Field(default_factory=SubjectAccessReviewSpec)
     status: SubjectAccessReviewStatus = Field(default_factory=SubjectAccessReviewStatus)

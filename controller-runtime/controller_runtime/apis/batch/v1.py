@@ -15,8 +15,6 @@ from controller_runtime.machinery.base import is_unset
 
 
 class PodFailurePolicyOnExitCodesRequirement(Struct):
-    """batchv1.PodFailurePolicyOnExitCodesRequirement."""
-
     container_name: str | None = None
     operator: str = ""
     values: list[int] | None = None
@@ -25,16 +23,12 @@ class PodFailurePolicyOnExitCodesRequirement(Struct):
 
 
 class PodFailurePolicyOnPodConditionsPattern(Struct):
-    """batchv1.PodFailurePolicyOnPodConditionsPattern."""
-
     type: str = ""
     status: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"type", "status"})
 
 
 class PodFailurePolicyRule(Struct):
-    """batchv1.PodFailurePolicyRule."""
-
     action: str = ""
     on_exit_codes: PodFailurePolicyOnExitCodesRequirement | None = None
     on_pod_conditions: list[PodFailurePolicyOnPodConditionsPattern] | None = None
@@ -42,30 +36,22 @@ class PodFailurePolicyRule(Struct):
 
 
 class PodFailurePolicy(Struct):
-    """batchv1.PodFailurePolicy."""
-
     rules: list[PodFailurePolicyRule] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"rules"})
 
 
 class SuccessPolicyRule(Struct):
-    """batchv1.SuccessPolicyRule."""
-
     succeeded_indexes: str | None = None
     succeeded_count: int | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"succeeded_indexes", "succeeded_count"})
 
 
 class SuccessPolicy(Struct):
-    """batchv1.SuccessPolicy."""
-
     rules: list[SuccessPolicyRule] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"rules"})
 
 
 class JobSpec(Struct):
-    """batchv1.JobSpec."""
-
     parallelism: int | None = None
     completions: int | None = None
     active_deadline_seconds: int | None = None
@@ -102,16 +88,12 @@ class JobSpec(Struct):
 
 
 class JobTemplateSpec(Struct):
-    """batchv1.JobTemplateSpec."""
-
     metadata: ObjectMeta | None = None
     spec: JobSpec = Field(default_factory=JobSpec, exclude_if=is_unset)
     go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
 
 
 class JobCondition(Struct):
-    """batchv1.JobCondition."""
-
     type: str = ""
     status: str = ""
     last_probe_time: str | None = None
@@ -124,15 +106,11 @@ class JobCondition(Struct):
 
 
 class UncountedTerminatedPods(Struct):
-    """batchv1.UncountedTerminatedPods."""
-
     succeeded: list[str] | None = None
     failed: list[str] | None = None
 
 
 class JobStatus(Struct):
-    """batchv1.JobStatus."""
-
     conditions: list[JobCondition] | None = None
     start_time: str | None = None
     completion_time: str | None = None
@@ -148,8 +126,6 @@ class JobStatus(Struct):
 
 
 class CronJobSpec(Struct):
-    """batchv1.CronJobSpec."""
-
     schedule: str = ""
     time_zone: str | None = None
     starting_deadline_seconds: int | None = None
@@ -171,22 +147,16 @@ class CronJobSpec(Struct):
 
 
 class CronJobStatus(Struct):
-    """batchv1.CronJobStatus."""
-
     active: list[ObjectReference] | None = None
     last_schedule_time: str | None = None
     last_successful_time: str | None = None
 
 
 class Job(Object, group="batch", version="v1", plural="jobs"):
-    """batchv1.Job."""
-
     spec: JobSpec = Field(default_factory=JobSpec)
     status: JobStatus = Field(default_factory=JobStatus)
 
 
 class CronJob(Object, group="batch", version="v1", plural="cronjobs"):
-    """batchv1.CronJob."""
-
     spec: CronJobSpec = Field(default_factory=CronJobSpec)
     status: CronJobStatus = Field(default_factory=CronJobStatus)

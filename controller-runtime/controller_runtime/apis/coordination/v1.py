@@ -10,8 +10,6 @@ from controller_runtime.machinery import Object, Struct
 
 
 class LeaseSpec(Struct):
-    """coordinationv1.LeaseSpec."""
-
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -22,6 +20,4 @@ class LeaseSpec(Struct):
 
 
 class Lease(Object, group="coordination.k8s.io", version="v1", plural="leases"):
-    """coordinationv1.Lease."""
-
     spec: LeaseSpec = Field(default_factory=LeaseSpec)

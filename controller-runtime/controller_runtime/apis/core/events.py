@@ -10,8 +10,6 @@ from controller_runtime.machinery import Object, Struct
 
 
 class ObjectReference(Struct):
-    """corev1.ObjectReference."""
-
     kind: str | None = None
     namespace: str | None = None
     name: str | None = None
@@ -22,23 +20,17 @@ class ObjectReference(Struct):
 
 
 class EventSource(Struct):
-    """corev1.EventSource."""
-
     component: str | None = None
     host: str | None = None
 
 
 class EventSeries(Struct):
-    """corev1.EventSeries."""
-
     count: int | None = None
     last_observed_time: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"last_observed_time"})
 
 
 class Event(Object, group="", version="v1", plural="events"):
-    """corev1.Event."""
-
     involved_object: ObjectReference | None = None
     reason: str | None = None
     message: str | None = None

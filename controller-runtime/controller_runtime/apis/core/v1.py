@@ -20,21 +20,15 @@ from .events import ObjectReference as ObjectReference
 
 
 class LocalObjectReference(Struct):
-    """corev1.LocalObjectReference."""
-
     name: str | None = None
 
 
 class SecretReference(Struct):
-    """corev1.SecretReference."""
-
     name: str | None = None
     namespace: str | None = None
 
 
 class TypedLocalObjectReference(Struct):
-    """corev1.TypedLocalObjectReference."""
-
     api_group: str | None = None
     kind: str = ""
     name: str = ""
@@ -43,16 +37,12 @@ class TypedLocalObjectReference(Struct):
 
 
 class ObjectFieldSelector(Struct):
-    """corev1.ObjectFieldSelector."""
-
     api_version: str | None = None
     field_path: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"field_path"})
 
 
 class ResourceFieldSelector(Struct):
-    """corev1.ResourceFieldSelector."""
-
     container_name: str | None = None
     resource: str = ""
     divisor: Quantity | None = None
@@ -60,8 +50,6 @@ class ResourceFieldSelector(Struct):
 
 
 class ConfigMapKeySelector(Struct):
-    """corev1.ConfigMapKeySelector."""
-
     name: str | None = None
     key: str = ""
     optional: bool | None = None
@@ -70,8 +58,6 @@ class ConfigMapKeySelector(Struct):
 
 
 class SecretKeySelector(Struct):
-    """corev1.SecretKeySelector."""
-
     name: str | None = None
     key: str = ""
     optional: bool | None = None
@@ -80,8 +66,6 @@ class SecretKeySelector(Struct):
 
 
 class FileKeySelector(Struct):
-    """corev1.FileKeySelector."""
-
     volume_name: str = ""
     path: str = ""
     key: str = ""
@@ -91,8 +75,6 @@ class FileKeySelector(Struct):
 
 
 class EnvVarSource(Struct):
-    """corev1.EnvVarSource."""
-
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
     config_map_key_ref: ConfigMapKeySelector | None = None
@@ -101,8 +83,6 @@ class EnvVarSource(Struct):
 
 
 class EnvVar(Struct):
-    """corev1.EnvVar."""
-
     name: str = ""
     value: str | None = None
     value_from: EnvVarSource | None = None
@@ -110,32 +90,24 @@ class EnvVar(Struct):
 
 
 class ConfigMapEnvSource(Struct):
-    """corev1.ConfigMapEnvSource."""
-
     name: str | None = None
     optional: bool | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class SecretEnvSource(Struct):
-    """corev1.SecretEnvSource."""
-
     name: str | None = None
     optional: bool | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class EnvFromSource(Struct):
-    """corev1.EnvFromSource."""
-
     prefix: str | None = None
     config_map_ref: ConfigMapEnvSource | None = None
     secret_ref: SecretEnvSource | None = None
 
 
 class ContainerPort(Struct):
-    """corev1.ContainerPort."""
-
     name: str | None = None
     host_port: int | None = None
     container_port: int | None = None
@@ -145,46 +117,34 @@ class ContainerPort(Struct):
 
 
 class ResourceClaim(Struct):
-    """corev1.ResourceClaim."""
-
     name: str = ""
     request: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name"})
 
 
 class ResourceRequirements(Struct):
-    """corev1.ResourceRequirements."""
-
     limits: ResourceList | None = None
     requests: ResourceList | None = None
     claims: list[ResourceClaim] | None = None
 
 
 class ContainerResizePolicy(Struct):
-    """corev1.ContainerResizePolicy."""
-
     resource_name: str = ""
     restart_policy: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"resource_name", "restart_policy"})
 
 
 class ContainerRestartRuleOnExitCodes(Struct):
-    """corev1.ContainerRestartRuleOnExitCodes."""
-
     operator: str | None = None
     values: list[int] | None = None
 
 
 class ContainerRestartRule(Struct):
-    """corev1.ContainerRestartRule."""
-
     action: str | None = None
     exit_codes: ContainerRestartRuleOnExitCodes | None = None
 
 
 class VolumeMount(Struct):
-    """corev1.VolumeMount."""
-
     name: str = ""
     read_only: bool | None = None
     recursive_read_only: str | None = None
@@ -197,24 +157,18 @@ class VolumeMount(Struct):
 
 
 class VolumeDevice(Struct):
-    """corev1.VolumeDevice."""
-
     name: str = ""
     device_path: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "device_path"})
 
 
 class HTTPHeader(Struct):
-    """corev1.HTTPHeader."""
-
     name: str = ""
     value: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "value"})
 
 
 class HTTPGetAction(Struct):
-    """corev1.HTTPGetAction."""
-
     path: str | None = None
     port: IntOrString | None = None
     host: str | None = None
@@ -224,22 +178,16 @@ class HTTPGetAction(Struct):
 
 
 class TCPSocketAction(Struct):
-    """corev1.TCPSocketAction."""
-
     port: IntOrString | None = None
     host: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"port"})
 
 
 class ExecAction(Struct):
-    """corev1.ExecAction."""
-
     command: list[str] | None = None
 
 
 class GRPCAction(Struct):
-    """corev1.GRPCAction."""
-
     port: int | None = None
     service: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"port", "service"})
@@ -247,15 +195,11 @@ class GRPCAction(Struct):
 
 
 class SleepAction(Struct):
-    """corev1.SleepAction."""
-
     seconds: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"seconds"})
 
 
 class ProbeHandler(Struct):
-    """corev1.ProbeHandler."""
-
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
     tcp_socket: TCPSocketAction | None = None
@@ -263,8 +207,6 @@ class ProbeHandler(Struct):
 
 
 class Probe(Struct):
-    """corev1.Probe."""
-
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
     tcp_socket: TCPSocketAction | None = None
@@ -279,8 +221,6 @@ class Probe(Struct):
 
 
 class LifecycleHandler(Struct):
-    """corev1.LifecycleHandler."""
-
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
     tcp_socket: TCPSocketAction | None = None
@@ -288,8 +228,6 @@ class LifecycleHandler(Struct):
 
 
 class Lifecycle(Struct):
-    """corev1.Lifecycle."""
-
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
     stop_signal: str | None = None
@@ -297,15 +235,11 @@ class Lifecycle(Struct):
 
 
 class Capabilities(Struct):
-    """corev1.Capabilities."""
-
     add: list[str] | None = None
     drop: list[str] | None = None
 
 
 class SELinuxOptions(Struct):
-    """corev1.SELinuxOptions."""
-
     user: str | None = None
     role: str | None = None
     type: str | None = None
@@ -313,8 +247,6 @@ class SELinuxOptions(Struct):
 
 
 class WindowsSecurityContextOptions(Struct):
-    """corev1.WindowsSecurityContextOptions."""
-
     gmsa_credential_spec_name: str | None = None
     gmsa_credential_spec: str | None = None
     run_as_user_name: str | None = None
@@ -325,8 +257,6 @@ class WindowsSecurityContextOptions(Struct):
 
 
 class SeccompProfile(Struct):
-    """corev1.SeccompProfile."""
-
     type: str = ""
     localhost_profile: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"type"})
@@ -334,8 +264,6 @@ class SeccompProfile(Struct):
 
 
 class AppArmorProfile(Struct):
-    """corev1.AppArmorProfile."""
-
     type: str = ""
     localhost_profile: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"type"})
@@ -343,8 +271,6 @@ class AppArmorProfile(Struct):
 
 
 class SecurityContext(Struct):
-    """corev1.SecurityContext."""
-
     capabilities: Capabilities | None = None
     privileged: bool | None = None
     se_linux_options: SELinuxOptions | None = None
@@ -371,16 +297,12 @@ class SecurityContext(Struct):
 
 
 class Sysctl(Struct):
-    """corev1.Sysctl."""
-
     name: str = ""
     value: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "value"})
 
 
 class PodSecurityContext(Struct):
-    """corev1.PodSecurityContext."""
-
     se_linux_options: SELinuxOptions | None = None
     windows_options: WindowsSecurityContextOptions | None = None
     run_as_user: int | None = None
@@ -408,8 +330,6 @@ class PodSecurityContext(Struct):
 
 
 class Container(Struct):
-    """corev1.Container."""
-
     name: str = ""
     image: str | None = None
     command: list[str] | None = None
@@ -440,8 +360,6 @@ class Container(Struct):
 
 
 class NodeSelectorRequirement(Struct):
-    """corev1.NodeSelectorRequirement."""
-
     key: str = ""
     operator: str = ""
     values: list[str] | None = None
@@ -449,37 +367,27 @@ class NodeSelectorRequirement(Struct):
 
 
 class NodeSelectorTerm(Struct):
-    """corev1.NodeSelectorTerm."""
-
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
 class NodeSelector(Struct):
-    """corev1.NodeSelector."""
-
     node_selector_terms: list[NodeSelectorTerm] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"node_selector_terms"})
 
 
 class PreferredSchedulingTerm(Struct):
-    """corev1.PreferredSchedulingTerm."""
-
     weight: int | None = None
     preference: NodeSelectorTerm | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"weight", "preference"})
 
 
 class NodeAffinity(Struct):
-    """corev1.NodeAffinity."""
-
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = None
 
 
 class PodAffinityTerm(Struct):
-    """corev1.PodAffinityTerm."""
-
     label_selector: LabelSelector | None = None
     namespaces: list[str] | None = None
     topology_key: str = ""
@@ -490,38 +398,28 @@ class PodAffinityTerm(Struct):
 
 
 class WeightedPodAffinityTerm(Struct):
-    """corev1.WeightedPodAffinityTerm."""
-
     weight: int | None = None
     pod_affinity_term: PodAffinityTerm | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"weight", "pod_affinity_term"})
 
 
 class PodAffinity(Struct):
-    """corev1.PodAffinity."""
-
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
 
 
 class PodAntiAffinity(Struct):
-    """corev1.PodAntiAffinity."""
-
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
 
 
 class Affinity(Struct):
-    """corev1.Affinity."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAntiAffinity | None = None
 
 
 class Toleration(Struct):
-    """corev1.Toleration."""
-
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -531,8 +429,6 @@ class Toleration(Struct):
 
 
 class TopologySpreadConstraint(Struct):
-    """corev1.TopologySpreadConstraint."""
-
     max_skew: int | None = None
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -548,8 +444,6 @@ class TopologySpreadConstraint(Struct):
 
 
 class KeyToPath(Struct):
-    """corev1.KeyToPath."""
-
     key: str = ""
     path: str = ""
     mode: int | None = None
@@ -558,8 +452,6 @@ class KeyToPath(Struct):
 
 
 class ConfigMapVolumeSource(Struct):
-    """corev1.ConfigMapVolumeSource."""
-
     name: str | None = None
     items: list[KeyToPath] | None = None
     default_mode: int | None = None
@@ -568,8 +460,6 @@ class ConfigMapVolumeSource(Struct):
 
 
 class SecretVolumeSource(Struct):
-    """corev1.SecretVolumeSource."""
-
     secret_name: str | None = None
     items: list[KeyToPath] | None = None
     default_mode: int | None = None
@@ -578,15 +468,11 @@ class SecretVolumeSource(Struct):
 
 
 class EmptyDirVolumeSource(Struct):
-    """corev1.EmptyDirVolumeSource."""
-
     medium: str | None = None
     size_limit: Quantity | None = None
 
 
 class HostPathVolumeSource(Struct):
-    """corev1.HostPathVolumeSource."""
-
     path: str = ""
     type: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"path"})
@@ -594,16 +480,12 @@ class HostPathVolumeSource(Struct):
 
 
 class PersistentVolumeClaimVolumeSource(Struct):
-    """corev1.PersistentVolumeClaimVolumeSource."""
-
     claim_name: str = ""
     read_only: bool | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"claim_name"})
 
 
 class NFSVolumeSource(Struct):
-    """corev1.NFSVolumeSource."""
-
     server: str = ""
     path: str = ""
     read_only: bool | None = None
@@ -611,8 +493,6 @@ class NFSVolumeSource(Struct):
 
 
 class DownwardAPIVolumeFile(Struct):
-    """corev1.DownwardAPIVolumeFile."""
-
     path: str = ""
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
@@ -622,16 +502,12 @@ class DownwardAPIVolumeFile(Struct):
 
 
 class DownwardAPIVolumeSource(Struct):
-    """corev1.DownwardAPIVolumeSource."""
-
     items: list[DownwardAPIVolumeFile] | None = None
     default_mode: int | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode"})
 
 
 class SecretProjection(Struct):
-    """corev1.SecretProjection."""
-
     name: str | None = None
     items: list[KeyToPath] | None = None
     optional: bool | None = None
@@ -639,8 +515,6 @@ class SecretProjection(Struct):
 
 
 class ConfigMapProjection(Struct):
-    """corev1.ConfigMapProjection."""
-
     name: str | None = None
     items: list[KeyToPath] | None = None
     optional: bool | None = None
@@ -648,14 +522,10 @@ class ConfigMapProjection(Struct):
 
 
 class DownwardAPIProjection(Struct):
-    """corev1.DownwardAPIProjection."""
-
     items: list[DownwardAPIVolumeFile] | None = None
 
 
 class ServiceAccountTokenProjection(Struct):
-    """corev1.ServiceAccountTokenProjection."""
-
     audience: str | None = None
     expiration_seconds: int | None = None
     path: str = ""
@@ -664,8 +534,6 @@ class ServiceAccountTokenProjection(Struct):
 
 
 class ClusterTrustBundleProjection(Struct):
-    """corev1.ClusterTrustBundleProjection."""
-
     name: str | None = None
     signer_name: str | None = None
     label_selector: LabelSelector | None = None
@@ -676,8 +544,6 @@ class ClusterTrustBundleProjection(Struct):
 
 
 class PodCertificateProjection(Struct):
-    """corev1.PodCertificateProjection."""
-
     signer_name: str | None = None
     key_type: str | None = None
     max_expiration_seconds: int | None = None
@@ -689,8 +555,6 @@ class PodCertificateProjection(Struct):
 
 
 class VolumeProjection(Struct):
-    """corev1.VolumeProjection."""
-
     secret: SecretProjection | None = None
     downward_api: Annotated[DownwardAPIProjection | None, Field(alias="downwardAPI")] = None
     config_map: ConfigMapProjection | None = None
@@ -700,8 +564,6 @@ class VolumeProjection(Struct):
 
 
 class ProjectedVolumeSource(Struct):
-    """corev1.ProjectedVolumeSource."""
-
     sources: list[VolumeProjection] | None = None
     default_mode: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"sources"})
@@ -709,8 +571,6 @@ class ProjectedVolumeSource(Struct):
 
 
 class CSIVolumeSource(Struct):
-    """corev1.CSIVolumeSource."""
-
     driver: str = ""
     read_only: bool | None = None
     fs_type: str | None = None
@@ -721,15 +581,11 @@ class CSIVolumeSource(Struct):
 
 
 class ImageVolumeSource(Struct):
-    """corev1.ImageVolumeSource."""
-
     reference: str | None = None
     pull_policy: str | None = None
 
 
 class Volume(Struct):
-    """corev1.Volume."""
-
     name: str = ""
     host_path: HostPathVolumeSource | None = None
     empty_dir: EmptyDirVolumeSource | None = None
@@ -765,53 +621,39 @@ class Volume(Struct):
 
 
 class HostAlias(Struct):
-    """corev1.HostAlias."""
-
     ip: str = ""
     hostnames: list[str] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"ip"})
 
 
 class PodDNSConfigOption(Struct):
-    """corev1.PodDNSConfigOption."""
-
     name: str | None = None
     value: str | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"value"})
 
 
 class PodDNSConfig(Struct):
-    """corev1.PodDNSConfig."""
-
     nameservers: list[str] | None = None
     searches: list[str] | None = None
     options: list[PodDNSConfigOption] | None = None
 
 
 class PodReadinessGate(Struct):
-    """corev1.PodReadinessGate."""
-
     condition_type: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"condition_type"})
 
 
 class PodSchedulingGate(Struct):
-    """corev1.PodSchedulingGate."""
-
     name: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"name"})
 
 
 class PodSchedulingGroup(Struct):
-    """corev1.PodSchedulingGroup."""
-
     pod_group_name: str | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"pod_group_name"})
 
 
 class PodResourceClaim(Struct):
-    """corev1.PodResourceClaim."""
-
     name: str = ""
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
@@ -820,15 +662,11 @@ class PodResourceClaim(Struct):
 
 
 class PodOS(Struct):
-    """corev1.PodOS."""
-
     name: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"name"})
 
 
 class EphemeralContainer(Struct):
-    """corev1.EphemeralContainer."""
-
     name: str = ""
     image: str | None = None
     command: list[str] | None = None
@@ -860,8 +698,6 @@ class EphemeralContainer(Struct):
 
 
 class PodSpec(Struct):
-    """corev1.PodSpec."""
-
     volumes: list[Volume] | None = None
     init_containers: list[Container] | None = None
     containers: list[Container] | None = None
@@ -923,16 +759,12 @@ class PodSpec(Struct):
 
 
 class PodTemplateSpec(Struct):
-    """corev1.PodTemplateSpec."""
-
     metadata: ObjectMeta | None = None
     spec: PodSpec = Field(default_factory=PodSpec, exclude_if=is_unset)
     go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
 
 
 class PodCondition(Struct):
-    """corev1.PodCondition."""
-
     type: str = ""
     observed_generation: int | None = None
     status: str = ""
@@ -946,22 +778,16 @@ class PodCondition(Struct):
 
 
 class ContainerStateWaiting(Struct):
-    """corev1.ContainerStateWaiting."""
-
     reason: str | None = None
     message: str | None = None
 
 
 class ContainerStateRunning(Struct):
-    """corev1.ContainerStateRunning."""
-
     started_at: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"started_at"})
 
 
 class ContainerStateTerminated(Struct):
-    """corev1.ContainerStateTerminated."""
-
     exit_code: int | None = None
     signal: int | None = None
     reason: str | None = None
@@ -973,16 +799,12 @@ class ContainerStateTerminated(Struct):
 
 
 class ContainerState(Struct):
-    """corev1.ContainerState."""
-
     waiting: ContainerStateWaiting | None = None
     running: ContainerStateRunning | None = None
     terminated: ContainerStateTerminated | None = None
 
 
 class ContainerStatus(Struct):
-    """corev1.ContainerStatus."""
-
     name: str = ""
     state: ContainerState | None = None
     last_state: ContainerState | None = None
@@ -1005,15 +827,11 @@ class ContainerStatus(Struct):
 
 
 class PodIP(Struct):
-    """corev1.PodIP."""
-
     ip: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"ip"})
 
 
 class PodStatus(Struct):
-    """corev1.PodStatus."""
-
     observed_generation: int | None = None
     phase: str | None = None
     conditions: list[PodCondition] | None = None
@@ -1035,21 +853,15 @@ class PodStatus(Struct):
 
 
 class NamespaceSpec(Struct):
-    """corev1.NamespaceSpec."""
-
     finalizers: list[str] | None = None
 
 
 class NamespaceStatus(Struct):
-    """corev1.NamespaceStatus."""
-
     phase: str | None = None
     conditions: list[dict[str, JSON]] | None = None
 
 
 class Taint(Struct):
-    """corev1.Taint."""
-
     key: str = ""
     value: str | None = None
     effect: str = ""
@@ -1058,8 +870,6 @@ class Taint(Struct):
 
 
 class NodeSpec(Struct):
-    """corev1.NodeSpec."""
-
     pod_cidr: Annotated[str | None, Field(alias="podCIDR")] = None
     pod_cid_rs: Annotated[list[str] | None, Field(alias="podCIDRs")] = None
     provider_id: Annotated[str | None, Field(alias="providerID")] = None
@@ -1070,8 +880,6 @@ class NodeSpec(Struct):
 
 
 class NodeCondition(Struct):
-    """corev1.NodeCondition."""
-
     type: str = ""
     status: str = ""
     last_heartbeat_time: str | None = None
@@ -1084,16 +892,12 @@ class NodeCondition(Struct):
 
 
 class NodeAddress(Struct):
-    """corev1.NodeAddress."""
-
     type: str = ""
     address: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"type", "address"})
 
 
 class NodeStatus(Struct):
-    """corev1.NodeStatus."""
-
     capacity: ResourceList | None = None
     allocatable: ResourceList | None = None
     phase: str | None = None
@@ -1110,8 +914,6 @@ class NodeStatus(Struct):
 
 
 class LimitRangeItem(Struct):
-    """corev1.LimitRangeItem."""
-
     type: str = ""
     max: ResourceList | None = None
     min: ResourceList | None = None
@@ -1122,15 +924,11 @@ class LimitRangeItem(Struct):
 
 
 class LimitRangeSpec(Struct):
-    """corev1.LimitRangeSpec."""
-
     limits: list[LimitRangeItem] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"limits"})
 
 
 class ServicePort(Struct):
-    """corev1.ServicePort."""
-
     name: str | None = None
     protocol: str | None = None
     app_protocol: str | None = None
@@ -1142,8 +940,6 @@ class ServicePort(Struct):
 
 
 class ServiceSpec(Struct):
-    """corev1.ServiceSpec."""
-
     ports: list[ServicePort] | None = None
     selector: dict[str, str] | None = None
     cluster_ip: Annotated[str | None, Field(alias="clusterIP")] = None
@@ -1176,22 +972,16 @@ class ServiceSpec(Struct):
 
 
 class Pod(Object, group="", version="v1", plural="pods"):
-    """corev1.Pod."""
-
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
 
 
 class PodTemplate(Object, group="", version="v1", plural="podtemplates"):
-    """corev1.PodTemplate."""
-
     template: PodTemplateSpec = Field(default_factory=PodTemplateSpec)
     go_always: ClassVar[frozenset[str]] = frozenset({"template"})
 
 
 class Secret(Object, group="", version="v1", plural="secrets"):
-    """corev1.Secret."""
-
     immutable: bool | None = None
     data: dict[str, str] | None = None
     string_data: dict[str, str] | None = None
@@ -1200,8 +990,6 @@ class Secret(Object, group="", version="v1", plural="secrets"):
 
 
 class ConfigMap(Object, group="", version="v1", plural="configmaps"):
-    """corev1.ConfigMap."""
-
     immutable: bool | None = None
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
@@ -1209,35 +997,25 @@ class ConfigMap(Object, group="", version="v1", plural="configmaps"):
 
 
 class Namespace(Object, group="", version="v1", plural="namespaces", namespaced=False):
-    """corev1.Namespace."""
-
     spec: NamespaceSpec = Field(default_factory=NamespaceSpec)
     status: NamespaceStatus = Field(default_factory=NamespaceStatus)
 
 
 class Node(Object, group="", version="v1", plural="nodes", namespaced=False):
-    """corev1.Node."""
-
     spec: NodeSpec = Field(default_factory=NodeSpec)
     status: NodeStatus = Field(default_factory=NodeStatus)
 
 
 class LimitRange(Object, group="", version="v1", plural="limitranges"):
-    """corev1.LimitRange."""
-
     spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
 
 
 class Service(Object, group="", version="v1", plural="services"):
-    """corev1.Service."""
-
     spec: ServiceSpec = Field(default_factory=ServiceSpec)
     status: dict[str, JSON] | None = None
 
 
 class ServiceAccount(Object, group="", version="v1", plural="serviceaccounts"):
-    """corev1.ServiceAccount."""
-
     secrets: list[ObjectReference] | None = None
     image_pull_secrets: list[LocalObjectReference] | None = None
     automount_service_account_token: bool | None = None

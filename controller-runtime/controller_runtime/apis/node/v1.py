@@ -12,21 +12,15 @@ from controller_runtime.machinery.quantity import ResourceList
 
 
 class Overhead(Struct):
-    """nodev1.Overhead."""
-
     pod_fixed: ResourceList | None = None
 
 
 class Scheduling(Struct):
-    """nodev1.Scheduling."""
-
     node_selector: dict[str, str] | None = None
     tolerations: list[Toleration] | None = None
 
 
 class RuntimeClass(Object, group="node.k8s.io", version="v1", plural="runtimeclasses", namespaced=False):
-    """nodev1.RuntimeClass."""
-
     handler: str = ""
     overhead: Overhead | None = None
     scheduling: Scheduling | None = None

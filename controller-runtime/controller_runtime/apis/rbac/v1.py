@@ -13,8 +13,6 @@ from controller_runtime.machinery import Object, Struct
 
 
 class PolicyRule(Struct):
-    """rbacv1.PolicyRule."""
-
     verbs: list[str] | None = None
     api_groups: list[str] | None = None
     resources: list[str] | None = None
@@ -24,8 +22,6 @@ class PolicyRule(Struct):
 
 
 class Subject(Struct):
-    """rbacv1.Subject."""
-
     kind: str = ""
     api_group: str | None = None
     name: str = ""
@@ -34,8 +30,6 @@ class Subject(Struct):
 
 
 class RoleRef(Struct):
-    """rbacv1.RoleRef."""
-
     api_group: str = ""
     kind: str = ""
     name: str = ""
@@ -43,21 +37,15 @@ class RoleRef(Struct):
 
 
 class AggregationRule(Struct):
-    """rbacv1.AggregationRule."""
-
     cluster_role_selectors: list[LabelSelector] | None = None
 
 
 class Role(Object, group="rbac.authorization.k8s.io", version="v1", plural="roles"):
-    """rbacv1.Role."""
-
     rules: list[PolicyRule] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"rules"})
 
 
 class RoleBinding(Object, group="rbac.authorization.k8s.io", version="v1", plural="rolebindings"):
-    """rbacv1.RoleBinding."""
-
     subjects: list[Subject] | None = None
     role_ref: RoleRef | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"role_ref"})
@@ -66,8 +54,6 @@ class RoleBinding(Object, group="rbac.authorization.k8s.io", version="v1", plura
 class ClusterRole(
     Object, group="rbac.authorization.k8s.io", version="v1", plural="clusterroles", namespaced=False
 ):
-    """rbacv1.ClusterRole."""
-
     rules: list[PolicyRule] | None = None
     aggregation_rule: AggregationRule | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"rules"})
@@ -76,8 +62,6 @@ class ClusterRole(
 class ClusterRoleBinding(
     Object, group="rbac.authorization.k8s.io", version="v1", plural="clusterrolebindings", namespaced=False
 ):
-    """rbacv1.ClusterRoleBinding."""
-
     subjects: list[Subject] | None = None
     role_ref: RoleRef | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"role_ref"})

@@ -12,8 +12,6 @@ from controller_runtime.machinery import Object
 class PriorityClass(
     Object, group="scheduling.k8s.io", version="v1", plural="priorityclasses", namespaced=False
 ):
-    """schedulingv1.PriorityClass."""
-
     value: int | None = None
     global_default: bool | None = None
     description: str | None = None
