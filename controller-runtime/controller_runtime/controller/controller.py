@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 
 from controller_runtime import log, metrics, source, workqueue
 from controller_runtime.machinery import NamespacedName, raised
+from controller_runtime.manager import ControllerOptions
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,
@@ -37,7 +38,6 @@ from .options import Options, Settings
 
 if TYPE_CHECKING:
     from controller_runtime import tracing
-    from controller_runtime.manager import ControllerOptions
 
 _log = log.logger_from("controller")
 

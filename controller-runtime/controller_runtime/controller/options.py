@@ -7,16 +7,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from controller_runtime import workqueue
 from controller_runtime.machinery import GVK
+from controller_runtime.manager import ControllerOptions
 from controller_runtime.reconcile import ControllerError, Request
-
-if TYPE_CHECKING:
-    from controller_runtime.manager import ControllerOptions
 
 LogConstructor = Callable[[Request | None], Mapping[str, object]]
 """Returns keys and values for the log lines of a controller or, given a request, for the log lines about that
@@ -61,33 +58,30 @@ class Options:
         Raises:
             ControllerError: ``max_concurrent_reconciles`` is less than 1.
         """
+        defaults = defaults or ControllerOptions()
         workers = self.max_concurrent_reconciles
-        if workers is None and self.kind is not None and defaults is not None:
+        if workers is None and self.kind is not None:
             workers = defaults.group_kind_concurrency.get(str(self.kind.group_kind))
         if workers is None:
-            workers = defaults.max_concurrent_reconciles if defaults is not None else 1
+            workers = defaults.max_concurrent_reconciles
         if workers < 1:
             raise ControllerError(f"max_concurrent_reconciles is {workers}: a controller needs a worker")
         sync, timeout = self.cache_sync_timeout, self.reconciliation_timeout
         if sync is None:
-            sync = defaults.cache_sync_timeout if defaults is not None else 120.0
-        if timeout is None and defaults is not None:
+            sync = defaults.cache_sync_timeout
+        if timeout is None:
             timeout = defaults.reconciliation_timeout
         return Settings(
             max_concurrent_reconciles=workers,
             rate_limiter=self.rate_limiter or workqueue.default_controller_rate_limiter(),
-            recover_panic=_either(self.recover_panic, defaults.recover_panic if defaults else True),
-            need_leader_election=_either(
-                self.need_leader_election, defaults.need_leader_election if defaults else True
-            ),
-            enable_warmup=_either(self.enable_warmup, defaults.enable_warmup if defaults else True),
+            recover_panic=_either(self.recover_panic, defaults.recover_panic),
+            need_leader_election=_either(self.need_leader_election, defaults.need_leader_election),
+            enable_warmup=_either(self.enable_warmup, defaults.enable_warmup),
             cache_sync_timeout=_seconds(sync),
             reconciliation_timeout=_seconds(timeout) if timeout is not None else None,
             kind=self.kind,
             log_constructor=self.log_constructor,
-            skip_name_validation=_either(
-                self.skip_name_validation, defaults.skip_name_validation if defaults else False
-            ),
+            skip_name_validation=_either(self.skip_name_validation, defaults.skip_name_validation),
         )
 
 
