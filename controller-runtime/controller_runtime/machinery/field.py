@@ -117,9 +117,6 @@ class FieldError(Exception):
         return self._body
 
 
-Error = FieldError
-
-
 def _shown(value: object) -> str:
     match value:
         case Quoted():

@@ -130,7 +130,7 @@ async def test_a_fourth_bucket_of_a_team_is_refused(page: dict[str, Any], client
     for name in ("one", "two"):
         await create(page, client, name)
     third = await create(page, client, "three")
-    with pytest.raises(field.Error, match="a team has at most 3 buckets"):
+    with pytest.raises(field.FieldError, match="a team has at most 3 buckets"):
         await quota.validate_create(third)
     await client.delete(third)
     assert await quota.validate_create(third) == []
