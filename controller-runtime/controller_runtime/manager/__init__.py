@@ -9,7 +9,6 @@ from .errors import LostLeadershipError as LostLeadershipError
 from .errors import ManagerError as ManagerError
 from .errors import UnreachableError as UnreachableError
 from .manager import Manager as Manager
-from .manager import reach as reach
 from .options import ControllerOptions as ControllerOptions
 from .options import Options as Options
 from .runnable_group import LeaderElectionRunnable as LeaderElectionRunnable

@@ -92,12 +92,13 @@ class Manager:
             uncached=self.options.client_disable_cache_for,
             live_unstructured=self.options.client_live_unstructured,
         )
-        self._main, self._first_answer = main, _FirstAnswer(main, config.address)
+        self._main = main
+        self._first_status = 0
         self._broadcaster = recorder.Broadcaster(self._unthrottled)
         self._elector = self._new_elector(None if transport else _count_request)
         self._lifecycle = Lifecycle(
             grace=self.options.graceful_shutdown_timeout,
-            connect=lambda: self._first_answer.wait(self.options.connect_timeout),
+            connect=self._connect,
             elector=self._elector,
             may_release=self._may_release,
             on_elected=self._report_leading,
@@ -215,7 +216,7 @@ class Manager:
         Raises:
             UnreachableError: no answer came within ``timeout`` seconds.
         """
-        return await self._first_answer.status(timeout)
+        return await self._first_answer(timeout, rest.TransportTimeoutError)
 
     @property
     def abandoned(self) -> list[str]:
@@ -260,6 +261,23 @@ class Manager:
         except ManagerError as error:
             failure.append(error)
         waiting.cancel()
+
+    async def _connect(self) -> None:
+        if self.options.connect_timeout > 0:
+            await self._first_answer(self.options.connect_timeout, rest.TransportError)
+
+    async def _first_answer(self, timeout: float, logged: type[rest.TransportError]) -> int:
+        """Return the HTTP status of the server's first answer, which is requested once. Log errors of class ``logged``
+        before retries.
+        """
+
+        def report(error: rest.TransportError) -> None:
+            if isinstance(error, logged):
+                _log.info("API server cannot be reached yet", host=self.config.address, error=error)
+
+        if not self._first_status:
+            self._first_status = await reach(self._main, timeout=timeout, report=report)
+        return self._first_status
 
     def _report_leading(self, elector: leaderelection.Elector) -> None:
         self.event_recorder_for(elector.identity).event(
@@ -317,46 +335,8 @@ def _count_request(code: str, method: str, host: str) -> None:
     metrics.REST_REQUESTS.labels(code, method, host).inc()
 
 
-class _FirstAnswer:
-    """The API server's first answer, which is requested once over ``transport``. The connection is kept for later
-    requests.
-    """
-
-    def __init__(self, transport: rest.RoundTripper, address: str) -> None:
-        self._transport = transport
-        self._address = address
-        self._status = 0
-
-    async def status(self, timeout: float) -> int:
-        """Return the HTTP status of the answer. If the server has not answered yet, call :func:`reach`, and log
-        attempts that time out.
-        """
-        return self._status or await self._ask(timeout, self._report_silence)
-
-    async def wait(self, timeout: float) -> None:
-        """Return once the server has answered; do not wait if ``timeout`` is 0. Log retries. Raises like
-        :func:`reach`.
-        """
-        if timeout > 0 and not self._status:
-            await self._ask(timeout, self._report)
-
-    async def _ask(self, timeout: float, report: Callable[[rest.TransportError], None]) -> int:
-        self._status = await reach(self._transport, timeout=timeout, report=report)
-        return self._status
-
-    def _report_silence(self, error: rest.TransportError) -> None:
-        if isinstance(error, rest.TransportTimeoutError):
-            self._report(error)
-
-    def _report(self, error: rest.TransportError) -> None:
-        _log.info("API server cannot be reached yet", host=self._address, error=error)
-
-
 async def reach(
-    transport: rest.RoundTripper,
-    *,
-    timeout: float,
-    report: Callable[[rest.TransportError], None] = lambda _error: None,
+    transport: rest.RoundTripper, *, timeout: float, report: Callable[[rest.TransportError], None]
 ) -> int:
     """Return the HTTP status of the server's first answer; ``report`` is called before each retry.
 
