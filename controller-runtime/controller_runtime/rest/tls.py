@@ -9,7 +9,6 @@ import ssl
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 from .errors import ConfigError
 
@@ -73,7 +72,7 @@ class TLSConfig:
             # authorities of many clusters do not satisfy.
             cadata = _pem(self.ca).decode("ascii", errors="ignore") if self.ca is not None else None
             context = ssl.create_default_context(cadata=cadata)
-            context.verify_flags &= ~_STRICT
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             if not self.verify:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
@@ -89,9 +88,6 @@ class TLSConfig:
     def stamp(self) -> tuple[object, ...]:
         """Return a value that changes when one of the files is rewritten."""
         return tuple(_stat(part) for part in (self.ca, self.cert, self.key) if isinstance(part, Path))
-
-
-_STRICT: Final = getattr(ssl, "VERIFY_X509_STRICT", ssl.VerifyFlags.VERIFY_DEFAULT)
 
 
 def _shown(part: bytes | Path) -> str:
