@@ -11,16 +11,7 @@ from typing import Final
 import anyio
 from prometheus_client.registry import CollectorRegistry
 
-from controller_runtime import log
-from controller_runtime.serving import (
-    Address,
-    Handler,
-    HTTPRequest,
-    HTTPResponse,
-    Server,
-    TLSOptions,
-    TLSProvider,
-)
+from controller_runtime import log, serving
 
 from .registry import CONTENT_TYPE, REGISTRY, render
 
@@ -28,36 +19,36 @@ PATH: Final = "/metrics"
 MAX_AGE: Final = 1.0
 """Seconds for which one rendered text is the response to all scrapes, because rendering blocks the event loop."""
 
-Filter = Callable[[Handler], Handler]
+Filter = Callable[[serving.Handler], serving.Handler]
 """Wraps every handler of the server, e.g. to authenticate clients."""
 
 _log = log.logger_from("controller-runtime.metrics")
 
 
-class MetricsServer(Server):
+class MetricsServer(serving.Server):
     """A runnable that serves ``registry``; also on managers that do not lead."""
 
     def __init__(
         self,
-        address: Address,
+        address: serving.Address,
         *,
         registry: CollectorRegistry = REGISTRY,
-        tls: TLSProvider | None = None,
-        tls_options: TLSOptions | None = None,
+        tls: serving.TLSProvider | None = None,
+        tls_options: serving.TLSOptions | None = None,
         filter_: Filter | None = None,
-        extra: Mapping[str, Handler] | None = None,
+        extra: Mapping[str, serving.Handler] | None = None,
     ) -> None:
         """Make a server; ``filter_`` guards the handlers in ``extra``, too. Raises like :meth:`add_extra_handler`."""
         self._registry = registry
         self._filter = filter_
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, serving.Handler] = {}
         self._guard(PATH, self._serve)
         for path, handler in (extra or {}).items():
             self.add_extra_handler(path, handler)
         self._rendered: tuple[float, bytes] = (-math.inf, b"")
         super().__init__(address, self._handlers, tls=tls, tls_options=tls_options, name="metrics server")
 
-    def add_extra_handler(self, path: str, handler: Handler) -> None:
+    def add_extra_handler(self, path: str, handler: serving.Handler) -> None:
         """Serve ``handler`` at ``path``, behind the server's filter. This is also possible while the server runs.
 
         Raises:
@@ -69,7 +60,7 @@ class MetricsServer(Server):
             raise ValueError(f"metrics server: path {path} is taken")
         self._guard(path, handler)
 
-    def _guard(self, path: str, handler: Handler) -> None:
+    def _guard(self, path: str, handler: serving.Handler) -> None:
         self._handlers[path] = handler if self._filter is None else self._filter(handler)
 
     def need_leader_election(self) -> bool:
@@ -82,8 +73,8 @@ class MetricsServer(Server):
         _log.info("Serving metrics server", bindAddress=str(self._address), secure=self._tls is not None)
         await super().start()
 
-    async def _serve(self, _request: HTTPRequest) -> HTTPResponse:
+    async def _serve(self, _request: serving.HTTPRequest) -> serving.HTTPResponse:
         now = anyio.current_time()
         if now - self._rendered[0] >= MAX_AGE:
             self._rendered = (now, render(self._registry))
-        return HTTPResponse(body=self._rendered[1], content_type=CONTENT_TYPE)
+        return serving.HTTPResponse(body=self._rendered[1], content_type=CONTENT_TYPE)
