@@ -318,7 +318,7 @@ class Cache:
         for informer in self._informers_of(type(obj).gvk):
             informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
-    def _informers_of(self, gvk: GVK) -> list[SharedInformer]:
+    def _informers_of(self, gvk: GVK) -> Sequence[SharedInformer]:
         """Return the informers of a kind: that of full objects, then that of metadata only."""
         found = (self._informers.get((gvk, metadata)) for metadata in (False, True))
         return [informer for informer in found if informer is not None]

@@ -666,35 +666,8 @@ class PodOS(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"name"})
 
 
-class EphemeralContainer(Struct):
-    name: str = ""
-    image: str | None = None
-    command: list[str] | None = None
-    args: list[str] | None = None
-    working_dir: str | None = None
-    ports: list[ContainerPort] | None = None
-    env_from: list[EnvFromSource] | None = None
-    env: list[EnvVar] | None = None
-    resources: ResourceRequirements | None = None
-    resize_policy: list[ContainerResizePolicy] | None = None
-    restart_policy: str | None = None
-    restart_policy_rules: list[ContainerRestartRule] | None = None
-    volume_mounts: list[VolumeMount] | None = None
-    volume_devices: list[VolumeDevice] | None = None
-    liveness_probe: Probe | None = None
-    readiness_probe: Probe | None = None
-    startup_probe: Probe | None = None
-    lifecycle: Lifecycle | None = None
-    termination_message_path: str | None = None
-    termination_message_policy: str | None = None
-    image_pull_policy: str | None = None
-    security_context: SecurityContext | None = None
-    stdin: bool | None = None
-    stdin_once: bool | None = None
-    tty: bool | None = None
+class EphemeralContainer(Container):
     target_container_name: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"name", "resources"})
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"restart_policy"})
 
 
 class PodSpec(Struct):

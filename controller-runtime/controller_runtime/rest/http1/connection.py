@@ -33,7 +33,7 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An asyncio protocol. The owner distinguishes its connections by their ``context``."""
+    """An asyncio protocol; ``context`` is a value by which the owner distinguishes its connections."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, context: object = None) -> None:
         self.context = context
