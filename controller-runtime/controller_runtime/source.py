@@ -136,26 +136,30 @@ class _EventHandler(Generic[T]):
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
-        queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
+        if Origins.wanted():
+            queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
         if evt.is_in_initial_list:
             queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
         """Pass on an update; an update that changes nothing has low priority."""
-        queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
+        if Origins.wanted():
+            queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
         if not evt.changed:
             queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.update, partial(self._handler.update, evt, queue))
 
     def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
         """Pass on a deletion."""
-        queue = self._noting(queue, "deleted", evt.key)
+        if Origins.wanted():
+            queue = self._noting(queue, "deleted", evt.key)
         self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
         """Handle a generic event before its producer continues."""
-        queue = self._noting(queue, "reported", evt.key)
+        if Origins.wanted():
+            queue = self._noting(queue, "reported", evt.key)
         await self._take(partial(self._generic, evt, queue), 0)
 
     def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> Awaitable[None] | None:
@@ -163,10 +167,10 @@ class _EventHandler(Generic[T]):
         return self._handler.generic(evt, queue) if passes else None
 
     def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
-        """Return a queue that notes the event as the origin of each request, or ``queue`` itself if origins are not
-        kept.
+        """Return a queue that notes the event as the origin of each request, or ``queue`` itself if it keeps no
+        origins.
         """
-        origins = getattr(queue, "origins", None) if Origins.wanted() else None
+        origins = getattr(queue, "origins", None)
         if not isinstance(origins, Origins):
             return queue
         return workqueue.WithOrigin(queue, origins, f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}")

@@ -321,7 +321,7 @@ class Simulation:
             process.rate = self.world.uniform(-0.001, 0.001)
             task = self.loop.create_task(self._run_manager(process), context=enter(process))
             self._tasks.append(task)
-            task.add_done_callback(lambda _, ended=process.ended: ended.set())
+            task.add_done_callback(functools.partial(_note_end, process))
             await process.ended.wait()
             if task.done() and not task.cancelled():
                 self._see_end(process, task.exception())
@@ -349,6 +349,10 @@ class Simulation:
             self.managers[process.name] = manager
             self.record(process.name, "started")
             await manager.start()
+
+
+def _note_end(process: Process, _: asyncio.Task[None]) -> None:
+    process.ended.set()
 
 
 class _Direct:

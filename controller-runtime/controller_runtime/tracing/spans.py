@@ -202,6 +202,9 @@ class QueueStay:
 class TimedOrigins(Origins[T]):
     """Records the origins of each item and their times.
 
+    The controller takes the origins for its log. Then the tracer takes the times.
+    """
+
     def __init__(self) -> None:
         super().__init__()
         self._waiting: OrderedDict[T, QueueStay] = OrderedDict()
