@@ -159,7 +159,7 @@ def test_the_guide_lists_the_fields_that_overrides_lack() -> None:
         if name not in overridden.model_fields
     }
     guide = (Path(__file__).parents[4] / "docs" / "migration.md").read_text()
-    table = guide[guide.index("| a TrainJob may newly set") :].partition("\n\n")[0]
+    table = guide[guide.index("| new field | where a TrainJob sets it |") :].partition("\n\n")[0]
 
     assert new == {"securityContext", "terminationGracePeriodSeconds"}
     assert all(f"| `{name}`" in table for name in new)
