@@ -109,9 +109,9 @@ async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
 FEATURES: Final[dict[str, scenarios.Scenario]] = {
     "TrainJobs of Torch": scenarios.torch,
     "MPI": scenarios.mpi,
-    "ClusterTrainingRuntimes in use are kept": scenarios.cluster_runtime,
+    "a finalizer keeps ClusterTrainingRuntimes that TrainJobs use": scenarios.cluster_runtime,
     "gangs of scheduler-plugins": scenarios.coscheduling,
-    "an edit of a suspended TrainJob that needs a new JobSet": rebuild,
+    "edits of suspended TrainJobs for which the manager must create the JobSet again": rebuild,
     "gangs of Volcano with a priority class": scenarios.volcano,
     "gangs of Kubernetes (`podGroupPolicy.workload`)": scenarios.workload,
     "the mutating webhook (`config/webhook`)": defaulter,
