@@ -12,31 +12,6 @@ import typing as _typing
 
 from controller_runtime import _ondemand
 
-from .base import JSON as JSON
-from .base import Struct as Struct
-from .base import is_unset as is_unset
-from .base import wire_name as wire_name
-from .crd import ATOMIC as ATOMIC
-from .crd import CRD as CRD
-from .crd import MAP_BY_NAME as MAP_BY_NAME
-from .crd import MAP_BY_TYPE as MAP_BY_TYPE
-from .crd import Int32 as Int32
-from .crd import Int64 as Int64
-from .crd import KindMarkers as KindMarkers
-from .crd import PrinterColumn as PrinterColumn
-from .crd import Rule as Rule
-from .names import GVK as GVK
-from .names import GroupKind as GroupKind
-from .names import NamespacedName as NamespacedName
-from .names import Resource as Resource
-from .object import LazyObject as LazyObject
-from .object import Object as Object
-from .object import PartialObjectMetadata as PartialObjectMetadata
-from .object import Scheme as Scheme
-from .object import Unstructured as Unstructured
-from .object import metadata_only as metadata_only
-from .object import unstructured as unstructured
-
 if _typing.TYPE_CHECKING:
     from . import conditions as conditions
     from . import crd as crd
@@ -56,5 +31,66 @@ if _typing.TYPE_CHECKING:
     from . import rawjson as rawjson
     from . import tokenbucket as tokenbucket
     from . import yaml as yaml
+    from .base import JSON as JSON
+    from .base import Struct as Struct
+    from .base import is_unset as is_unset
+    from .base import wire_name as wire_name
+    from .crd import ATOMIC as ATOMIC
+    from .crd import CRD as CRD
+    from .crd import MAP_BY_NAME as MAP_BY_NAME
+    from .crd import MAP_BY_TYPE as MAP_BY_TYPE
+    from .crd import Int32 as Int32
+    from .crd import Int64 as Int64
+    from .crd import KindMarkers as KindMarkers
+    from .crd import PrinterColumn as PrinterColumn
+    from .crd import Rule as Rule
+    from .names import GVK as GVK
+    from .names import GroupKind as GroupKind
+    from .names import NamespacedName as NamespacedName
+    from .names import Resource as Resource
+    from .object import LazyObject as LazyObject
+    from .object import Object as Object
+    from .object import PartialObjectMetadata as PartialObjectMetadata
+    from .object import Scheme as Scheme
+    from .object import Unstructured as Unstructured
+    from .object import metadata_only as metadata_only
+    from .object import unstructured as unstructured
 else:
-    __getattr__, __dir__ = _ondemand.names(__name__, {}, submodules=True)
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            "base": (
+                "JSON",
+                "Struct",
+                "is_unset",
+                "wire_name",
+            ),
+            "crd": (
+                "ATOMIC",
+                "CRD",
+                "MAP_BY_NAME",
+                "MAP_BY_TYPE",
+                "Int32",
+                "Int64",
+                "KindMarkers",
+                "PrinterColumn",
+                "Rule",
+            ),
+            "names": (
+                "GVK",
+                "GroupKind",
+                "NamespacedName",
+                "Resource",
+            ),
+            "object": (
+                "LazyObject",
+                "Object",
+                "PartialObjectMetadata",
+                "Scheme",
+                "Unstructured",
+                "metadata_only",
+                "unstructured",
+            ),
+        },
+        submodules=True,
+    )
