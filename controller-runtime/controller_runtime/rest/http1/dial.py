@@ -31,13 +31,14 @@ _NEXT_ADDRESS: Final = 0.25
 _DEAD: Final = 30
 """Seconds after which the kernel closes a connection whose peer does not answer probes."""
 _SOCKET_OPTIONS: Final = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _DEAD // 2),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _DEAD // 6),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _DEAD),
+    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
+    ("TCP_NODELAY", socket.IPPROTO_TCP, 1),
+    ("TCP_KEEPIDLE", socket.IPPROTO_TCP, _DEAD // 2),
+    ("TCP_KEEPINTVL", socket.IPPROTO_TCP, _DEAD // 6),
+    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 3),
+    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 1000 * _DEAD),
 )
+"""Names, levels and values of options. Some systems lack some of them; macOS lacks the last one."""
 AddrInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 """An address as returned by ``getaddrinfo``."""
 
@@ -222,8 +223,9 @@ def keepalive_socket(info: AddrInfo) -> socket.socket:
     family, kind, protocol, *_ = info
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)
-    for option in _SOCKET_OPTIONS:
-        made.setsockopt(*option)
+    for name, level, value in _SOCKET_OPTIONS:
+        if hasattr(socket, name):
+            made.setsockopt(level, getattr(socket, name), value)
     return made
 
 

@@ -276,6 +276,12 @@ async def test_sockets_notice_within_thirty_seconds_that_the_other_end_has_vanis
             assert (idle + interval * probes, unanswered) == (30, 30_000)
 
 
+def test_an_option_that_the_system_lacks_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)  # as on macOS
+    with keepalive_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
 async def test_a_silent_stream_is_given_up_before_its_first_byte_only() -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
