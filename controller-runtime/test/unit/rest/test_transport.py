@@ -280,7 +280,8 @@ async def test_sockets_notice_within_thirty_seconds_that_the_other_end_has_vanis
 def test_an_option_that_the_system_lacks_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)  # as on macOS
     spec = importlib.util.find_spec("controller_runtime.rest.http1.dial")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with module.keepalive_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
