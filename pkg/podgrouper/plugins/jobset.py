@@ -49,7 +49,7 @@ class JobSetGrouper(DelegatingGrouper):
         """
         uid = owner.metadata.uid
         if not owner.name or not uid:
-            raise GroupingError(f"jobset top owner {_named(owner)} missing name or UID")
+            raise GroupingError(f"jobset top owner {named(owner)} missing name or UID")
         replicated_job = pod.labels.get(REPLICATED_JOB_NAME_KEY)
         if not replicated_job:
             raise GroupingError(
@@ -69,7 +69,7 @@ def depend_on_others(replicated_jobs: Iterable[Mapping[str, JSON]]) -> bool:
 
 
 def _startup_policy_order(job_set: Unstructured) -> str:
-    with _reading("spec.startupPolicy.startupPolicyOrder", _named(job_set)):
+    with reading("spec.startupPolicy.startupPolicyOrder", named(job_set)):
         order = fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
     return IN_ORDER if order is None else order
 
@@ -78,7 +78,7 @@ def _pods_of_one(job_set: Unstructured, name: str) -> int:
     """Return the number of pods of the first replicated job with that name; 1 if none has it."""
     for replicated_job in _replicated_jobs(job_set):
         if name_of(replicated_job) == name:
-            return _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
+            return _pods(replicated_job, f"{named(job_set)} replicatedJob {name}")
     return 1
 
 
@@ -87,17 +87,17 @@ def _pods_of_all(job_set: Unstructured) -> int:
     total = 0
     for replicated_job in _replicated_jobs(job_set):
         if name := name_of(replicated_job):
-            total += _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
+            total += _pods(replicated_job, f"{named(job_set)} replicatedJob {name}")
     if total > MAX_INT32:
         raise GroupingError(
-            f"total minAvailable too large ({total}) for JobSet {_named(job_set)}: exceeds int32 max value"
+            f"total minAvailable too large ({total}) for JobSet {named(job_set)}: exceeds int32 max value"
         )
     return total or 1
 
 
 def _replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
     """Return the entries of ``spec.replicatedJobs`` that are maps."""
-    with _reading("spec.replicatedJobs", _named(job_set)):
+    with reading("spec.replicatedJobs", named(job_set)):
         entries = fields.nested_list(job_set, "spec", "replicatedJobs")
     return [entry for entry in entries or () if isinstance(entry, dict)]
 
@@ -122,14 +122,16 @@ def _pods(replicated_job: dict[str, JSON], where: str) -> int:
 
 
 def _positive(replicated_job: dict[str, JSON], where: str, *path: str) -> int | None:
-    with _reading(".".join(path), where):
+    with reading(".".join(path), where):
         number = fields.nested_int64(replicated_job, *path)
     return number if number is not None and number > 0 else None
 
 
-def _reading(path: str, where: str) -> AbstractContextManager[None]:
+def reading(path: str, where: str) -> AbstractContextManager[None]:
+    """Return a context manager that prefixes errors with the field and the JobSet that is read."""
     return failing(f"failed to read {path} from JobSet {where}: ")
 
 
-def _named(job_set: Unstructured) -> str:
+def named(job_set: Unstructured) -> str:
+    """Return namespace and name, for errors."""
     return f"{job_set.namespace}/{job_set.name}"

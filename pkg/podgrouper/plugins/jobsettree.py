@@ -28,7 +28,7 @@ from .delegating import DelegatingGrouper
 from .errors import GroupingError, failing
 from .gonumbers import parse_int32
 from .grouper import Reads
-from .jobset import IN_ORDER, depend_on_others, name_of
+from .jobset import IN_ORDER, depend_on_others, name_of, named, reading
 
 READY: Final = "Ready"
 
@@ -62,7 +62,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
         """
         uid = owner.metadata.uid
         if not owner.name or not uid:
-            raise GroupingError(f"jobset top owner {_named(owner)} missing name or UID")
+            raise GroupingError(f"jobset top owner {named(owner)} missing name or UID")
         jobs = _replicated_jobs(owner)
         metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}"
         if await self._has_flat_group(metadata, jobs):
@@ -138,7 +138,7 @@ def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
 
 
 def _starts_in_order(job_set: Unstructured) -> bool:
-    with failing(f"failed to read spec.startupPolicy.startupPolicyOrder from JobSet {_named(job_set)}: "):
+    with reading("spec.startupPolicy.startupPolicyOrder", named(job_set)):
         order = fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
     return order == IN_ORDER
 
@@ -157,7 +157,7 @@ def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
         leaves += max(0, replicas)
         if leaves > segments.MAX_SUBGROUPS_V0_17:
             raise GroupingError(
-                f"JobSet {_named(job_set)}: replicatedJobs[{index}].replicas: {replicas} is too large: a pod group has"
+                f"JobSet {named(job_set)}: replicatedJobs[{index}].replicas: {replicas} is too large: a pod group has"
                 f" at most {segments.MAX_SUBGROUPS_V0_17} replicas of all replicated jobs"
             )
         groups.append(SubGroupMetadata(name=name, min_sub_group=replicas))
@@ -212,10 +212,10 @@ def _at_least_one(text: str, where: str) -> int:
 
 
 def _replicated_jobs(job_set: Unstructured) -> list[_Job]:
-    with failing(f"failed to read spec.replicatedJobs from JobSet {_named(job_set)}: "):
+    with reading("spec.replicatedJobs", named(job_set)):
         entries = fields.nested_list(job_set, "spec", "replicatedJobs")
     if not entries:
-        raise GroupingError(f"jobset {_named(job_set)} has no replicatedJobs")
+        raise GroupingError(f"jobset {named(job_set)} has no replicatedJobs")
     jobs: list[_Job] = []
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
@@ -232,7 +232,3 @@ def _label(pod: Pod, key: str) -> str:
 
 def _leaf_name(replicated_job: str, replica: int | str) -> str:
     return f"{replicated_job}-replica-{replica}"
-
-
-def _named(job_set: Unstructured) -> str:
-    return f"{job_set.namespace}/{job_set.name}"
