@@ -18,4 +18,8 @@ class Rules(StrEnum):
 
 
 OLDEST: Final = Rules.V0_13
-"""The rules that apply while the schema of PodGroup is unknown. Groups that follow them work with all releases."""
+"""The rules that apply while the schema of PodGroup is unknown.
+
+Most groups that follow them work with all releases. KAI v0.17 refuses a new group if a subgroup requires no pods, as in
+an elastic PyTorchJob, or if a subgroup with segments requires pods.
+"""

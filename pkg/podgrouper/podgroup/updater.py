@@ -15,12 +15,14 @@ def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
     """Return True if ``old`` matches ``new``. Labels and annotations that only ``old`` has are ignored.
 
     An unset field is equal to the zero value of its type in Go: an empty string, 0 or, for a pointer, nil. Missing
-    subgroups are equal to an empty list.
+    subgroups are equal to an empty list. If ``new`` has a subgroup with ``minMember: 0``, ``old`` must have the 0, too:
+    KAI v0.13 stored no zeros, and later schedulers refuse a subgroup without a number.
     """
     return (
         _has_all(old.labels, new.labels)
         and _has_all(old.annotations, new.annotations)
         and _spec(old.spec) == _spec(new.spec)
+        and _sub_groups_equal(old.spec.sub_groups or [], new.spec.sub_groups or [])
         and _owners(old.metadata.owner_references) == _owners(new.metadata.owner_references)
     )
 
@@ -59,18 +61,19 @@ def _spec(spec: PodGroupSpec) -> tuple[object, ...]:
         spec.mark_unschedulable,
         spec.scheduling_backoff,
         _topology(spec.topology_constraint) or ("", "", ""),
-        [_sub_group(each) for each in spec.sub_groups or ()],
+    )
+
+
+def _sub_groups_equal(old: list[SubGroup], new: list[SubGroup]) -> bool:
+    return len(old) == len(new) and all(
+        _sub_group(held) == _sub_group(wanted)
+        and (held.min_member == wanted.min_member or (wanted.min_member is None and not held.min_member))
+        for held, wanted in zip(old, new, strict=True)
     )
 
 
 def _sub_group(group: SubGroup) -> tuple[object, ...]:
-    return (
-        group.name,
-        group.min_member or 0,
-        group.min_sub_group,
-        group.parent,
-        _topology(group.topology_constraint),
-    )
+    return group.name, group.min_sub_group, group.parent, _topology(group.topology_constraint)
 
 
 def _topology(constraint: TopologyConstraint | None) -> tuple[str, str, str] | None:

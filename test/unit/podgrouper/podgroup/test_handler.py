@@ -104,6 +104,20 @@ async def test_subgroups_that_are_gone_go(wanted: Callable[..., Metadata]) -> No
     assert (await client.get(PodGroup, KEY)).spec.sub_groups is None
 
 
+@pytest.mark.parametrize(("rules", "number"), [(Rules.V0_13, None), (Rules.V0_17, 0)])
+async def test_a_subgroup_of_a_former_release_gets_its_zero(
+    wanted: Callable[..., Metadata], rules: Rules, number: int | None
+) -> None:
+    parts = [SubGroupMetadata(name="master", min_available=1), SubGroupMetadata(name="worker")]
+    client = FakeClient()
+    await handler(client).apply_to_cluster(wanted(sub_groups=parts), Rules.V0_13)
+
+    await handler(client).apply_to_cluster(wanted(sub_groups=parts), rules)
+
+    group = await client.get(PodGroup, KEY)
+    assert [each.min_member for each in group.spec.sub_groups or ()] == [1, number]
+
+
 async def test_a_group_that_the_cache_has_not_seen_is_read_and_left_as_it_is(
     wanted: Callable[..., Metadata],
 ) -> None:
