@@ -29,7 +29,6 @@ class ErrorType(StrEnum):
     TOO_LONG = "FieldValueTooLong"
     TOO_MANY = "FieldValueTooMany"
     INTERNAL = "InternalError"
-    TYPE_INVALID = "FieldValueTypeInvalid"
 
 
 _TEXT: Final = {
@@ -42,7 +41,6 @@ _TEXT: Final = {
     ErrorType.TOO_LONG: "Too long",
     ErrorType.TOO_MANY: "Too many",
     ErrorType.INTERNAL: "Internal error",
-    ErrorType.TYPE_INVALID: "Invalid value",
 }
 _WITHOUT_VALUE: Final = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
 OMITTED: Final = object()
@@ -170,11 +168,6 @@ class ErrorList(list[FieldError]):
         for error in {id(error): error for error in self}.values():
             once.setdefault(str(error), error)
         return AggregateError(once.values())
-
-
-def type_invalid(path: Path, value: object, detail: str) -> FieldError:
-    """Return the error for a value whose type differs from the schema's."""
-    return FieldError(ErrorType.TYPE_INVALID, str(path), value, detail)
 
 
 def not_found(path: Path, value: object) -> FieldError:

@@ -94,11 +94,6 @@ class Selector(msgspec.Struct, frozen=True):
             return False
         return all(each.matches(labels or {}) for each in self.requirements)
 
-    @property
-    def empty(self) -> bool:
-        """True if the selector matches everything."""
-        return not self.requirements and not self.nothing
-
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
 

@@ -15,8 +15,6 @@ _LABEL_VALUE: Final = f"({_ALNUM_WORD})?"
 _DNS1123_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS1123_SUBDOMAIN: Final = f"{_DNS1123_LABEL}(\\.{_DNS1123_LABEL})*"
 _DNS1035_LABEL: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_ENV_NAME: Final = "[-._a-zA-Z][-._a-zA-Z0-9]*"
-_CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
 
 DNS1123_LABEL_MAX_LENGTH: Final = 63
 DNS1035_LABEL_MAX_LENGTH: Final = 63
@@ -238,47 +236,6 @@ def is_label_value(value: str) -> list[str]:
     return _checked(value, LABEL_VALUE_MAX_LENGTH, _LABEL_VALUE, text, "MyValue", "my_value", "12345")
 
 
-def is_env_var_name(value: str) -> list[str]:
-    """Check an environment variable's name."""
-    errors: list[str] = []
-    if not _matches(_ENV_NAME, value):
-        text = (
-            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
-            "and must not start with a digit"
-        )
-        errors.append(regex_error(text, _ENV_NAME, "my.env-name", "MY_ENV.NAME", "MyEnvName1"))
-    return errors + _parent_directory(value)
-
-
-def is_config_map_key(value: str) -> list[str]:
-    """Check a key of a ConfigMap or Secret."""
-    text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-    errors = _checked(
-        value, DNS1123_SUBDOMAIN_MAX_LENGTH, _CONFIG_KEY, text, "key.name", "KEY_NAME", "key-name"
-    )
-    return errors + _parent_directory(value)
-
-
 def is_port_number(port: int) -> list[str]:
     """Check a port number."""
     return [] if 1 <= port <= 65535 else [range_error(1, 65535)]
-
-
-def is_port_name(value: str) -> list[str]:
-    """Check a port's name."""
-    errors = _too_long(value, 15)
-    if not _matches("[-a-z0-9]+", value):
-        errors.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not re.search("[a-z]", value):
-        errors.append("must contain at least one letter (a-z)")
-    if "--" in value:
-        errors.append("must not contain consecutive hyphens")
-    if value.startswith("-") or value.endswith("-"):
-        errors.append("must not begin or end with a hyphen")
-    return errors
-
-
-def _parent_directory(value: str) -> list[str]:
-    if value in (".", ".."):
-        return [f"must not be '{value}'"]
-    return ["must not start with '..'"] if value.startswith("..") else []

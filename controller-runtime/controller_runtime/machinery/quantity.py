@@ -243,20 +243,3 @@ def int_value(value: IntOrString) -> int:
     if isinstance(value, str):
         return int(value) if _INTEGER.fullmatch(value) else 0
     return value
-
-
-def scaled_value(value: IntOrString, total: int, *, round_up: bool) -> int:
-    """Return ``value`` if it is a number; if it is a percentage such as ``"30%"``, return that part of ``total``.
-
-    Raises:
-        ValueError: the string is not a percentage.
-    """
-    if isinstance(value, int):
-        return value
-    digits = value.removesuffix("%")
-    if digits == value or not digits.isascii() or not digits.removeprefix("-").isdigit():
-        raise ValueError(
-            f'invalid value for IntOrString: invalid type: string is not a percentage: "{value}"'
-        )
-    product = int(digits) * total
-    return -(-product // 100) if round_up else product // 100

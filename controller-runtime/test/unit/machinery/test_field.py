@@ -25,7 +25,7 @@ def test_a_path_is_written_with_dots_and_brackets() -> None:
         (field.invalid(field.Path("a"), ["b", "<&>"], ""), 'a: Invalid value: ["b","\\u003c\\u0026\\u003e"]'),
         (field.invalid(field.Path("a"), field.Quoted("é<"), "d"), 'a: Invalid value: "é\\u003c": d'),
         (field.invalid(field.Path("a"), {"b": 1, "a": {}}, ""), 'a: Invalid value: {"a":{},"b":1}'),
-        (field.type_invalid(field.Path("a"), 1.5, "d"), "a: Invalid value: 1.5: d"),
+        (field.invalid(field.Path("a"), 1.5, "d"), "a: Invalid value: 1.5: d"),
         (field.required(field.Path("a"), "give it"), "a: Required value: give it"),
         (field.required(field.Path("a"), ""), "a: Required value"),
         (field.forbidden(field.Path("a"), "no"), "a: Forbidden: no"),

@@ -43,9 +43,9 @@ def test_matching(selector: str, matching: dict[str, str], other: dict[str, str]
 
 def test_the_empty_selector_matches_everything_and_nothing_matches_nothing() -> None:
     assert labels.parse("").matches(None)
-    assert labels.parse("").empty
+    assert labels.parse("") == labels.EVERYTHING
     assert not labels.NOTHING.matches({"a": "b"})
-    assert not labels.NOTHING.empty
+    assert labels.NOTHING != labels.EVERYTHING
 
 
 def test_a_map_becomes_equality_and_membership_sorted_by_key() -> None:
@@ -68,7 +68,7 @@ def test_a_label_selector_struct_is_the_conjunction_of_its_parts() -> None:
 
 def test_an_absent_struct_selects_nothing_an_empty_one_everything() -> None:
     assert labels.from_label_selector(None) is labels.NOTHING
-    assert labels.from_label_selector(LabelSelector()).empty
+    assert labels.from_label_selector(LabelSelector()) == labels.EVERYTHING
 
 
 def test_an_unknown_operator_of_a_struct_is_named() -> None:

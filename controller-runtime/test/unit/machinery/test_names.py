@@ -14,9 +14,6 @@ CHECKS = (
     names.is_dns1035_label,
     names.is_qualified_name,
     names.is_label_value,
-    names.is_env_var_name,
-    names.is_config_map_key,
-    names.is_port_name,
 )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.machinery import quantity
-from controller_runtime.machinery.quantity import Amount, Format, int_value, scaled_value
+from controller_runtime.machinery.quantity import Amount, Format, int_value
 
 
 def test_text_and_values_are_those_of_go(go: dict[str, list[list[Any]]]) -> None:
@@ -100,14 +100,3 @@ def test_the_type_tells_numbers_from_strings() -> None:
         0,
         0,
     ]
-
-
-@pytest.mark.parametrize(("value", "up", "down"), [(3, 3, 3), ("50%", 3, 2), ("100%", 5, 5), ("0%", 0, 0)])
-def test_percentages_are_of_the_total(value: int | str, up: int, down: int) -> None:
-    assert (scaled_value(value, 5, round_up=True), scaled_value(value, 5, round_up=False)) == (up, down)
-
-
-@pytest.mark.parametrize("text", ["5", "%", "x%", "1.5%"])
-def test_other_strings_are_no_percentage(text: str) -> None:
-    with pytest.raises(ValueError, match="not a percentage"):
-        scaled_value(text, 5, round_up=True)
