@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _PROGRAM: Final = "controller-runtime"
-_FORMER_PROGRAM: Final = "trainer-controller-manager"
-"""The old name of the cache directory. Binaries in the old directory are still used."""
 _BUILD_RECIPE: Final = "1"  # increment it when a change of the build command makes older binaries wrong
 _PARTIAL: Final = ".partial"
 _OPTIMIZED: Final = ("std", "golang.org/...", "google.golang.org/...", "go.etcd.io/...", "sigs.k8s.io/...")
@@ -151,7 +149,6 @@ class Binaries:
     ) -> None:
         self._environ = os.environ if environ is None else environ
         self._cache = cache or cache_directory(self._environ)
-        self._former = None if cache else cache_directory(self._environ, program=_FORMER_PROGRAM)
         self._progress = progress or Progress()
 
     def missing(self, *tools: Tool) -> list[Tool]:
@@ -220,11 +217,7 @@ class Binaries:
         return {name: Binary(assets / name) for name in found}
 
     def _from_cache(self, tool: Tool) -> Binary | None:
-        for cache in filter(None, (self._cache, self._former)):
-            binary = _cached(tool, cache / "bin" / tool.group.key)
-            if binary is not None:
-                return binary
-        return None
+        return _cached(tool, self._cache / "bin" / tool.group.key)
 
     async def _build(self, batch: Sequence[Tool], task: str, compiling: anyio.Event) -> dict[str, Binary]:
         """Build the programs of one batch. If another process is building them, wait until it has finished."""

@@ -150,14 +150,10 @@ def test_the_cache_is_where_xdg_says(environ: dict[str, str], expected: Path) ->
     assert cache_directory(environ, program="other") == expected / "other"
 
 
-async def test_what_former_releases_built_is_used_unless_there_is_another(
-    group: ToolGroup, tmp_path: Path
-) -> None:
+async def test_a_tool_in_the_cache_is_used(group: ToolGroup, tmp_path: Path) -> None:
     tool, environ = Tool("one", group, "example.com/one"), {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""}
-    former = put(tmp_path / "trainer-controller-manager" / "bin" / group.key / "one")
-    assert (await Binaries(environ=environ).locate(tool))["one"].path == former
-    own = put(tmp_path / "controller-runtime" / "bin" / group.key / "one")
-    assert (await Binaries(environ=environ).locate(tool))["one"].path == own
+    cached = put(tmp_path / "controller-runtime" / "bin" / group.key / "one")
+    assert (await Binaries(environ=environ).locate(tool))["one"].path == cached
 
 
 @pytest.mark.parametrize("release", RELEASES)
