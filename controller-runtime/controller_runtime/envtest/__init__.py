@@ -11,10 +11,7 @@ from .controlplane import DEFAULT_RELEASE as DEFAULT_RELEASE
 from .controlplane import ETCD as ETCD
 from .controlplane import RELEASES as RELEASES
 from .controlplane import ControlPlane as ControlPlane
-from .controlplane import etcd_client_flags as etcd_client_flags
-from .controlplane import etcd_tls_flags as etcd_tls_flags
 from .controlplane import kube_tool as kube_tool
-from .controlplane import write_etcd_certificates as write_etcd_certificates
 from .environment import Environment as Environment
 from .errors import ComponentError as ComponentError
 from .errors import EnvtestError as EnvtestError

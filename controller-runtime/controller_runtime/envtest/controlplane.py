@@ -185,7 +185,7 @@ class ControlPlane:
         self.authority.pair.write(self.pki, "ca")
         self.authority.server("kube-apiserver", _NAMES).write(self.pki, "server")
         self.authority.client("admin", ["system:masters"]).write(self.pki, "admin")
-        write_etcd_certificates(self.pki)
+        _write_etcd_certificates(self.pki)
 
     def _etcd_component(self) -> Component:
         client, peer = self.etcd_url, f"https://{HOST}:{self._peer}"
@@ -199,7 +199,7 @@ class ControlPlane:
             "log-level": "warn",
         }
         command = _command(self._binaries["etcd"], flags)
-        tls = etcd_tls_flags(self.pki, gateway=self._etcd_gateway)
+        tls = _etcd_tls_flags(self.pki, gateway=self._etcd_gateway)
         return Component("etcd", [*command, "--unsafe-no-fsync", *tls])
 
     def _apiserver_component(
@@ -226,11 +226,11 @@ class ControlPlane:
         admin = (self.pki / "admin.crt", self.pki / "admin.key")
         ready = Probe(f"https://{HOST}:{port}/readyz", self.authority_file, admin)
         command = _command(self._binaries["kube-apiserver"], flags)
-        argv = [*command, *etcd_client_flags(self.pki), *self._flags]
+        argv = [*command, *_etcd_client_flags(self.pki), *self._flags]
         return Component(name, argv, ready)
 
 
-def write_etcd_certificates(pki: Path) -> None:
+def _write_etcd_certificates(pki: Path) -> None:
     """Write the certificates of etcd and of its only client, the API server, to ``pki``.
 
     They are signed by a new authority, whose key is not kept. etcd must not accept client certificates of the cluster's
@@ -242,7 +242,7 @@ def write_etcd_certificates(pki: Path) -> None:
     authority.client("kube-apiserver").write(pki, "etcd-client")
 
 
-def etcd_tls_flags(pki: Path, *, gateway: bool = False) -> list[str]:
+def _etcd_tls_flags(pki: Path, *, gateway: bool = False) -> list[str]:
     """Return etcd's flags. With them, etcd serves only clients and peers with a certificate of etcd's own authority."""
     flags = {
         "client-cert-auth": "true",
@@ -260,8 +260,8 @@ def etcd_tls_flags(pki: Path, *, gateway: bool = False) -> list[str]:
     return _arguments(flags)
 
 
-def etcd_client_flags(pki: Path) -> list[str]:
-    """Return the flags with which an API server can use an etcd that was started with `etcd_tls_flags`."""
+def _etcd_client_flags(pki: Path) -> list[str]:
+    """Return the flags with which an API server can use an etcd that was started with `_etcd_tls_flags`."""
     flags = {
         "etcd-cafile": pki / "etcd-ca.crt",
         "etcd-certfile": pki / "etcd-client.crt",

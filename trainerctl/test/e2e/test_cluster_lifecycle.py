@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -199,39 +198,6 @@ async def test_stop_keeps_every_object_for_the_next_start(trainerctl: Trainerctl
 
     code, out, err = finish(trainerctl("cluster", "logs", "trainer-controller-manager", "--tail", "1"))
     assert (code, err, len(out.splitlines())) == (0, "", 1)
-
-
-async def test_a_cluster_of_release_0_1_starts_again_with_certificates_of_etcd(
-    trainerctl: Trainerctl, directory: Path
-) -> None:
-    assert finish(trainerctl("cluster", "up", "--nodes", "1"))[0] == 0
-    await config_maps(Cluster(directory), create="mine")
-    assert finish(trainerctl("cluster", "stop"))[0] == 0
-    state = State.read(directory)
-    assert state is not None
-    added = re.compile("/pki/etcd|client-cert-auth|grpc-gateway")
-    former = [
-        replace(
-            each,
-            argv=[
-                word.replace("=https://127", "=http://127") for word in each.argv if not added.search(word)
-            ],
-        )
-        for each in state.components
-    ]
-    replace(state, components=former).write(directory)
-    for path in (directory / "pki").glob("etcd*"):
-        path.unlink()
-
-    code, _, err = finish(trainerctl("cluster", "start"))
-    assert code == 0, err
-    assert "mine" in await config_maps(Cluster(directory))
-    now = State.read(directory)
-    assert now is not None
-    assert {each.name: sorted(each.argv) for each in now.components} == {
-        each.name: sorted(each.argv) for each in state.components
-    }
-    assert finish(trainerctl("cluster", "status"))[0] == 0
 
 
 async def test_a_component_that_cannot_start_again_costs_no_object(

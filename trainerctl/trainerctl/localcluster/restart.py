@@ -7,18 +7,11 @@ kept.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import (
-    Component,
-    Supervisor,
-    etcd_client_flags,
-    etcd_tls_flags,
-    write_etcd_certificates,
-)
+from controller_runtime.envtest import Supervisor
 from controller_runtime.rest import Transport, load_config
 
 from trainerctl.localcluster import manifests
@@ -38,16 +31,11 @@ ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
 async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeout: float) -> list[str]:
     """Start the components that have ended, and return their names once every component is ready.
 
-    If etcd has no certificates, which was so before release 0.2, it gets certificates. For this, etcd and the API
-    server are restarted. If this call fails or is cancelled, the components that it has started are killed.
+    If this call fails or is cancelled, the components that it has started are killed.
 
     Raises:
         ComponentError: a component ends soon after its start, or does not become ready; the error names its log.
     """
-    if _lacks_certificates(kept):
-        for name in reversed(STORE):
-            await supervisor.stop(name)
-        kept = _with_certificates(directory, kept)
     running = {name for name, process in supervisor.processes.items() if process.poll() is None}
     ended = [component for component in kept.components if component.name not in running]
     started: list[str] = []
@@ -84,30 +72,6 @@ async def write_tokens(directory: Path, server: str, components: Collection[str]
             namespace, name = ACCOUNTS[component]
             path = directory / f"{component}.kubeconfig"
             await write_kubeconfig(client, path, server, authority, namespace=namespace, name=name)
-
-
-def _lacks_certificates(kept: State) -> bool:
-    """Return True if etcd accepts clients without certificates. Releases before 0.2 made such clusters."""
-    return any(
-        "=http://" in argument for each in kept.components if each.name == "etcd" for argument in each.argv
-    )
-
-
-def _with_certificates(directory: Path, kept: State) -> State:
-    """Write etcd's certificates. Write and return a state in which etcd requires that clients have certificates."""
-    pki = directory / "pki"
-    write_etcd_certificates(pki)
-    flags = {"etcd": etcd_tls_flags(pki), "kube-apiserver": etcd_client_flags(pki)}
-
-    def secured(component: Component) -> Component:
-        if component.name not in flags:
-            return component
-        argv = [argument.replace("=http://", "=https://") for argument in component.argv]
-        return replace(component, argv=[*argv, *flags[component.name]])
-
-    upgraded = replace(kept, components=[secured(each) for each in kept.components])
-    upgraded.write(directory)
-    return upgraded
 
 
 async def _ready(kept: State, supervisor: Supervisor, names: Collection[str], timeout: float) -> None:

@@ -36,38 +36,3 @@ async def test_components_that_ended_before_do_not_end_the_restart_of_others(tmp
         assert supervisor.processes["kube-scheduler"].poll() is None
     finally:
         supervisor.kill()
-
-
-@pytest.mark.real_time
-async def test_etcd_of_a_former_release_gets_certificates_although_it_runs(tmp_path: Path) -> None:
-    url = f"http://{HOST}:2379"
-    sleep = ["/bin/sh", "-c", "exec sleep 6802"]
-    etcd = Component("etcd", [*sleep, f"--listen-client-urls={url}", f"--initial-cluster=default={url}"])
-    server = Component("kube-apiserver", [*sleep, f"--etcd-servers={url}"])
-    scheduler = Component("kube-scheduler", sleep)
-    supervisor = Supervisor(tmp_path, tied=True)
-    for each in (etcd, server, scheduler):
-        supervisor.start(each)
-    try:
-        names = await restart(tmp_path, State("", "", 0, [etcd, server, scheduler]), supervisor, timeout=5)
-        assert names == ["etcd", "kube-apiserver"]
-        kept = State.read(tmp_path)
-        assert kept is not None
-        flags = {each.name: each.argv[3:] for each in kept.components}
-        pki = tmp_path / "pki"
-        secure = url.replace("http", "https")
-        clients, members, *required = flags["etcd"]
-        assert (clients, members) == (f"--listen-client-urls={secure}", f"--initial-cluster=default={secure}")
-        assert {"--client-cert-auth=true", "--peer-client-cert-auth=true"} <= set(required)
-        assert flags["kube-apiserver"] == [
-            f"--etcd-servers={secure}",
-            f"--etcd-cafile={pki / 'etcd-ca.crt'}",
-            f"--etcd-certfile={pki / 'etcd-client.crt'}",
-            f"--etcd-keyfile={pki / 'etcd-client.key'}",
-        ]
-        assert flags["kube-scheduler"] == []
-        written = {path.name: path.read_bytes() for path in pki.iterdir()}
-        assert await restart(tmp_path, kept, supervisor, timeout=5) == []
-        assert {path.name: path.read_bytes() for path in pki.iterdir()} == written
-    finally:
-        supervisor.kill()
