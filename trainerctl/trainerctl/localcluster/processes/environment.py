@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ from controller_runtime.machinery.errors import NotFoundError
 _KEYED: Final = re.compile(r"metadata\.(annotations|labels)\['([^']+)'\]")
 T = TypeVar("T", bound=Object)
 _CLAIM: Final = metadata_only(GVK("", "v1", "PersistentVolumeClaim"))
+_MACHINE: Final = {
+    "cpu": str(os.cpu_count() or 1),
+    "memory": str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+}
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
 
 
@@ -65,7 +70,9 @@ def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
 
 
 def resource_text(pod: Pod, selector: ResourceFieldSelector, container: Container) -> str:
-    """Return a request or limit of a container divided by the divisor and rounded up. If it is not set, return 0.
+    """Return a request or limit of a container, divided by the divisor and rounded up.
+
+    A container without a limit may use all of this machine's CPUs and memory. Any other amount that is not set is 0.
 
     Raises:
         ConfigError: the container does not exist.
@@ -78,7 +85,7 @@ def resource_text(pod: Pod, selector: ResourceFieldSelector, container: Containe
     kind, _, resource = selector.resource.partition(".")
     given = found.resources or ResourceRequirements()
     amounts = (given.requests if kind == "requests" else given.limits) or {}
-    amount = amounts.get(resource, "0")
+    amount = amounts.get(resource) or (_MACHINE.get(resource) if kind == "limits" else None) or "0"
     divisor = quantity.parse(selector.divisor or "0").nanos or 10**9
     return str(-(-quantity.parse(amount).nanos // divisor))
 

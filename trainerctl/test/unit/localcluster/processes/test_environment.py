@@ -3,6 +3,7 @@
 """Variables of containers that run as local processes."""
 
 import base64
+import os
 from typing import Any
 
 import pytest
@@ -93,7 +94,8 @@ async def test_variables_refer_to_earlier_ones_and_replace_those_of_env_from() -
         ({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}, "100"),
         ({"resourceFieldRef": {"resource": "requests.cpu"}}, "1"),
         ({"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}, "250"),
-        ({"resourceFieldRef": {"resource": "limits.cpu"}}, "0"),
+        ({"resourceFieldRef": {"resource": "limits.cpu"}}, str(os.cpu_count())),
+        ({"resourceFieldRef": {"resource": "requests.memory"}}, "0"),
         ({"configMapKeyRef": {"name": "cm", "key": "k"}}, "v"),
         ({"configMapKeyRef": {"name": "cm", "key": "none", "optional": True}}, None),
         ({"secretKeyRef": {"name": "none", "key": "k", "optional": True}}, None),
