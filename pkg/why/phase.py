@@ -24,6 +24,11 @@ class Phase(StrEnum):
     RUNNING = "Running"
     PENDING = "Pending"
 
+    @property
+    def ended(self) -> bool:
+        """True for ``Complete`` and ``Failed``."""
+        return self in (Phase.COMPLETE, Phase.FAILED)
+
 
 class Row(NamedTuple):
     """An object of a TrainJob's tree, and its depth."""

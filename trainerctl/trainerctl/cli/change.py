@@ -11,7 +11,7 @@ from typing import Final
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, raw_patch
 from pkg.why import LiveObject
-from pkg.why.phase import Phase, phase
+from pkg.why.phase import phase
 
 from trainerctl.cli import live, streams
 from trainerctl.cli.get import KIND
@@ -56,7 +56,7 @@ async def _set(arguments: argparse.Namespace, out: Console, *, suspended: bool) 
             found = await cluster.client.get(KIND, (cluster.namespace, name))
             job = LiveObject(found.to_dict())
             now = phase(job)
-            if now in (Phase.COMPLETE, Phase.FAILED):
+            if now.ended:
                 streams.say_error(f"{shown} is {now.lower()} and cannot be {done}")
                 code = 1
                 continue

@@ -101,7 +101,7 @@ async def _of_runtime(cluster: live.Connection, document: InputObject, version: 
 
 async def _has_snapshot(cluster: live.Connection, job: LiveObject) -> bool:
     """Return True if the TrainJob is active and Trainer v2.2 or later has stored a copy of its runtime."""
-    if phase(job) in (Phase.COMPLETE, Phase.FAILED):
+    if phase(job).ended:
         return False
     name = core.snapshot_name(TrainJob(metadata=ObjectMeta(namespace=job.namespace, name=job.name)))
     kind = metadata_only(kinds.VERSIONS["ConfigMap"][0])
@@ -115,7 +115,7 @@ async def _has_snapshot(cluster: live.Connection, job: LiveObject) -> bool:
 async def change_of(job: LiveObject, old: InputObject | None, new: InputObject, version: str) -> Change:
     """Return how a TrainJob changes if the runtime ``new`` replaces ``old``. If ``old`` is None, ``new`` is added."""
     now = phase(job)
-    if now in (Phase.COMPLETE, Phase.FAILED):
+    if now.ended:
         return Change(job, Effect.NONE)
     before = await _rendered(job, old, version) if old is not None else ""
     after = await _rendered(job, new, version)

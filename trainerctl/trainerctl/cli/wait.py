@@ -26,7 +26,6 @@ _REACHED: Final = {
     "suspended": (Phase.SUSPENDED,),
     "deleted": (),
 }
-_ENDED: Final = (Phase.COMPLETE, Phase.FAILED)
 
 
 async def wait_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -80,7 +79,7 @@ async def _wait(cluster: live.Connection, arguments: argparse.Namespace, out: Co
             if now in _REACHED[wanted]:
                 out.say(f"{shown} is {now.lower()}")
                 return 0
-            if now in _ENDED and wanted != "deleted":
+            if now.ended and wanted != "deleted":
                 streams.say_error(f"{shown} is {now.lower()}, not {wanted}")
                 return 1
             event = await anext(events)

@@ -27,7 +27,6 @@ _REFRESH: Final = 1.0
 """Seconds after which the screen is drawn again even without changes, because ages have changed."""
 _PAUSE: Final = 0.1
 """After drawing, we collect changes for this many seconds before we draw again."""
-_ENDED: Final = (Phase.COMPLETE, Phase.FAILED)
 
 Draw = Callable[["Objects"], Iterable[tuple[str, ...]]]
 
@@ -104,12 +103,12 @@ async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
         if snapshot is None:
             return True
         last = phase(snapshot.train_job)
-        return last in _ENDED
+        return last.ended
 
     await _watch(cluster, selections, Screen(out, ("NAME", "STATE", "AGE", "DETAIL"), tree_rows), finished)
     if last is None:
         streams.say_error(f"TrainJob {namespace}/{name} does not exist")
-    elif last not in _ENDED:
+    elif not last.ended:
         streams.say_error(f"TrainJob {namespace}/{name} was deleted")
     return 0 if last is not None and last is not Phase.FAILED else 1
 
