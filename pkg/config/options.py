@@ -60,9 +60,9 @@ def manager_options(cfg: Configuration) -> manager.Options:
 
 
 def rest_config(cfg: Configuration, connection: rest.Config) -> rest.Config:
-    """Return ``connection`` with the request limits of the Configuration."""
+    """Return ``connection`` with the request limits of the Configuration. As in client-go, 0 means 5 and 10."""
     client = cfg.client_connection
-    return dataclasses.replace(connection, qps=client.qps or 0.0, burst=client.burst or 0)
+    return dataclasses.replace(connection, qps=client.qps or 5.0, burst=client.burst or 10)
 
 
 def with_feature_gates(cfg: Configuration, flags: Mapping[str, bool]) -> Configuration:

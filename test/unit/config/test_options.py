@@ -65,4 +65,6 @@ def test_the_connection_is_throttled_as_configured() -> None:
     assert (config.rest_config(cfg, connection).qps, config.rest_config(cfg, connection).burst) == (50, 100)
     cfg.client_connection.qps = -1
     assert config.rest_config(cfg, connection).qps == -1
+    cfg.client_connection.qps, cfg.client_connection.burst = 0, 0
+    assert (config.rest_config(cfg, connection).qps, config.rest_config(cfg, connection).burst) == (5, 10)
     assert connection.qps == 0

@@ -133,10 +133,11 @@ class ClientConnection(Struct):
     qps: float | None = Field(
         default=None,
         description="Maximum sustained rate of requests to the API server, in requests per second. A negative value "
-        "means no limit.",
+        "means no limit, and `0` means 5.",
     )
     burst: int | None = Field(
-        default=None, description="Maximum number of requests that may be sent at once before `qps` applies."
+        default=None,
+        description="Maximum number of requests that may be sent at once before `qps` applies. `0` means 10.",
     )
 
 
