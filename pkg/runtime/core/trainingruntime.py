@@ -210,7 +210,7 @@ class TrainingRuntime(interface.Runtime):
                 path, patches = field.Path("spec", "runtimePatches"), field.Quoted(new.spec.runtime_patches)
                 if isinstance(error, DeniedPatchError):
                     misfits += error.errors
-                else:
+                elif not same:
                     misfits += [field.invalid(path, patches, detail) for detail in error.details]
                 unpatched = new.shallow_copy()
                 unpatched.spec = new.spec.model_copy(update={"runtime_patches": None})

@@ -136,6 +136,16 @@ async def test_a_stored_train_job_can_be_changed_elsewhere_and_lose_the_patch() 
             await webhook.validate_update(old, new)
 
 
+async def test_an_unchanged_patch_of_a_container_that_the_runtime_lost_does_not_block_a_suspension() -> None:
+    _, webhook = await served(None)
+    lost = patch({"containers": [{"name": "sidecar"}]})
+    old, new = train_job(lost), train_job(lost, suspend=True)
+
+    with pytest.raises(AggregateError, match="container that doesn't exist"):
+        await webhook.validate_create(old)
+    assert await webhook.validate_update(old, new) == []
+
+
 async def test_the_mirror_of_present_fields_has_no_effect_and_is_not_checked() -> None:
     runtimes, webhook = await served(DENY)
     mirror = patch(CONTEXTS["securityContext"], "trainer.kubeflow.org/first-generation")
