@@ -13,7 +13,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
-from testkit.trainjobs import GANG, KEY, VOLCANO, suspended_world, world
+from testkit.trainjobs import GANG, KEY, PLAIN, VOLCANO, runtime, suspended_world, world
 
 
 def override(**spec: Any) -> list[dict[str, Any]]:
@@ -119,3 +119,13 @@ async def test_an_empty_map_of_the_pod_template_is_sent_as_it_lives() -> None:
     await w.suspend(True)
     await w.reconcile()
     assert (await w.job_set())["spec"] == {**live["spec"], "suspend": True}
+
+
+async def test_the_ports_of_an_init_container_stay() -> None:
+    template = runtime("node").to_dict()["spec"]["template"]
+    ports = [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53, "protocol": "TCP"}]
+    pod = template["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["initContainers"] = [{"name": "proxy", "image": "p", "restartPolicy": "Always", "ports": ports}]
+    w = await world(PLAIN | {"template": template})
+    assert await w.reconcile() == ["apply JobSet"]
+    assert (await w.pod())["initContainers"][0]["ports"] == ports

@@ -211,6 +211,9 @@ def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
             present = pod_spec.init_containers or []
             added = [Container(name=each.name) for each in pod_set.init_containers[len(present) :]]
             pod_spec.init_containers = [*present, *added]
+            for container, changed in zip(present, pod_set.init_containers, strict=False):
+                if changed.ports == container.ports:
+                    changed.ports = None  # upserting a list into itself can lose ports
             _sync_containers(pod_spec.init_containers, pod_set.init_containers)
 
 
