@@ -473,7 +473,10 @@ def enqueue_followers(reader: client.Reader, index: str) -> handler.Funcs[Object
 async def _follows(reader: client.Reader, job: TrainJob) -> bool:
     try:
         return bool((await client.peek(reader, JobSet, job.key)).object.spec.suspend)
-    except NotFoundError:
+    except (
+        NotFoundError,
+        CacheError,
+    ):  # the reconcile reports an unreadable JobSet; the other TrainJobs still wake
         return True
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from controller_runtime import event
+from controller_runtime.cache import UndecodableObjectError
+from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
@@ -59,6 +61,23 @@ async def test_a_runtime_wakes_the_train_jobs_that_can_follow_it_and_those_that_
         "resumed": 0,
         "suspended": LOW_PRIORITY,
     }
+
+
+async def test_an_unreadable_job_set_does_not_keep_others_from_waking(new_train_job: MakeJob) -> None:
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "rt"}
+    jobs = [new_train_job(name=name, runtimeRef=ref) for name in ("a", "b", "c")]
+
+    async def get(inner: Any, kind: Any, key: Any) -> Any:
+        if kind is JobSet and key[1] == "a":
+            raise UndecodableObjectError(JobSet.gvk, key, "spec: too large")
+        return await inner.get(kind, key)
+
+    reader = interceptor.wrap(FakeClient(*jobs, indexes=INDEXES), interceptor.Funcs(get=get))
+    runtime = ClusterTrainingRuntime.from_dict({"metadata": {"name": "rt"}})
+    queue = PriorityQueue[Request]()
+    wakes = enqueue_followers(reader, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY)
+    await wakes.update(event.UpdateEvent(runtime, runtime), queue)
+    assert len(queue) == 3
 
 
 @pytest.mark.parametrize("owned", [False, True])
