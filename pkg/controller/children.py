@@ -42,7 +42,7 @@ from pkg.util import trainjob
 
 from . import gangs, jobconditions, writes
 from .applier import Applier, Outcome, at_version_of
-from .drift import JobSetRule, Wire, content, ended
+from .drift import JobSetRule, Wire, content, covers, ended
 from .memory import Memories
 from .reports import Reports
 from .writes import SOON, UNTIL_DELETED, BeingDeletedError, PendingError
@@ -78,6 +78,12 @@ class JobSetState(StrEnum):
 
     The JobSet may have ended.
     """
+
+
+class VolumesError(Exception):
+    """A JobSet cannot be built again, because its volumes would be deleted with it."""
+
+    needs_no_stack = True
 
 
 def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
@@ -228,7 +234,17 @@ class Children:
         job_set, _ = await _desired(runtime, train_job)
         if job_set is None or ended(live) or not await self._applier.pending(train_job.key, job_set):
             return None
-        return job_set
+        present = content(live.to_dict())
+        if not covers(present, content(job_set.to_dict())):
+            return job_set
+        try:  # only the server knows whether the other fields of ``live`` came from an earlier apply
+            preview = await self._send(job_set, live, dry_run=True)
+        except (ForbiddenError, InvalidError):
+            return job_set
+        if content(preview) != present:
+            return job_set
+        self._applier.remember_match(train_job.key, job_set, live)
+        return None
 
     async def _take_control(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
         """Make the TrainJob the controller of its orphaned JobSet, and return the patched JobSet.
@@ -263,14 +279,7 @@ class Children:
         if live is None or job_set is None:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
         await self._prepare_in_place(train_job, live, job_set)
-        try:
-            return await self._apply_with_gangs(train_job, live, job_set, siblings)
-        except (ForbiddenError, InvalidError) as error:
-            rule = JobSetRule(live.to_dict())
-            if not (rule.suspended and writes.is_immutable_refusal(error)):
-                raise
-            await self._rebuild(train_job, live, job_set, rule, error)
-            raise
+        return await self._apply_with_gangs(train_job, live, job_set, siblings)
 
     async def delete(self, train_job: TrainJob) -> None:
         """Delete the JobSet that a failed TrainJob controls, if it exists, together with its Jobs.
@@ -351,9 +360,11 @@ class Children:
         if job_set is not None and starts and live is not None and siblings:
             held = with_suspend(job_set, True)
             if await self._applier.pending(owner, held):
-                await self._applier.apply(owner, held)
-        first: list[Object] = [] if job_set is None or starts else [job_set]
-        applied = [(obj, await self._applier.apply(owner, obj)) for obj in (*first, *siblings)]
+                await self._apply_job_set(train_job, live, job_set, held)
+        applied: Applied = []
+        if job_set is not None and not starts:
+            applied.append((job_set, await self._apply_job_set(train_job, live, job_set, job_set)))
+        applied += [(obj, await self._applier.apply(owner, obj)) for obj in siblings]
         if job_set is None or not starts:
             return applied
         for sibling, outcome in applied:
@@ -361,7 +372,24 @@ class Children:
                 raise await self._being_deleted(sibling)
         if live is None and jobconditions.has_passed(jobconditions.time_left(train_job, self._now())):
             raise PendingError("the deadline has passed")
-        return [*applied, (job_set, await self._applier.apply(owner, job_set))]
+        return [*applied, (job_set, await self._apply_job_set(train_job, live, job_set, job_set))]
+
+    async def _apply_job_set(
+        self, train_job: TrainJob, live: JobSet | None, desired: JobSet, sent: JobSet
+    ) -> Outcome:
+        """Apply ``sent``, which differs from ``desired`` at most in ``suspend``.
+
+        If the server refuses to change an immutable field of a suspended JobSet, delete the JobSet.
+
+        Raises:
+            PendingError: the JobSet was deleted, or its Jobs are stopping.
+        """
+        try:
+            return await self._applier.apply(train_job.key, sent)
+        except (ForbiddenError, InvalidError) as error:
+            if live is not None and live.spec.suspend and writes.is_immutable_refusal(error):
+                await self._rebuild(train_job, live, desired, JobSetRule(live.to_dict()), error)
+            raise
 
     async def _being_deleted(self, sibling: Object) -> PendingError:
         """Return the error for a sibling that is being deleted or has been deleted meanwhile."""
@@ -466,7 +494,16 @@ class Children:
 
         If the JobSet must not be deleted, raise the error that says why. Foreground deletion is used because the next
         JobSet has the same name: otherwise it would take over the remaining Jobs.
+
+        Raises:
+            VolumesError: the JobSet may have run, and its volumes would be deleted with it.
         """
+        # Generation 1: it has been suspended since its creation, so its volumes are empty.
+        if rule.owns_volumes and rule.observed and live.metadata.generation != 1:
+            raise VolumesError(
+                f"jobset {live.key}: the change needs a new JobSet, but the volumes of this one would be deleted with "
+                "it: undo the change, or delete the JobSet together with its volumes"
+            ) from refusal
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:
             message = f"Waiting until the Jobs of JobSet {live.key} have stopped"

@@ -42,6 +42,7 @@ _DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
         "enableDNSHostnames": True,
         "publishNotReadyAddresses": True,
         "priority": 0,
+        "whenDeleted": "Delete",
     }
 )
 """The defaults of unset fields. They are set by JobSet's CRD, by JobSet's webhook or by Kubernetes' gang API.
@@ -162,6 +163,12 @@ class JobSetRule:
         self.observed: bool = bool(self._jobs)
         """True if JobSet's controller has reconciled the JobSet, and so may have created Jobs."""
         self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
+
+    @property
+    def owns_volumes(self) -> bool:
+        """True if volumes are deleted with the JobSet, which is the default of ``volumeClaimPolicies``."""
+        policies = self._live.get("spec", {}).get("volumeClaimPolicies") or ()
+        return any((each.get("retentionPolicy") or {}).get("whenDeleted") != "Retain" for each in policies)
 
     def matches(self, desired: Wire) -> bool:
         """Return True if the fixed fields are as desired. False means that only the server can decide."""

@@ -83,6 +83,16 @@ def test_scheduling_is_no_part_of_what_is_fixed(suspend: bool) -> None:
     assert rule.matches(jobset(suspend=not suspend))
 
 
+def test_the_default_retention_of_volumes_is_no_difference() -> None:
+    live, desired = live_jobset(suspend=True), jobset(suspend=True)
+    desired["spec"]["volumeClaimPolicies"] = [{"templates": [{"metadata": {"name": "model"}}]}]
+    (policy,) = live["spec"]["volumeClaimPolicies"] = [dict(desired["spec"]["volumeClaimPolicies"][0])]
+    policy["retentionPolicy"] = {"whenDeleted": "Delete"}
+    assert JobSetRule(live).matches(desired)
+    policy["retentionPolicy"] = {"whenDeleted": "Retain"}
+    assert not JobSetRule(live).matches(desired)
+
+
 def test_replicated_jobs_that_come_or_go_are_a_difference() -> None:
     more = jobset(suspend=True)
     more["spec"]["replicatedJobs"].append({"name": "more", "template": {}})

@@ -8,13 +8,25 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, InvalidError, StatusError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from testkit.trainjobs import GANG, IMMUTABLE, KEY, never_runs, suspended_world, world
+from pkg.controller.children import VolumesError
+from testkit.trainjobs import (
+    GANG,
+    IMMUTABLE,
+    KEY,
+    MPI,
+    PLAIN,
+    never_runs,
+    runtime,
+    suspended_world,
+    world,
+)
 
 
 @pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "no webhook"])
@@ -163,6 +175,50 @@ async def test_a_refusal_for_another_reason_deletes_nothing(refusal: StatusError
         await w.reconcile()
     assert (await w.job_set())["metadata"].get("deletionTimestamp") is None
     assert (await w.server.get(PodGroup, KEY)).spec.min_member == 2
+
+
+@pytest.mark.parametrize("retention", [None, {"whenDeleted": "Retain"}], ids=["default", "Retain"])
+async def test_a_job_set_that_may_have_run_is_not_deleted_with_its_volumes(
+    retention: dict[str, str] | None,
+) -> None:
+    template = runtime("node").to_dict()["spec"]["template"]
+    claims = {"templates": [{"metadata": {"name": "model"}}], "retentionPolicy": retention}
+    template["spec"]["volumeClaimPolicies"] = [{key: value for key, value in claims.items() if value}]
+    w = await suspended_world(PLAIN | {"template": template})
+    await w.edit_image()  # its volumes are still empty
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    assert await w.rebuilt() == ["apply JobSet"]
+    for suspend in (False, True):
+        await w.suspend(suspend)
+        assert await w.reconcile() == ["apply JobSet"]
+        await w.server.observe(suspended=int(suspend), active=int(not suspend))
+    await w.edit_image("three")
+    if retention is None:
+        for _ in range(2):
+            with pytest.raises(VolumesError):
+                await w.reconcile()
+        assert "the volumes of this one would be deleted with it" in w.recorder.events[-1]
+        assert (await w.job_set())["metadata"].get("deletionTimestamp") is None
+        assert await w.image() == "two"
+    else:
+        assert (await w.reconcile())[-1] == "delete JobSet"
+
+
+async def test_a_refusal_of_a_sibling_does_not_delete_the_job_set() -> None:
+    w = await suspended_world(MPI)
+    apply = w.server.apply
+
+    async def strict(obj: Any, **options: Any) -> Any:
+        if isinstance(obj, ConfigMap):
+            text = 'ConfigMap "job-mpi-hostfile" is invalid: data: field is immutable when `immutable` is set'
+            raise InvalidError(text, code=422, reason="Invalid")
+        return await apply(obj, **options)
+
+    w.server.apply = strict  # type: ignore[method-assign] # somebody made the ConfigMap immutable
+    await w.server.delete(await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile")))
+    with pytest.raises(InvalidError, match="immutable"):
+        await w.reconcile()
+    assert (await w.job_set())["metadata"].get("deletionTimestamp") is None
 
 
 async def test_what_the_job_no_longer_requests_goes_away_even_if_no_manager_ran_then() -> None:

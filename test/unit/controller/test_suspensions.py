@@ -67,7 +67,9 @@ async def test_a_change_of_the_placement_alone_takes_effect(change: str) -> None
     await w.suspend(True)
     await w.replace_overrides(override(selectors[1]))
     await w.suspend(False)
-    assert await w.reconcile() == ["apply JobSet"]
+    # Only the server knows whose a selector is that is no longer desired.
+    asked = ["apply JobSet dry run"] if change == "removed" else []
+    assert await w.reconcile() == [*asked, "apply JobSet"]
     assert (await w.job_set())["spec"]["suspend"] is True
     await w.reconcile()
     await w.reconcile()
@@ -103,6 +105,25 @@ async def test_without_a_change_the_pods_run_on() -> None:
     assert await w.reconcile() == []
     assert len(w.recorder.events) == 1
     assert "Warning JobSetNotFollowing: JobSet ns/job runs with an earlier spec" in w.recorder.events[0]
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["", "noted"])
+async def test_labels_of_others_on_a_running_job_set_are_no_other_spec(times: int) -> None:
+    w = await world()
+    await w.reconcile()
+    await w.server.observe(active=1)
+    for suspend in (True, False) * times:
+        await w.suspend(suspend)
+    note = ["patch TrainJob"] if await noted(w) else []
+    assert bool(note) == (times == 2)
+    live = await w.server.get(JobSet, KEY)
+    live.metadata.labels, live.metadata.annotations = {"theirs": "1"}, {"theirs": "1"}
+    await w.server.update(live, field_owner="policy")
+    await w.restart()
+    assert await w.reconcile() == ["apply JobSet dry run", *note]
+    assert await w.reconcile() == []
+    assert (await w.job_set())["spec"]["suspend"] is False
+    assert w.recorder.events == []
 
 
 async def test_without_the_webhook_the_pods_run_on_and_an_event_says_so() -> None:
