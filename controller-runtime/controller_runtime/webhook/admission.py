@@ -19,7 +19,7 @@ import pydantic_core
 from controller_runtime import cache, log, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import JSON, Object, field, offload
+from controller_runtime.machinery import JSON, Object, field, offload, rawjson
 from controller_runtime.machinery.errors import StatusError, to_status
 from controller_runtime.machinery.patch import pointer
 
@@ -167,14 +167,13 @@ class MutatorHandler(Handler, Generic[T]):
             return allowed()
         if not await offload.run(self._mutator.concerns, request, stored, new):
             return allowed()
-        # Compare with the decoded model, so that the patch contains only the mutator's changes.
         before = await offload.run(new.to_dict)
         try:
             warnings = await self._mutator.mutate(request, stored, new)
         except VERDICTS as error:
             return refused(error)
         response = allowed(warnings=warnings)
-        if patch := await offload.run(lambda: json_patch(before, new.to_dict())):
+        if patch := await offload.run(_changes, obj, before, new):
             response.patch = base64.b64encode(msgspec.json.encode(patch)).decode()
             response.patch_type = "JSONPatch"
         return response
@@ -206,6 +205,17 @@ class _Defaulting(CustomMutator[T]):
         return []
 
 
+def _changes(sent: JSON, before: JSON, new: Object) -> list[dict[str, JSON]]:
+    """Return the patch from the object of the request to ``new``, or nothing if the mutator has changed nothing.
+
+    The server patches the object that it has sent. ``before`` may differ from it, for example by Python's defaults.
+    """
+    after = new.to_dict()
+    if after == before:
+        return []
+    return json_patch(msgspec.json.decode(sent) if isinstance(sent, bytes) else sent, after)
+
+
 def decode(kind: type[T], data: JSON) -> T:
     """Return the decoded object of a request. ``data`` is JSON text, or a dict decoded from JSON text.
 
@@ -227,7 +237,7 @@ def decode(kind: type[T], data: JSON) -> T:
 def _any(data: bytes | None) -> JSON:
     try:
         return None if data is None else msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except rawjson.UNREADABLE as error:
         raise BadRequestError(f"the object cannot be decoded: {log.cut(str(error))}") from error
 
 

@@ -78,7 +78,7 @@ class Webhook(endpoint.Endpoint):
                         response = await self._judge(review, size, timeout)
                 else:
                     response = await self._judge(review, size, timeout)
-            except TimeoutError:
+            except _TooLateError:
                 if (held_back := self.log_limiter.allow()) is not None:
                     _log.error("Admission took too long", seconds=timeout, **held_back)
                 return admission.errored(504, f"no verdict within {timeout:g} s")
@@ -105,7 +105,7 @@ class Webhook(endpoint.Endpoint):
         return admission.errored(500, text)
 
     async def _judge(self, review: envelope.Review, size: int, timeout: float) -> AdmissionResponse:
-        """Return the handler's answer. Raises TimeoutError if the handler takes longer than ``timeout``."""
+        """Return the handler's answer. Raises _TooLateError if the handler takes longer than ``timeout``."""
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
             # The deadline is set in the loop's next iteration, so it is set only if the handler waits for something.
@@ -118,7 +118,11 @@ class Webhook(endpoint.Endpoint):
                 return await self._handler.handle_json(review.request, review.object, review.old_object)
             finally:
                 arming.cancel()
-        raise TimeoutError
+        raise _TooLateError
+
+
+class _TooLateError(Exception):
+    """The handler took too long. It may raise a TimeoutError of its own, which is an error like any other."""
 
 
 async def _refused(review: envelope.Review) -> AdmissionResponse | None:

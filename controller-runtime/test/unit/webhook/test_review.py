@@ -10,14 +10,16 @@ from typing import Any
 import anyio
 import pytest
 import structlog
+from pydantic import Field
 from structlog.testing import capture_logs
 
 from controller_runtime import log, metrics, rest, webhook
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import field, offload
+from controller_runtime.machinery import Object, Struct, field, offload
 from controller_runtime.machinery.errors import InvalidError
+from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.serving import HTTPRequest
 
 PATH = "/validate--v1-configmap"
@@ -152,6 +154,12 @@ async def test_a_cancelled_error_of_a_validator_is_a_500_of_its_own() -> None:
     assert not answer["allowed"]
     assert answer["status"]["code"] == 500
     assert "CancelledError was raised" in answer["status"]["message"]
+
+
+async def test_a_timeout_of_a_validator_is_a_500_of_its_own() -> None:
+    answer = await verdict(Judge(TimeoutError("the registry")), review())
+    assert answer["status"]["code"] == 500
+    assert "the registry" in answer["status"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -447,6 +455,32 @@ async def test_a_defaulters_changes_are_a_json_patch() -> None:
         {"op": "add", "path": "/metadata/labels", "value": {"x": "y"}},
         {"op": "add", "path": "/data/a~1b", "value": "new"},
     ]
+
+
+class Settings(Struct):
+    seconds: int = 0
+    tags: set[str] = set()
+
+
+class Timer(Object, group="example.com", version="v1"):
+    spec: Settings = Field(default_factory=Settings)
+
+
+class Tuned(webhook.CustomDefaulter[Timer]):
+    async def default(self, obj: Timer) -> None:
+        obj.spec.seconds = 5
+        obj.spec.tags = (obj.spec.tags - {"b"}) | {"c"}
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"spec": {"tags": ["b", "a"]}}], ids=["without spec", "an unsorted set"]
+)
+async def test_a_patch_fits_the_object_that_the_server_has_sent(spec: dict[str, Any]) -> None:
+    sent = {"apiVersion": "example.com/v1", "kind": "Timer", "metadata": {"name": "t"}, **spec}
+    response = await verdict(webhook.DefaulterHandler(Timer, Tuned()), review(object=sent))
+    patched = apply_json_patch(sent, json.loads(base64.b64decode(response["patch"])))
+    assert patched["spec"]["seconds"] == 5
+    assert set(patched["spec"]["tags"]) == ({"a", "c"} if spec else {"c"})
 
 
 async def test_a_defaulter_that_changes_nothing_sends_no_patch() -> None:
