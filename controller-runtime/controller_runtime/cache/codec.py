@@ -153,7 +153,7 @@ def split_line(line: bytes) -> Line:
         except RecursionError:
             fields = rawjson.fields(line)
             return Line(msgspec.json.decode(fields["type"], type=str), fields["object"])
-    except (msgspec.DecodeError, KeyError, RecursionError) as error:
+    except (*rawjson.UNREADABLE, KeyError) as error:
         raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
 
 
@@ -161,7 +161,7 @@ def split_page(body: bytes) -> rawjson.Page:
     """Split a list into its parts. Raises BadObjectError if the list is malformed."""
     try:
         return rawjson.split_page(body)
-    except (msgspec.DecodeError, KeyError, RecursionError) as error:
+    except (*rawjson.UNREADABLE, KeyError) as error:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
 
 
@@ -169,7 +169,7 @@ def bookmark_of(raw: msgspec.Raw) -> Bookmark:
     """Return the metadata of a BOOKMARK's object. Raises BadObjectError if the metadata is malformed."""
     try:
         return _decode_marked(raw).metadata
-    except (msgspec.DecodeError, RecursionError) as error:
+    except rawjson.UNREADABLE as error:
         raise errors.BadObjectError(f"a bookmark is unreadable: {error}") from error
 
 
@@ -177,7 +177,7 @@ def error_of(raw: msgspec.Raw) -> api.StatusError:
     """Return the error that an ERROR line reports."""
     try:
         status: JSON = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except rawjson.UNREADABLE:
         status = {}
     return api.from_status(status if isinstance(status, dict) else {}, http_code=500)
 
@@ -208,7 +208,7 @@ def entry_of(
         if deep and (reason := rawjson.Counter(limits).feed(text)) is not None:
             return _outlined(parts["metadata"], meta_parts, reason)
         meta = _decode_meta(parts["metadata"])
-    except (msgspec.DecodeError, KeyError, RecursionError) as error:
+    except (*rawjson.UNREADABLE, KeyError) as error:
         reason = "metadata is missing" if isinstance(error, KeyError) else str(error)
         raise errors.BadObjectError(reason, _key_in(raw)) from error
     return _entry(meta, text if transform is None else _transformed(text, transform, meta))
@@ -260,7 +260,7 @@ def outline(text: bytes) -> bytes:
     """Return the text of an object with only its metadata. Raises BadObjectError if the metadata is missing."""
     try:
         return b'{"metadata":' + metadata_text(text) + b"}"
-    except (msgspec.DecodeError, KeyError, RecursionError) as error:
+    except (*rawjson.UNREADABLE, KeyError) as error:
         raise errors.BadObjectError(str(error), _key_in(text)) from error
 
 
@@ -303,7 +303,7 @@ def _share(text: str) -> str:
 def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:
     try:
         named = _decode_name(raw).metadata
-    except (msgspec.DecodeError, RecursionError):
+    except rawjson.UNREADABLE:
         return None
     return NamespacedName(named.namespace, named.name)
 
@@ -344,7 +344,7 @@ async def _cut(body: bytes) -> rawjson.Page | None:
             # If the text was not cut between two items, this is not valid JSON.
             _check(items[-1])
             await anyio.lowlevel.checkpoint()
-    except (msgspec.DecodeError, RecursionError, errors.BadObjectError):
+    except (*rawjson.UNREADABLE, errors.BadObjectError):
         return None
     page.items = items
     return page

@@ -184,7 +184,7 @@ class Watch(Generic[T]):
         except RecursionError as error:
             _log.warning("Object skipped", kind=str(self._kind.gvk.group_kind), reason=str(error))
             return None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise rest.TransportError(f"a watch line of {len(line)} bytes is undecodable: {error}") from error
         if event.type == "ERROR":
             raise errors.from_status(rest.decoded(msgspec.json.decode, event.object), http_code=500)

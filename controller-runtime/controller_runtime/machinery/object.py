@@ -342,7 +342,7 @@ class LazyObject(Generic[T_co]):
         if type(self._view) is not shape:
             try:
                 self._view = self._decode_view(shape)
-            except (msgspec.DecodeError, RecursionError):
+            except rawjson.UNREADABLE:
                 return None  # decoding the object reports the error
         return self._view
 
@@ -367,7 +367,7 @@ class LazyObject(Generic[T_co]):
         if self._object is None and self._metadata is None and self.text is not None:
             try:
                 return _decode_owned(self.text).metadata.owner_references or ()
-            except msgspec.DecodeError:
+            except rawjson.UNREADABLE:
                 pass  # decoding the metadata reports the error
         return self.metadata.owner_references or ()
 

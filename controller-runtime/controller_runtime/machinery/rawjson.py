@@ -24,11 +24,13 @@ SMALL: Final = 16 << 10
 PIECE: Final = 16 << 10
 """Number of bytes that are counted without interruption; this takes at most a quarter of a millisecond."""
 
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of msgspec for a text that is not the expected JSON, is not UTF-8, or is nested too deeply."""
 
 parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Returns the fields of a JSON object as undecoded texts.
 
-Raises msgspec.DecodeError if the text is not an object, and RecursionError if the text is nested too deeply.
+Raises one of :data:`UNREADABLE` if the text is not an object.
 """
 
 
@@ -179,7 +181,7 @@ def without_managed_fields(obj: bytes) -> bytes:
         metadata = parts(whole["metadata"])
         del metadata["managedFields"]
         return msgspec.json.encode({**whole, "metadata": metadata})
-    except (msgspec.DecodeError, RecursionError, KeyError):
+    except (*UNREADABLE, KeyError):
         return obj
 
 

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime.machinery import GVK, JSON, errors
+from controller_runtime.machinery import GVK, JSON, errors, rawjson
 
 T = TypeVar("T")
 _EXCERPT: Final = 100
@@ -110,7 +110,7 @@ def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> err
     """Return the error for a response with status 400 or more; its body may be a metav1.Status, text or empty."""
     try:
         status: JSON = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except rawjson.UNREADABLE:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = body[:1024].decode(errors="replace").strip()

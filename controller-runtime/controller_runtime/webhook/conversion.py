@@ -181,7 +181,7 @@ _HEADS: Final = msgspec.json.Decoder(_Head)
 def _head(data: bytes) -> _Head:
     try:
         return _HEADS.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except rawjson.UNREADABLE as error:
         raise ConversionError(f"the object cannot be decoded: {log.cut(str(error))}") from error
 
 
@@ -286,7 +286,7 @@ def _request_of(body: bytes) -> _Request:
         raise envelope.UnreadableError(f"ConversionReview is too large: it has {reason}", code=413)
     try:
         review = _REVIEWS.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except rawjson.UNREADABLE as error:
         raise envelope.UnreadableError(f"body is not a ConversionReview: {log.cut(str(error))}") from error
     if (review.api_version, review.kind) != (_VERSION, "ConversionReview"):
         text = f"{log.cut(review.api_version)}, Kind={log.cut(review.kind)}"

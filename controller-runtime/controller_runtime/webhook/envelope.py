@@ -98,7 +98,7 @@ class Review(msgspec.Struct):
             return False
         try:
             new, old = _OBJECT.decode(self.object), _OBJECT.decode(self.old_object)
-        except (msgspec.DecodeError, RecursionError):
+        except rawjson.UNREADABLE:
             return False
         return (new.api_version, new.kind, bytes(new.spec)) == (old.api_version, old.kind, bytes(old.spec))
 
@@ -112,7 +112,7 @@ def read(body: bytes) -> Review:
     try:
         _check_text(body)
         review = _DECODER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except rawjson.UNREADABLE as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
     if review.api_version not in _VERSIONS or review.kind != _KIND:
         text = f"{cut(review.api_version)}, Kind={cut(review.kind)}"
@@ -152,7 +152,7 @@ def _rest(request: _Request) -> AdmissionRequest:
                 raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
     try:
         return AdmissionRequest.from_json(msgspec.json.encode({**values, "uid": request.uid}))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except rawjson.UNREADABLE as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
     except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

@@ -389,6 +389,7 @@ async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed
         pytest.param(b'{"type":"ADDED","object":{"spec":{}}}', id="without metadata"),
         pytest.param(b'{"type":"ADDED","object":{"metadata":{"name":"x","labels":{"a":1}}}}', id="odd label"),
         pytest.param(b'{"type":"SOMETHING","object":{}}', id="unknown type"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":{"name":"caf\xe9"}}}', id="no UTF-8"),
     ],
 )
 async def test_a_bad_line_is_skipped_and_counted_and_the_rest_goes_on(

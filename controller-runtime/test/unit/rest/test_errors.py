@@ -17,7 +17,9 @@ def test_a_status_becomes_the_error_of_its_reason() -> None:
     assert str(error) == 'pods "x" already exists'
 
 
-@pytest.mark.parametrize("body", [b"upstream connect error", b"", b"[1]", b'{"kind":"Pod"}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "body", [b"upstream connect error", b"", b"[1]", b'{"kind":"Pod"}', b"\xff\xfe", b'{"message":"caf\xe9"}']
+)
 def test_a_body_that_is_no_status_still_gives_the_code(body: bytes) -> None:
     error = errors.status_error(503, {"Retry-After": "3"}, body)
     assert isinstance(error, api.ServerError)
