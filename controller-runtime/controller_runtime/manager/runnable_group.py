@@ -136,6 +136,7 @@ class RunnableGroup:
     async def stop(self) -> None:
         """Ask all members to end, and return when they have ended. If this call is cancelled, call :meth:`kill`."""
         self._stopping = True
+        self._wake()
         for member in tuple(self._running):
             if isinstance(member.runnable, StopsGracefully):
                 member.runnable.stop()
@@ -151,6 +152,7 @@ class RunnableGroup:
     def kill(self) -> list[str]:
         """Cancel all members that still run. If the group was stopping already, return their names."""
         asked, self._stopping = self._stopping, True
+        self._wake()
         for member in self._running:
             member.scope.cancel()
         return self._names() if asked else []
@@ -201,8 +203,12 @@ class RunnableGroup:
         finally:
             self._running.remove(member)
             member.left.set()
-            self._changed.set()
-            self._changed = anyio.Event()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake the tasks that wait until members are ready or have ended."""
+        self._changed.set()
+        self._changed = anyio.Event()
 
     def _report(self, member: _Member, error: Exception) -> None:
         if self._stopping:

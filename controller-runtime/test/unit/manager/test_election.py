@@ -137,6 +137,34 @@ async def test_a_reconcile_in_a_thread_does_not_extend_the_grace_period_and_keep
     assert server.lease["spec"]["holderIdentity"]
 
 
+async def test_what_is_blocked_in_a_thread_before_it_is_ready_does_not_hold_the_manager() -> None:
+    begun, gate = anyio.Event(), threading.Event()
+
+    class Migrates:
+        async def start(self) -> None:
+            begun.set()
+            await anyio.to_thread.run_sync(gate.wait)
+
+        async def ready(self) -> None:
+            await anyio.sleep_forever()
+
+    mgr = new_manager(LeaseServer(), graceful_shutdown_timeout=5, **ELECTION)
+    mgr.add(Migrates())
+
+    async def stop() -> None:
+        await begun.wait()
+        mgr.stop()
+
+    began = anyio.current_time()
+    try:
+        with anyio.fail_after(60):
+            failure = await failure_of(mgr, stop)
+        assert anyio.current_time() - began <= 8
+    finally:
+        gate.set()
+    assert isinstance(failure, GracePeriodExceededError)
+
+
 async def test_a_follower_runs_what_needs_no_leader_only(diary: list[str]) -> None:
     server = LeaseServer()
     server.lease = Lease.from_dict(
