@@ -189,6 +189,8 @@ class Cache:
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return an object by (namespace, name), in the newest state that the watch reported or this process wrote.
 
+        The namespace of a cluster-scoped object is ignored.
+
         Raises:
             NotFoundError: the object does not exist.
             CacheError: the kind cannot be read, see ``errors``.
@@ -208,6 +210,8 @@ class Cache:
         return self._shared.get(kind, self._entry(informer, kind, key), informer.count_skipped)
 
     def _entry(self, informer: SharedInformer, kind: type[Object], key: NamespacedName) -> Entry:
+        if key.namespace and not informer.namespaced:
+            key = NamespacedName("", key.name)
         entry = informer.store.get(key, asyncio.get_running_loop().time())
         if entry is None:
             raise errors.not_found(kind, key)
@@ -232,7 +236,7 @@ class Cache:
         if options.get("continue_token"):
             raise ValueError("a cache has no pages to continue")
         namespace, fields = options.get("namespace", ""), options.get("fields")
-        labels, limit = options.get("labels"), options.get("limit")
+        labels, limit = options.get("labels"), options.get("limit") or None
         informer = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
         for field in fields or ():
             if field not in _KEY_FIELDS and not informer.store.has_index(field):

@@ -98,6 +98,8 @@ class SharedInformer:
         self.gvk: GVK = kind.gvk
         self.metadata_only = issubclass(kind, PartialObjectMetadata)
         self.selection: ByObject = options.for_kind(kind)
+        self.namespaced = kind.resource is None or kind.resource.namespaced
+        """False if the kind is known to be cluster-scoped."""
         self.store = Store()
         self.outage = outage
         self.unreadable = UnreadableLog(self.gvk)
@@ -165,6 +167,7 @@ class SharedInformer:
         If the kind is cluster-scoped, it needs only one informer. For all other informers, this call never returns.
         """
         found = await resource()
+        self.namespaced = found.namespaced
         if not found.namespaced and "" not in self._informers:
             informer.widen()
             self.leave()
@@ -209,7 +212,7 @@ class SharedInformer:
         Raises:
             NamespaceNotCachedError: no informer covers the namespace.
         """
-        if not namespace:
+        if not namespace or not self.namespaced:
             return self._informers.values()
         informer = self._informers.get("") or self._informers.get(namespace)
         if informer is None:

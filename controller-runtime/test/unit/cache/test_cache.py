@@ -50,6 +50,27 @@ async def test_a_kind_is_watched_when_somebody_first_reads_it(server: Any, start
     assert len(server.transport.requests) == 1
 
 
+@pytest.mark.parametrize("declared", [True, False])
+async def test_the_namespace_of_a_cluster_scoped_object_is_ignored(
+    server: Any, start: Any, declared: bool
+) -> None:
+    server.put("n", namespace="")
+    cache = await start()
+    kind: type[Object] = Node
+    if not declared:
+        kind = unstructured(GVK("", "v1", "Node"))
+        nodes = {"resources": [{"name": "nodes", "kind": "Node", "namespaced": False}]}
+        cache._mapper = RESTMapper(FakeTransport(lambda _: FakeResponse(200, nodes)))
+    assert (await cache.get(kind, ("team-a", "n"))).name == "n"
+    assert (await cache.peek(kind, ("team-a", "n"))).object.name == "n"
+
+
+async def test_a_limit_of_0_is_none(server: Any, start: Any) -> None:
+    server.put("a")
+    cache = await start()
+    assert len(await cache.list(ConfigMap, limit=0)) == 1
+
+
 @pytest.mark.parametrize("live", [False, True])
 async def test_a_map_function_that_lists_an_unstructured_kind_sends_one_request_in_all(
     server: Any, start: Any, live: bool
