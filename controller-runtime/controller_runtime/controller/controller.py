@@ -241,7 +241,7 @@ class Controller:
         token = _current.set(ident)
         began = time.perf_counter()
         try:
-            with log.into_context(**_fields(self.name, self.settings, request), reconcileID=ident):
+            with log.into_context(**{"reconcileID": ident, **_fields(self.name, self.settings, request)}):
                 if workqueue.Origins.wanted():
                     _log.debug("Reconciling", triggers=self.queue.origins.take(request))
                 self._conclude(request, await self._outcome(request), priority)
@@ -347,11 +347,14 @@ def _show_metrics(name: str, workers: int) -> None:
     ):
         counter.labels(name)
     metrics.MAX_CONCURRENT_RECONCILES.labels(name).set(workers)
-    metrics.ACTIVE_WORKERS.labels(name).set(0)
+    metrics.ACTIVE_WORKERS.labels(name)
 
 
 def _fields(name: str, settings: Settings, request: Request | None = None) -> dict[str, object]:
-    """Return the log fields of a controller. With ``request``, return only the fields about the request."""
+    """Return the log fields of a controller. With ``request``, return only the fields about the request.
+
+    An error of the ``log_constructor`` is logged.
+    """
     found: dict[str, object] = {}
     gvk = settings.kind
     if request is None:
@@ -363,5 +366,8 @@ def _fields(name: str, settings: Settings, request: Request | None = None) -> di
             found[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
         found |= {"namespace": request.namespace, "name": request.name}
     if settings.log_constructor is not None:
-        found.update(settings.log_constructor(request))
+        try:
+            found.update({str(key): value for key, value in settings.log_constructor(request).items()})
+        except raised.FAILURES as error:
+            _log.error("The log_constructor failed", controller=name, error=error)
     return found

@@ -22,7 +22,10 @@ about the request."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of one controller. None selects the manager's default or, without a manager, the default stated here."""
+    """Options of one controller. None selects the manager's default or, without a manager, the default stated here.
+
+    A duration of 0 is the same as None.
+    """
 
     max_concurrent_reconciles: int | None = None
     """Number of workers, each of which reconciles one request at a time. The default is the manager's value for the
@@ -67,9 +70,9 @@ class Options:
         if workers < 1:
             raise ControllerError(f"max_concurrent_reconciles is {workers}: a controller needs a worker")
         sync, timeout = self.cache_sync_timeout, self.reconciliation_timeout
-        if sync is None:
+        if not sync:
             sync = defaults.cache_sync_timeout
-        if timeout is None:
+        if not timeout:
             timeout = defaults.reconciliation_timeout
         return Settings(
             max_concurrent_reconciles=workers,
@@ -78,7 +81,7 @@ class Options:
             need_leader_election=_either(self.need_leader_election, defaults.need_leader_election),
             enable_warmup=_either(self.enable_warmup, defaults.enable_warmup),
             cache_sync_timeout=_seconds(sync),
-            reconciliation_timeout=_seconds(timeout) if timeout is not None else None,
+            reconciliation_timeout=_seconds(timeout) if timeout else None,
             kind=self.kind,
             log_constructor=self.log_constructor,
             skip_name_validation=_either(self.skip_name_validation, defaults.skip_name_validation),

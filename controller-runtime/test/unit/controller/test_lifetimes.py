@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from datetime import timedelta
 from typing import Any
 
 import anyio
@@ -100,6 +101,32 @@ async def test_log_lines_of_a_reconcile_say_what_is_reconciled(make: Make) -> No
         "color": "red",
     }
     assert {line["color"] for line in lines if "name" not in line} == {"blue"}
+
+
+async def test_a_log_constructor_may_replace_any_key_and_may_fail(make: Make) -> None:
+    seen: list[object] = []
+
+    class Talker:
+        async def reconcile(self, request: Request) -> Result:
+            del request
+            seen.append(log.bound()["reconcileID"])
+            return Result()
+
+    def fields(request: Request | None) -> dict[str, object]:
+        if request == A:
+            raise LookupError(A.name)
+        return {"reconcileID": "own"}
+
+    async with running(make(Talker(), log_constructor=fields)) as made:
+        made.queue.add(A)
+        made.queue.add(B)
+        await anyio.sleep(0.001)
+    assert seen == ["id-1", "own"]
+
+
+async def test_a_duration_of_0_is_the_default(make: Make) -> None:
+    made = make(Script(), reconciliation_timeout=0, cache_sync_timeout=timedelta())
+    assert (made.settings.reconciliation_timeout, made.settings.cache_sync_timeout) == (None, 120)
 
 
 async def test_workers_begin_when_the_sources_have_seen_what_there_is(
