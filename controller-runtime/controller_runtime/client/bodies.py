@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar, Unpack
 
+import anyio.lowlevel
 import msgspec
 
 from controller_runtime import log, rest
@@ -27,6 +28,8 @@ from .options import DeleteOptions
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("client")
+_STEP: Final = 16
+"""After this many decoded objects, other tasks of the event loop get a turn."""
 
 
 class ResponseObject(LazyObject[T]):
@@ -120,7 +123,7 @@ def decode(kind: type[T], body: bytes) -> T:
     return ResponseObject(kind, body).object
 
 
-def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
+async def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     """Return the objects of a list in ``body``; the items get their apiVersion and kind.
 
     Objects that exceed the limits of ``machinery.rawjson`` are left out, so that one such object cannot make lists
@@ -128,8 +131,12 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     """
     listed = rest.decoded(rawjson.split_page, body)
     skipped: list[Exception] = []
-    found = [decode_listed(kind, bytes(item), skipped.append) for item in listed.items or ()]
-    objects = interfaces.ObjectList([each for each in found if each is not None])
+    objects: interfaces.ObjectList[T] = interfaces.ObjectList()
+    for number, item in enumerate(listed.items or (), 1):
+        if (found := decode_listed(kind, bytes(item), skipped.append)) is not None:
+            objects.append(found)
+        if number % _STEP == 0:
+            await anyio.lowlevel.checkpoint()
     objects.skipped = skipped
     objects.resource_version = listed.metadata.resource_version
     objects.continue_token = listed.metadata.continue_

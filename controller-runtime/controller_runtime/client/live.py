@@ -62,7 +62,7 @@ class LiveClient:
         opts.check_options(opts.ListOptions, options)
         resource = await self.mapper.resource_for(kind)
         request = requests.list_(resource, metadata_only=bodies.is_metadata(kind), **options)
-        return bodies.decode_list(kind, await self._send(request))
+        return await bodies.decode_list(kind, await self._send(request))
 
     def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Watch[T]:
         """Return the changes of ``kind`` as an endless async iterator of :class:`WatchEvent`.

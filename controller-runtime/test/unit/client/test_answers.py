@@ -4,6 +4,8 @@
 
 from collections.abc import Awaitable, Callable
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from controller_runtime import rest
@@ -154,6 +156,24 @@ async def test_the_details_of_a_refusal_may_have_any_shape(details: str) -> None
         await client(403, body).get(ConfigMap, ("n", "c"))
     assert isinstance(caught.value, ForbiddenError)
     assert all(isinstance(each, dict) for each in caught.value.causes)
+
+
+async def test_other_tasks_have_turns_while_a_long_list_is_decoded() -> None:
+    items = b",".join(b'{"metadata":{"name":"a%d"}}' % number for number in range(400))
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count)
+        listed = await client(200, b'{"items":[' + items + b"]}").list(ConfigMap)
+        tasks.cancel_scope.cancel()
+    assert len(listed) == 400
+    assert turns >= 25
 
 
 @pytest.mark.parametrize("depth", [300, 900, 5000])
