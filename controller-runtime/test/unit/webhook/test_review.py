@@ -459,7 +459,7 @@ async def test_a_defaulters_changes_are_a_json_patch() -> None:
 
 class Settings(Struct):
     seconds: int = 0
-    tags: set[str] = set()
+    tags: set[str] = Field(default_factory=set)
 
 
 class Timer(Object, group="example.com", version="v1"):
