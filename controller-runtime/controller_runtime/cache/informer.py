@@ -334,6 +334,7 @@ class SharedInformer:
         """Make reads return the object in ``text``, the response to our write.
 
         This ends when the watch reports the same or a newer state. ``obj`` is the decoded object, if the caller has it.
+        An object that our write took out of the selection is not read any more.
         """
         transform = self.selection.transform
         try:
@@ -346,21 +347,18 @@ class SharedInformer:
         self.processor.answered(entry)
         if entry.ended:
             self.store.remember_write(entry, {}, now)
-        elif self._selects(entry):
+            return
+        informer = self._informers.get(entry.namespace) or self._informers.get("")
+        if informer is None or informer.covers(entry.resource_version):
+            return
+        here = self.selection.within(entry.namespace)
+        if here.labels and not selectors.selector(here.labels).matches(entry.labels):
+            self.store.remember_delete(entry.key, entry.uid, now, version=entry.resource_version)
+        elif not here.fields or self.store.observed(entry.key) is not None:
+            # Only the server evaluates a field selector; an object that matched before is expected to match again.
             known = None if transform is not None else obj
             made = CachedObject(self.kind if known is None else type(known), entry, known)
             self.store.remember_write(entry, self._index(made), now)
-
-    def _selects(self, entry: codec.Entry) -> bool:
-        """Return True if the watch is going to deliver ``entry``."""
-        informer = self._informers.get(entry.namespace) or self._informers.get("")
-        if informer is None or informer.covers(entry.resource_version):
-            return False
-        here = self.selection.within(entry.namespace)
-        if here.labels and not selectors.selector(here.labels).matches(entry.labels):
-            return False
-        # Only the server evaluates a field selector; an object that matched before is expected to match again.
-        return not here.fields or self.store.observed(entry.key) is not None
 
 
 class NamespaceInformer:

@@ -161,6 +161,19 @@ class TestOwnWrites:
         cache.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
         assert await cache.list(ConfigMap) == []
 
+    async def test_that_remove_the_selected_label_hide_the_object(
+        self, server: Any, start: Any, settle: Any
+    ) -> None:
+        cache = await start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
+        selected = {"labels": {"app": "x"}}
+        server.put("a", metadata=selected)
+        assert names(await cache.list(ConfigMap)) == ["a"]
+        cache.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
+        assert await cache.list(ConfigMap) == []
+        server.put("a", metadata=selected)
+        await settle()
+        assert names(await cache.list(ConfigMap)) == ["a"]
+
     async def test_are_forgotten_when_a_bookmark_passes_them_or_in_time(
         self, server: Any, watched: Any, settle: Any
     ) -> None:
