@@ -88,7 +88,7 @@ def _state(obj: LiveObject) -> str:
 
 
 def _reason(pod: LiveObject) -> str:
-    for status in of_pod(pod):
+    for status in of_pod(pod) if pod.text("status", "phase") != "Succeeded" else ():
         if status.waiting not in ("", "PodInitializing"):
             return status.waiting
         if (ended := status.ended) is not None and number(ended, "exitCode"):

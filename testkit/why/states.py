@@ -328,6 +328,15 @@ def huge(world: TrainJobObjects) -> None:
         pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "16"
 
 
+def huge_with_a_sidecar(world: TrainJobObjects) -> None:
+    """Let container and sidecar request more GPUs together than any node has."""
+    world.unscheduled(NO_GPU)
+    for pod in world.pods:
+        requests = {"requests": {"nvidia.com/gpu": "8"}}
+        pod["spec"]["containers"][0]["resources"] = requests
+        pod["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always", "resources": requests}]
+
+
 def huge_and_short_of_cpu(world: TrainJobObjects) -> None:
     huge(world)
     world.unscheduled(

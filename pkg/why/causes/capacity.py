@@ -10,7 +10,7 @@ from typing import Final
 from controller_runtime.machinery import JSON, quantity
 
 from pkg.why import kinds
-from pkg.why.liveobject import LiveObject, at, maps
+from pkg.why.liveobject import LiveObject, at, maps, text
 from pkg.why.snapshot import Snapshot
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
@@ -130,14 +130,30 @@ def requested(pod: LiveObject, resource: str) -> str | None:
     """Return the amount that a pod requests, or None."""
     if resource == "pods":
         return "1"
-    amounts = [_of(each, resource) for each in maps(pod.data, "spec", "containers")]
+    sidecars: str | None = None
+    peak: str | None = None
+    for each in maps(pod.data, "spec", "initContainers"):
+        amount = _sum(sidecars, _of(each, resource))
+        if text(each, "restartPolicy") == "Always":
+            sidecars = amount
+        else:
+            peak = max(peak, amount, key=_milli)
+    total = _sum(sidecars, *(_of(each, resource) for each in maps(pod.data, "spec", "containers")))
+    overhead = at(pod.data, "spec", "overhead", resource)
+    found = _sum(max(total, peak, key=_milli), None if overhead is None else str(overhead))
+    return found and _plain(found, resource)
+
+
+def _sum(*amounts: str | None) -> str | None:
+    """Return the sum of the amounts that are not None, or None if there are none."""
     total: str | None = None
     for amount in filter(None, amounts):
         total = amount if total is None else quantity.add(total, amount)
-    for amount in filter(None, [_of(each, resource) for each in maps(pod.data, "spec", "initContainers")]):
-        if total is None or quantity.cmp(amount, total) > 0:
-            total = amount
-    return total and _plain(total, resource)
+    return total
+
+
+def _milli(amount: str | None) -> int:
+    return -1 if amount is None else quantity.milli_value(amount)
 
 
 def _plain(amount: str, resource: str) -> str:

@@ -91,8 +91,12 @@ def failures(snapshot: Snapshot) -> Iterator[Status]:
 
 
 def _by_end(snapshot: Snapshot) -> list[Status]:
-    """Return the containers in the order in which they ended: in distributed training, one failure causes others."""
-    return sorted(statuses(snapshot), key=lambda each: moment(_last_end(each), "finishedAt") or snapshot.now)
+    """Return the containers in the order in which they ended: in distributed training, one failure causes others.
+
+    The containers of a pod that has succeeded are left out: the kubelet may have killed its sidecars.
+    """
+    found = (each for each in statuses(snapshot) if each.pod.text("status", "phase") != "Succeeded")
+    return sorted(found, key=lambda each: moment(_last_end(each), "finishedAt") or snapshot.now)
 
 
 def _last_end(status: Status) -> JSON:

@@ -111,6 +111,14 @@ def one_done(world: TrainJobObjects) -> None:
     world.job["status"]["succeeded"] = 1
 
 
+def one_done_with_a_killed_sidecar(world: TrainJobObjects) -> None:
+    one_done(world)
+    ended = {"terminated": {"exitCode": 143, "reason": "Error", "finishedAt": when(5)}}
+    world.pods[0]["status"]["initContainerStatuses"] = [
+        {"name": "proxy", "restartCount": 0, "state": ended, "ready": False}
+    ]
+
+
 def one_done_and_deleted(world: TrainJobObjects) -> None:
     world.remove(world.pods[0])
     world.job["status"]["succeeded"] = 1
@@ -290,6 +298,7 @@ CASES: list[Any] = [
         ("restarted just now", 300, State.RUNNING, restarted_once_just_now),
         ("not ready yet", 30, State.RUNNING, not_ready_yet),
         ("one pod is done", 300, State.RUNNING, one_done),
+        ("one pod is done, and its sidecar was killed", 300, State.RUNNING, one_done_with_a_killed_sidecar),
         ("one pod is done and deleted", 300, State.RUNNING, one_done_and_deleted),
         ("the initializer runs", 300, State.RUNNING, steps),
         ("a later Job waits for its turn", 300, State.RUNNING, in_order),
