@@ -65,6 +65,7 @@ class ContainerRunner:
     _grace: float = 0.0
     _target: ProbeTarget | None = None
     _failures: int = 0
+    _must_restart: bool = False
     _started: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self) -> bool:
@@ -109,12 +110,16 @@ class ContainerRunner:
         """
         if self._stopping.is_set():
             return
-        self.settings.record(
-            self.pod, "Killing", f"Container {self.container.name} {reason}, will be restarted"
-        )
+        restarted = "" if self.policy == NEVER else ", will be restarted"
+        self.settings.record(self.pod, "Killing", f"Container {self.container.name} {reason}{restarted}")
         if grace is None:
             grace = self.pod.spec.termination_grace_period_seconds
         await self._end(30.0 if grace is None else float(grace), hook=True)
+
+    async def _restart(self, reason: str, grace: int | None) -> None:
+        """End the process, because a probe has failed. It is restarted even if it ends with the exit code 0."""
+        self._must_restart = True
+        await self.kill(reason, grace)
 
     async def _end(self, grace: float, *, hook: bool) -> None:
         running = self._process
@@ -140,7 +145,8 @@ class ContainerRunner:
 
     def _is_over(self, last: ContainerStateTerminated) -> bool:
         """Return True if the container must not be restarted after it has ended with ``last``."""
-        over = self.policy == NEVER or (self.policy == ON_FAILURE and last.exit_code == 0)
+        succeeded = last.exit_code == 0 and not self._must_restart
+        over = self.policy == NEVER or (self.policy == ON_FAILURE and succeeded)
         return over or self.pod_ends()
 
     async def _wait_to_restart(self) -> None:
@@ -171,6 +177,7 @@ class ContainerRunner:
         plan = await self._plan()
         if plan is None:
             return
+        self._must_restart = False
         began = format_time(self.settings.now())
         self.record.starting = self.record.next_run
         try:
@@ -209,7 +216,7 @@ class ContainerRunner:
             self.record.ready = self.record.started
         self.changed()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(probes.run, self.kill)
+            tasks.start_soon(probes.run, self._restart)
             tasks.start_soon(self._post_start, target)
             if self._stopping.is_set():  # the container was stopped while it started
                 tasks.start_soon(partial(self._end, self._grace, hook=False))

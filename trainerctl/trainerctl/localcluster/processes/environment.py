@@ -35,7 +35,7 @@ _MACHINE: Final = {
     "cpu": str(os.cpu_count() or 1),
     "memory": str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
 }
-_REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
+_REFERENCE: Final = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 class ConfigError(Exception):

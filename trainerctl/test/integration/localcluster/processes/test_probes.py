@@ -32,6 +32,14 @@ async def test_a_probe_that_fails_restarts_the_container(
     assert ("Killing", "Container main failed liveness probe, will be restarted") in events
 
 
+async def test_a_program_that_a_probe_ended_is_restarted_even_if_it_ended_well(settings: Settings) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    script = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+    pod = new_pod(container("sh", "-c", script, livenessProbe=probe), restartPolicy="OnFailure")
+    async with running(pod, settings) as runner:
+        await until(lambda: runner.record.containers[0].restarts > 0, "it is started again")
+
+
 @pytest.mark.parametrize("kind", ["livenessProbe", "startupProbe"])
 async def test_a_probe_has_a_grace_of_its_own(settings: Settings, kind: str) -> None:
     probe: dict[str, Any] = {

@@ -19,6 +19,8 @@ from trainerctl.localcluster.processes.environment import ConfigError, Environme
         ("$(A)-$(B)", "1-2"),
         ("$(NOPE) $A ${A}", "$(NOPE) $A ${A}"),
         ("$$(A)", "$(A)"),
+        ("$(x $(A))", "$(x $(A))"),
+        ("$($(A))", "$($(A))"),
         ("$$$(A)", "$1"),
         ("$$$$(A)", "$$(A)"),
         ("$(A", "$(A"),

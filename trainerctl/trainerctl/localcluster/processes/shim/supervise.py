@@ -70,12 +70,15 @@ class _Container:
     def watch(self) -> int:
         """Wait until the process has ended, kill the processes that it has left behind, and return its exit code."""
         self._selector.register(os.pidfd_open(self._pid), selectors.EVENT_READ, lambda: None)
+        since = time.monotonic()  # the beginning of the present part
         while (status := tree.reap(self._pid)) is None:
             ready = self._selector.select(_FLUSH_SECONDS if self._log.has_part else _REAP_SECONDS)
             for key, _ in ready:
                 key.data()
-            if not ready:
+            if not ready or time.monotonic() - since >= _FLUSH_SECONDS:
                 self._log.flush()
+            if not self._log.has_part:
+                since = time.monotonic()
         self._finish()
         code = os.waitstatus_to_exitcode(status)
         return 128 - code if code < 0 else code
