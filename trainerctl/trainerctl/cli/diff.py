@@ -168,7 +168,8 @@ def _grouped(changes: Sequence[Change]) -> Iterator[tuple[list[str], tuple[str, 
     groups: dict[tuple[str, ...], list[Change]] = {}
     for each in changes:
         if each.lines:
-            key = tuple(line.replace(each.job.name, "") for line in each.lines if line[:1] in "+-")
+            refused = each.effect is Effect.REFUSED
+            key = tuple(line.replace(each.job.name, "") for line in each.lines if refused or line[:1] in "+-")
             groups.setdefault(key, []).append(each)
     for group in groups.values():
         yield [f"{each.job.namespace}/{each.job.name}" for each in group], group[0].lines

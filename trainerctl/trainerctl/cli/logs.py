@@ -12,6 +12,7 @@ import anyio
 import msgspec
 from controller_runtime import rest
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.printable import printable_line
 from pkg.why import LiveObject, Snapshot, kinds, reading, removed
 from pkg.why.liveobject import maps, text
 from pkg.why.snapshot import COMPLETION_INDEX, step_of
@@ -55,7 +56,9 @@ def no_pod(snapshot: Snapshot, step: str) -> str:
         return f"the pods of step {step} cannot be read: {reason}"
     known = [each for each in removed(snapshot) if step_of(each.pod) == step]
     if known:
-        ends = [f"{each.line}: {each.message}" if each.message else each.line for each in known]
+        ends = [
+            printable_line(f"{each.line}: {each.message}" if each.message else each.line) for each in known
+        ]
         first = f"the pods of step {step} are removed, and their logs with them"
         return "\n".join([first, *ends, f"see trainerctl why {named}"])
     jobs = [each for each in snapshot.jobs if step_of(each) == step]

@@ -72,6 +72,8 @@ class Objects:
             except ExpiredError:
                 continue
             except NoKindMatchError:
+                if kind == kinds.TRAIN_JOB:
+                    raise
                 self._note(kind)
                 return
 

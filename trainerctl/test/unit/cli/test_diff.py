@@ -147,3 +147,13 @@ async def test_equal_differences_are_printed_once_with_all_names() -> None:
     assert text.count("image: new:1") == 1
     assert "team-a/llama, team-a/lima\n" in text
     assert "team-a/third  Running  none: its objects stay the same" in text
+
+
+def test_each_reason_of_a_refusal_is_shown() -> None:
+    out = io.StringIO()
+    changes = [
+        diff.Change(job(name), Effect.REFUSED, (f"TrainJob team-a/{name}: no {name}",)) for name in ("a", "b")
+    ]
+    diff.print_changes(changes, Console(file=out))
+    assert "TrainJob team-a/a: no a" in out.getvalue()
+    assert "TrainJob team-a/b: no b" in out.getvalue()

@@ -2,16 +2,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of the commands for live TrainJobs, in a pipe and on a terminal."""
 
+import argparse
 import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.rest import ConfigError, FakeResponse, Request, Response, TransportTimeoutError
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.rest import (
+    ConfigError,
+    FakeResponse,
+    NoKindMatchError,
+    Request,
+    Response,
+    TransportTimeoutError,
+)
 from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects
 
-from trainerctl.cli import cluster, describe, events, live, logs, parser, why
+from trainerctl.cli import change, cluster, describe, events, live, logs, parser, watchtree, why
+from trainerctl.cli.get import KIND
 from trainerctl.cli.terminal import Console
 
 
@@ -241,6 +255,50 @@ def unreadable() -> TrainJobObjects:
 )
 def test_logs_say_why_no_pod_can_be_read(world: TrainJobObjects, step: str, lines: list[str]) -> None:
     assert logs.no_pod(world.snapshot(), step).splitlines() == lines
+
+
+def test_the_message_of_an_event_makes_no_line_of_its_own() -> None:
+    assert len(logs.no_pod(removed(f"{ENDED}\nsee evil").snapshot(), "node").splitlines()) == 3
+
+
+class Gone:
+    """A client of a server on which nothing exists, or which has no TrainJobs at all."""
+
+    def __init__(self, error: Exception, names: list[str]) -> None:
+        self.error, self.deleted = error, list[str]()
+        self.missing = names
+
+    async def delete(self, obj: Any, **_options: Any) -> None:
+        if obj.name in self.missing:
+            raise self.error
+        self.deleted.append(obj.name)
+
+    async def list(self, _kind: Any, **_options: Any) -> Any:
+        raise self.error
+
+
+async def test_a_missing_train_job_does_not_keep_the_others_from_deletion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Gone(NotFoundError('trainjobs "a" not found', code=404, reason="NotFound"), ["a"])
+
+    @asynccontextmanager
+    async def connect(_arguments: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(client=client, namespace="team-a")
+
+    monkeypatch.setattr(change.live, "connect", connect)
+    out = Console(file=io.StringIO())
+    assert await change.delete_command(argparse.Namespace(names=["a", "b"]), out, out) == 1
+    assert client.deleted == ["b"]
+
+
+async def test_watching_without_the_crd_of_train_jobs_is_an_error() -> None:
+    client = Gone(NoKindMatchError(KIND.gvk), [])
+    cluster: Any = SimpleNamespace(client=client, namespace="team-a")
+    with anyio.fail_after(5), pytest.raises(BaseException) as caught:
+        await watchtree.watch_all(cluster, "team-a", Console(file=io.StringIO()))
+    leaves = caught.value.exceptions if isinstance(caught.value, ExceptionGroup) else [caught.value]
+    assert isinstance(leaves[0], NoKindMatchError)
 
 
 def test_events_are_also_those_of_removed_pods() -> None:
