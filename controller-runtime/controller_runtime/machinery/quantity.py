@@ -23,7 +23,8 @@ _MAX_BINARY: Final = 2**63 - 1
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_TEXT: Final = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([A-Za-z]*)([+-]?[0-9]*)", re.ASCII)
+# The quantifiers never give characters back, so a long wrong text costs no more than a right one.
+_TEXT: Final = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?+([A-Za-z]*+)([+-]?[0-9]*+)", re.ASCII)
 _FAST_DIGITS: Final = 18
 
 

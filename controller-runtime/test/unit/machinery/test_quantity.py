@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities: exact, and written as Go writes them."""
 
+import time
 from typing import Any
 
 import pytest
@@ -87,6 +88,14 @@ def test_decoding_refuses_what_is_no_quantity() -> None:
     for bad in ("much", True, [1]):
         with pytest.raises(ValueError, match="limits"):
             ResourceRequirements.from_dict({"limits": {"cpu": bad}})
+
+
+@pytest.mark.parametrize("text", ["0" * 3_000 + "!", "1" * 100_000 + "!", "1." + "0" * 100_000 + "!"])
+def test_a_long_wrong_text_costs_no_more_than_a_right_one(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match="quantities must match"):
+        quantity.canonical(text)
+    assert time.process_time() - began < 5  # it took minutes
 
 
 def test_the_type_tells_numbers_from_strings() -> None:
