@@ -166,7 +166,7 @@ class Access:
             credentials = TokenFile(path)
         elif token := user.text("token"):
             credentials = StaticToken(token)
-        elif "username" in user.values:
+        elif user.text("username") or user.text("password"):
             credentials = Basic(user.text("username"), user.text("password"))
         else:
             return Anonymous()
@@ -181,7 +181,7 @@ class Entry:
         self.label = label
         self.values = values
         self._source = source
-        self._folder = folder
+        self.folder = folder
 
     def text(self, key: str) -> str:
         """Return a string, or an empty one if ``key`` is not set. Raises ConfigError for another type."""
@@ -203,13 +203,13 @@ class Entry:
     def path(self, key: str) -> Path | None:
         """Return a path, or None if ``key`` is not set."""
         value = self.text(key)
-        return self._folder / value if value else None
+        return self.folder / value if value else None
 
     def pem(self, key: str) -> bytes | Path | None:
         """Return the inline bytes or, if there are none, the path of the file. kubectl does the same."""
         if data := self.text(f"{key}-data"):
             try:
-                return base64.b64decode(data, validate=True)
+                return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True)
             except (binascii.Error, ValueError) as error:
                 raise self.error(f"{key}-data", "is not base64") from error
         path = self.path(key)
@@ -223,10 +223,12 @@ class Entry:
 
 
 def _check_exec(user: Entry) -> None:
-    """Raise ConfigError for a plugin whose fields have wrong types."""
+    """Raise ConfigError for a plugin whose fields have wrong types. A relative path is relative to the kubeconfig."""
     plugin = user.values["exec"]
-    if not isinstance(plugin, Mapping) or not isinstance(plugin.get("command"), str):
+    if not isinstance(plugin, dict) or not isinstance(command := plugin.get("command"), str):
         raise user.error("exec", "must be a map with a command")
+    if os.sep in command:
+        plugin["command"] = str(user.folder / command)
     user.texts("exec.args", plugin.get("args"))
     variables = plugin.get("env")
     if variables is not None and not (
@@ -269,8 +271,9 @@ def from_files(paths: str, *, context: str | None = None) -> Access:
     existing = [name for name in names if Path(name).exists()]
     if not existing:
         raise ConfigError(f"kubeconfig {paths}: no such file")
-    for name in existing:
-        _check(name)
+    contexts = [_check(name) for name in existing]
+    # The library would take the context of the last file.
+    context = context or next(filter(None, contexts), None)
     library = kubeconfig_import.modules().kube_config
     merger = library.KubeConfigMerger(os.pathsep.join(existing))
     return _access(
@@ -284,7 +287,8 @@ def from_dict(data: Mapping[str, JSON], *, context: str | None = None) -> Access
     return _access("given", library.ConfigNode("kubeconfig", dict(data)), context, base_path="")
 
 
-def _check(name: str) -> None:
+def _check(name: str) -> str:
+    """Return the current context of a file. Raises ConfigError for a file that is not a kubeconfig."""
     try:
         data = yaml.load(Path(name).read_bytes(), strict=False)
     except OSError as error:
@@ -301,6 +305,7 @@ def _check(name: str) -> None:
         for entry in entries:
             if not isinstance(entry.get(role), dict | None):
                 raise ConfigError(f"kubeconfig {name}: {role} {entry['name']!r}: {role} must be a map")
+    return str(data.get("current-context") or "")
 
 
 def _access(

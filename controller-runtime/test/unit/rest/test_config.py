@@ -35,6 +35,8 @@ async def test_several_files_are_merged_and_the_missing_ones_skipped(write: Writ
     paths = ":".join(map(str, [tmp_path / "absent", write("one"), write("two")]))
     config = await rest.load_config(context="ctx-two", environ={"KUBECONFIG": paths})
     assert config.namespace == "ns-two"
+    # The first current-context counts.
+    assert (await rest.load_config(environ={"KUBECONFIG": paths})).namespace == "ns-one"
 
 
 async def test_the_home_directory_comes_last(write: Write, tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ async def test_inline_certificates_stay_in_memory_and_paths_are_meant_from_the_f
                 },
                 **{
                     "client-certificate-data": base64.b64encode(pair.certificate).decode(),
-                    "client-key-data": base64.b64encode(pair.key).decode(),
+                    "client-key-data": base64.encodebytes(pair.key).decode(),
                 },
             )
         )
@@ -166,6 +168,8 @@ async def test_a_token_file_wins_over_a_token(write: Write, tmp_path: Path) -> N
 async def test_a_user_name_and_password_make_basic_credentials(write: Write) -> None:
     config = await rest.load_config(str(write(username="me", password="secret")))
     assert await config.credentials.headers() == {"Authorization": "Basic bWU6c2VjcmV0"}
+    nobody = await rest.load_config(str(write(username="", password="")))
+    assert await nobody.credentials.headers() == {}
 
 
 async def test_a_user_without_credentials_is_anonymous(write: Write) -> None:

@@ -251,3 +251,13 @@ async def test_a_plugin_must_give_something(write: Write, tmp_path: Path) -> Non
 async def test_a_plugin_with_fields_of_wrong_types_is_named(write: Write, plugin: Any, problem: str) -> None:
     with pytest.raises(rest.ConfigError, match=rf"^kubeconfig .*: user '.*': {problem}"):
         await rest.load_config(str(write(exec=plugin)))
+
+
+@pytest.mark.real_time
+async def test_a_relative_plugin_is_beside_the_kubeconfig(write: Write, tmp_path: Path) -> None:
+    made = plugin(tmp_path, {"token": "one"})
+    script = tmp_path / "login"
+    script.write_text(f"#!/bin/sh\nexec {made['command']} {made['args'][0]}\n")
+    script.chmod(0o755)
+    config = await rest.load_config(str(write(exec={**made, "command": "./login", "args": []})))
+    assert await config.credentials.headers() == {"Authorization": "Bearer one"}
