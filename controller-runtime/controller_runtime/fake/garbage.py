@@ -43,6 +43,10 @@ def _attend(storage: Storage, tables: list[Table], found: Found, uids: set[JSON]
     elif metadata.get("deletionTimestamp") and FOREGROUND in finalizers:
         blocking = False
         for child in _dependents(tables, metadata.get("uid")):
+            others = [each for each in _owners(child[2]) if each.get("uid") != metadata.get("uid")]
+            if any(each.get("uid") in uids for each in others):
+                _set_metadata(storage, child, "ownerReferences", others)
+                continue
             blocking |= any(
                 each.get("uid") == metadata.get("uid") and each.get("blockOwnerDeletion")
                 for each in _owners(child[2])

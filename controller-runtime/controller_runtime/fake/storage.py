@@ -35,6 +35,8 @@ _NEVER_STORED: Final = ("managedFields", "selfLink")
 
 
 _OF: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": None}
+_LONGEST_BASE: Final = 58
+"""The server cuts a ``generateName`` to this length, so that the name has at most 63 characters."""
 _GRACE: Final = 30
 """Grace period in seconds for pods that do not set one."""
 
@@ -96,7 +98,7 @@ class Storage:
         """Store a new object and return it."""
         metadata = document.setdefault("metadata", {})
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = metadata["generateName"] + self._new_suffix()
+            metadata["name"] = metadata["generateName"][:_LONGEST_BASE] + self._new_suffix()
         if not metadata.get("name"):
             text = "Required value: name or generateName is required"
             raise table.invalid("", "metadata.name", text, reason="FieldValueRequired")
@@ -236,6 +238,7 @@ class Storage:
         document = self.complete(table, document)
         checks.check_name(table, document)
         checks.check_metadata(table, document)
+        metadata = document["metadata"]  # an admission may have replaced it
         metadata["uid"] = self._new_uid()
         metadata["creationTimestamp"] = format_time(self._now())
         if table.properties.generation:

@@ -52,6 +52,8 @@ def _value(value: JSON, schema: Schema) -> JSON:
         return _object(value, schema)
     if isinstance(value, list):
         items = schema.get("items") or {}
+        if schema.get(_PRESERVE):
+            items = {**items, _PRESERVE: True}
         return [_value(each, items) for each in value]
     return value
 

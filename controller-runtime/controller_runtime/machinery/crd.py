@@ -550,32 +550,35 @@ def merge_schema(model: type[Struct]) -> openapi.MergeSchema:
     return openapi.merge_schema_of_crd(_merge_struct(model))
 
 
-def _merge_struct(model: type[Struct]) -> Mapping[str, JSON]:
+def _merge_struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Mapping[str, JSON]:
+    """``above`` are the structs that contain this one: a recursive struct has no rules below itself."""
     name = openapi.name_of(model)
     if openapi.has_definition(name):
         return _definition(name)
+    if model in above:
+        return {}
     properties = {}
     for attribute, info in fields_of(model).items():
         if attribute != "metadata":
             properties[wire_name(attribute, info)] = _merge_marked(
-                _merge_type(info.annotation), info.metadata
+                _merge_type(info.annotation, (*above, model)), info.metadata
             )
     return {"properties": properties}
 
 
-def _merge_type(annotation: object) -> Mapping[str, JSON]:
+def _merge_type(annotation: object, above: tuple[type[Struct], ...]) -> Mapping[str, JSON]:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _merge_marked(_merge_type(arguments[0]), arguments[1:])
+        return _merge_marked(_merge_type(arguments[0], above), arguments[1:])
     if origin in (typing.Union, types.UnionType):
         present = [each for each in arguments if each is not type(None)]
-        return _merge_type(present[0]) if len(present) == 1 else {}
+        return _merge_type(present[0], above) if len(present) == 1 else {}
     if origin is list:
-        return {"items": _merge_type(arguments[0])}
+        return {"items": _merge_type(arguments[0], above)}
     if origin is dict:
-        return {"additionalProperties": _merge_type(arguments[1])}
+        return {"additionalProperties": _merge_type(arguments[1], above)}
     if isinstance(annotation, type) and issubclass(annotation, Struct):
-        return _merge_struct(annotation)
+        return _merge_struct(annotation, above)
     return {}
 
 

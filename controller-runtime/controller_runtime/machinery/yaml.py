@@ -657,8 +657,9 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
 def _without_twins(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise YAMLError(f"key {next(key for key in keys if keys.count(key) > 1)} is given twice")
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise YAMLError(f"key {twice} is given twice")
     return found
 
 

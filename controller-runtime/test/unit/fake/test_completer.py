@@ -46,6 +46,12 @@ NUMBER = {"type": "integer", "default": 1}
             id="preserved fields",
         ),
         pytest.param(
+            {"p": {"x-kubernetes-preserve-unknown-fields": True}},
+            {"p": [{"a": 1}, [{"b": {"c": 2}}]]},
+            {"p": [{"a": 1}, [{"b": {"c": 2}}]]},
+            id="preserved lists",
+        ),
+        pytest.param(
             {"e": {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"spec": {"type": "object"}}}},
             {"e": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1}},
             {"e": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}},

@@ -104,3 +104,13 @@ async def test_a_pod_on_a_node_ends_when_its_grace_period_is_cut_to_zero(client:
     await client.delete(pod, grace_period_seconds=0)
     with pytest.raises(errors.NotFoundError):
         await client.get(Pod, pod.key)
+
+
+async def test_a_dependent_with_another_owner_survives_a_foreground_deletion(client: FakeClient) -> None:
+    first, second = await client.create(config_map("a")), await client.create(config_map("b"))
+    await client.create(config_map("c", first, second))
+    await client.delete(first, propagation="Foreground")
+    client.collect_garbage()
+    assert await names(client) == ["b", "c"]
+    left = await client.get(ConfigMap, ("n", "c"))
+    assert [each.name for each in left.metadata.owner_references or ()] == ["b"]

@@ -9,7 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.fake import FakeClient, kinds, ownership
-from controller_runtime.machinery import GVK, Object, crd, errors, metadata_only, unstructured
+from controller_runtime.machinery import GVK, Object, Struct, crd, errors, metadata_only, unstructured
 from controller_runtime.rest import InvalidRequestError
 from ctrl_testkit.kinds import Fleet
 
@@ -27,6 +27,23 @@ def test_every_model_has_facts(kind: type[Object]) -> None:
     properties = kinds.properties_of(kind)
     assert properties.resource == kind.resource
     assert properties.scope_is_known
+
+
+class Branch(Struct):
+    name: str | None = None
+    branches: list["Branch"] | None = None
+
+
+class Tree(Object, group="example.org", version="v1"):
+    spec: Branch = Branch()
+
+
+async def test_a_recursive_model_has_rules_only_above_its_recursion() -> None:
+    spec = {"branches": [{"name": "a", "branches": [{"name": "b"}]}]}
+    made = await FakeClient().create(
+        Tree.from_dict({"metadata": {"namespace": "n", "name": "t"}, "spec": spec})
+    )
+    assert made.to_dict()["spec"] == spec
 
 
 def test_a_model_gives_the_same_shape_as_the_definition_made_from_it() -> None:

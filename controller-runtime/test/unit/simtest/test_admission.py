@@ -51,6 +51,8 @@ class Counted(CustomDefaulter[ConfigMap]):
 
     async def default(self, obj: ConfigMap) -> None:
         obj.data = {**(obj.data or {}), "seen": str(int((obj.data or {}).get("seen", "0")) + 1)}
+        if "labelled" in obj.data:
+            obj.metadata.labels = {**(obj.metadata.labels or {}), "seen": "yes"}
 
 
 async def setup(mgr: ctrl.Manager) -> None:
@@ -100,6 +102,16 @@ def test_a_defaulter_changes_what_is_stored_at_creates_and_updates() -> None:
         patched = await sim.client().patch(created, raw_patch(MERGE, b'{"data":{"number":"5"}}'))
         assert patched.data == {"number": "5", "seen": "8"}
         assert sim.server.objects(ConfigMap)[0]["data"] == {"number": "5", "seen": "8"}
+
+    lived(work)
+
+
+def test_an_applied_object_whose_metadata_a_defaulter_changes_is_complete() -> None:
+    async def work(sim: Simulation) -> None:
+        made = await sim.client().apply(config_map(labelled="1"), field_owner="me")
+        assert made.metadata.labels == {"seen": "yes"}
+        assert made.metadata.uid
+        assert made.metadata.creation_timestamp
 
     lived(work)
 
