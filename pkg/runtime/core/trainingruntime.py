@@ -168,8 +168,8 @@ class TrainingRuntime(interface.Runtime):
     ) -> tuple[list[str], field.ErrorList]:
         """Reject a TrainJob whose runtime cannot be read. Otherwise run the plugins' validation.
 
-        The TrainJob's snapshot is used if the runtime does not exist any more: since the objects are built from the
-        snapshot, the TrainJob can still be suspended and resumed.
+        The TrainJob's snapshot is used if the runtime does not exist any more, or if an update does not fit it: since
+        the objects are built from the snapshot, the TrainJob can still be suspended and resumed.
         """
         found: AnyRuntime | None = None
         try:
@@ -182,6 +182,11 @@ class TrainingRuntime(interface.Runtime):
                 return [], field.ErrorList([invalid])
         with offload.object_size(found.decoded_size):
             warnings, errors = await self.validate_against(found.spec, old, new)
+        if errors and old is not None and self._snapshots is not None:
+            # The runtime may have been edited since the snapshot was taken, from which the objects are built.
+            kept = await self._snapshots.existing(old, self.kind)
+            if kept is not None:
+                warnings, errors = await self.validate_against(kept.spec, old, new)
         return [*self.warnings_about(found), *warnings], errors
 
     def warnings_about(self, found: AnyRuntime) -> list[str]:

@@ -17,13 +17,20 @@ from controller_runtime.machinery import Object, PartialObjectMetadata
 from controller_runtime.machinery.errors import ForbiddenError
 
 from pkg.apis.config.v1alpha1 import defaulted
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import (
+    ClusterTrainingRuntime,
+    RuntimePatch,
+    RuntimeRef,
+    TrainingRuntime,
+    TrainJob,
+)
 from pkg.runtime import core, runtime_for
 from pkg.runtime.core import snapshot
 from pkg.runtime.core.snapshot import SnapshotError, Snapshots
 from pkg.util import trainjob
 from testkit.builders import (
     make_cluster_training_runtime,
+    make_replicated_job,
     make_train_job,
     make_training_runtime,
     make_training_runtime_spec,
@@ -337,6 +344,29 @@ async def test_a_train_job_is_reviewed_by_its_snapshot_after_its_runtime_was_del
     another = make_train_job("team-a", "job", uid="another", runtime="rt", runtime_kind=kind.gvk.kind)
     assert (await review(another, another))[1]
     assert not store.writes
+
+
+async def test_an_update_that_fits_the_snapshot_but_not_the_edited_runtime_is_accepted() -> None:
+    """Another writer, such as Kueue, changes the patches; the user's patch names a job that the runtime has lost."""
+
+    def patch(manager: str) -> RuntimePatch:
+        jobs = [{"name": "node", "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}}]
+        spec = {"template": {"spec": {"replicatedJobs": jobs}}}
+        return RuntimePatch.from_dict({"manager": manager, "trainingRuntimeSpec": spec})
+
+    patches = [patch("acme.io/tool")]
+    old = make_train_job("a", "job", uid="u", runtime="rt", suspend=True, runtime_patches=patches)
+    both = [*patches, patch("kueue.x-k8s.io/manager")]
+    new = make_train_job("a", "job", uid="u", runtime="rt", suspend=True, runtime_patches=both)
+    renamed = make_training_runtime_spec(make_replicated_job("renamed", ancestor="trainer", container="node"))
+    store = FakeClient(make_cluster_training_runtime("rt", renamed))
+    runtimes = await core.new(store, store, cfg=defaulted("2.3"), store=store)
+    review = runtime_for(runtimes, old.spec.runtime_ref).validate_objects
+
+    assert (await review(old, new))[1]
+    store.add(config_map(old, make_cluster_training_runtime("rt", make_training_runtime_spec())))
+    assert (await review(old, new))[1] == []
+    assert (await review(None, new))[1]
 
 
 @pytest.mark.parametrize("terminating", [False, True])
