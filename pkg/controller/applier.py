@@ -153,8 +153,7 @@ class Applier:
         Raises:
             NotFoundError: the object does not exist.
         """
-        kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
-        return (await peek(self._client, kind, desired.key)).object
+        return (await peek(self._client, cached_kind(desired), desired.key)).object
 
     def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
         return self._memories[owner].matched.get((desired.gvk, desired.key))
@@ -243,6 +242,11 @@ class Applier:
         """
         sent = at_no_version(desired) if live is None else at_version_of(desired, live)
         return await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
+
+
+def cached_kind(desired: Object) -> type[Object]:
+    """Return the class as which the cache has objects of the kind of ``desired``."""
+    return metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
 
 
 def at_no_version(desired: T) -> T:

@@ -24,6 +24,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime
 from pkg.util.goduration import format_duration
 
+from .applier import cached_kind
 from .memory import Memories
 
 LONG: Final = timedelta(seconds=60)
@@ -80,7 +81,7 @@ class Reports:
         missing: dict[str, str] = {}
         for each in wanted:
             try:
-                await client.peek(self._reader, type(each), each.key)
+                await client.peek(self._reader, cached_kind(each), each.key)
             except NotFoundError:
                 missing[f"{each.gvk.kind} {each.key} {live.metadata.uid}"] = (
                     f"{each.gvk.kind} {each.key} is missing. The TrainJob or its runtime has changed since JobSet "

@@ -7,10 +7,15 @@ A new one would be built from the edited TrainJob, and would not fit the JobSet.
 
 from __future__ import annotations
 
+from typing import Any
+
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.machinery import Object, metadata_only
+
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from testkit.builders import make_ended_status
-from testkit.trainjobs import GANG, KEY, ReconcilerWorld, world
+from testkit.trainjobs import GANG, KEY, MPI, ReconcilerWorld, world
 
 MESSAGE = (
     "PodGroup ns/job is missing. The TrainJob or its runtime has changed since JobSet ns/job started, "
@@ -79,3 +84,22 @@ async def test_an_ended_job_set_needs_none() -> None:
     await w.restart()
     await w.reconcile()
     assert events(w) == []
+
+
+async def test_missing_config_maps_and_secrets_are_looked_for_by_their_metadata() -> None:
+    """Reading one with its content would make the cache keep the content of all of them."""
+    w = await world(MPI)
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await w.edit_nodes(6)
+    read: list[type[Object]] = []
+    get = w.server.get
+
+    async def seen(kind: Any, key: Any) -> Any:
+        read.append(kind)
+        return await get(kind, key)
+
+    w.server.get = seen  # type: ignore[method-assign] # records the reads
+    await w.reconcile()
+    assert metadata_only(ConfigMap) in read
+    assert not {ConfigMap, Secret} & {*read}
