@@ -76,7 +76,7 @@ class JobSetState(StrEnum):
     RUNNING = "Running"
     """The JobSet and its TrainJob are not suspended, and the TrainJob was not suspended while the JobSet ran.
 
-    The JobSet may have ended.
+    An ended JobSet is also in this state or in ``MOVING``.
     """
 
 
@@ -92,9 +92,9 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
         return JobSetState.BEING_DELETED
     if trainjob.controller_of(live) is None:
         return JobSetState.ORPHAN
-    if live.spec.suspend:
+    if live.spec.suspend and not ended(live):
         return JobSetState.SUSPENDED
-    if train_job.spec.suspend:
+    if train_job.spec.suspend and not ended(live):
         return JobSetState.STOPPING
     return JobSetState.RUNNING if trainjob.suspension_note(train_job) is None else JobSetState.MOVING
 
@@ -218,18 +218,27 @@ class Children:
 
         The JobSet may be outdated even if no suspension is noted: a TrainJob can also be changed while it runs.
         """
+        applied = await self._repair(runtime, train_job, live)
         version, memory = _version_of(train_job), self._memories[train_job.key]
         if version[1] > 1 and memory.compared != version:
-            if await self._newer(runtime, train_job, live) is not None:
+            try:
+                newer = await self._newer(runtime, train_job, live)
+            except StatusError as error:  # the job runs on, so its next reconcile may compare
+                log.logger_from().debug("JobSet cannot be compared", jobSet=str(live.key), error=error)
+                return applied
+            if newer is not None:
                 message = _NOT_FOLLOWED.format(live.key)
                 self._recorder.event(train_job, "Warning", _NOT_FOLLOWED_REASON, message)
             memory.compared = version
-        return await self._repair(runtime, train_job, live)
+        return applied
 
     async def _newer(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet | None:
         """Return the JobSet as it would be built now.
 
         Return None if ``live`` has ended, or if an apply would not change ``live``.
+
+        Raises:
+            StatusError: the API server refused for another reason than an immutable field.
         """
         job_set, _ = await _desired(runtime, train_job)
         if job_set is None or ended(live) or not await self._applier.pending(train_job.key, job_set):
@@ -239,8 +248,10 @@ class Children:
             return job_set
         try:  # only the server knows whether the other fields of ``live`` came from an earlier apply
             preview = await self._send(job_set, live, dry_run=True)
-        except (ForbiddenError, InvalidError):
-            return job_set
+        except (ForbiddenError, InvalidError) as error:
+            if writes.is_immutable_refusal(error):
+                return job_set
+            raise
         if content(preview) != present:
             return job_set
         self._applier.remember_match(train_job.key, job_set, live)
@@ -433,7 +444,11 @@ class Children:
             await self.reports.missing(train_job, live, [])
             return []
         job_set, _ = await _desired(runtime, train_job)
-        if job_set is not None and not JobSetRule(live.to_dict()).matches(job_set.to_dict()):
+        if (
+            job_set is not None
+            and not JobSetRule(live.to_dict()).matches(job_set.to_dict())
+            and (ended(live) or await self._newer(runtime, train_job, live) is not None)
+        ):
             held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
             if held:
                 log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
@@ -501,8 +516,8 @@ class Children:
         # Generation 1: it has been suspended since its creation, so its volumes are empty.
         if rule.owns_volumes and rule.observed and live.metadata.generation != 1:
             raise VolumesError(
-                f"jobset {live.key}: the change needs a new JobSet, but the volumes of this one would be deleted with "
-                "it: undo the change, or delete the JobSet together with its volumes"
+                f"jobset {live.key}: the change of the TrainJob or of its runtime needs a new JobSet, but the volumes of "
+                "this one would be deleted with it: undo the change, or delete the JobSet together with its volumes"
             ) from refusal
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:

@@ -86,11 +86,11 @@ def raise_if_stale(error: InvalidError, reason: str) -> None:
 def is_immutable_refusal(error: StatusError) -> bool:
     """Return True if a request was refused because it changes an immutable field.
 
-    The API has no machine-readable reason for this, so the messages of the causes are searched for the word
-    "immutable". A webhook may refuse a request without causes: then the message of the error is searched.
+    The API has no machine-readable reason for this, so the messages of the causes are searched for the words
+    "is immutable". A webhook may refuse a request without causes: then the message of the error is searched.
     """
     messages = [str(each.get("message")) for each in error.causes] or [error.message]
-    return any("immutable" in each for each in messages)
+    return any("is immutable" in each for each in messages)
 
 
 async def delete(

@@ -6,13 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from controller_runtime.machinery.errors import ForbiddenError
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.machinery.errors import ForbiddenError, ServerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.util import trainjob
-from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, world
+from testkit.builders import make_ended_status
+from testkit.trainjobs import GANG, KEY, MPI, PLAIN, ReconcilerWorld, suspended_world, world
 
 
 async def move(w: ReconcilerWorld) -> None:
@@ -124,6 +126,84 @@ async def test_labels_of_others_on_a_running_job_set_are_no_other_spec(times: in
     assert await w.reconcile() == []
     assert (await w.job_set())["spec"]["suspend"] is False
     assert w.recorder.events == []
+
+
+async def labelled(times: int, policy: dict[str, Any] = PLAIN) -> ReconcilerWorld:
+    """Return a restarted world with a running JobSet that another writer has labelled."""
+    w = await world(policy)
+    await w.reconcile()
+    await w.server.observe(active=1)
+    for suspend in (True, False) * times:
+        await w.suspend(suspend)
+    live = await w.server.get(JobSet, KEY)
+    live.metadata.labels = {"theirs": "1"}
+    await w.server.update(live, field_owner="policy")
+    await w.restart()
+    return w
+
+
+def refusing(w: ReconcilerWorld, error: Exception) -> None:
+    apply = w.server.apply
+
+    async def refused(obj: Any, **options: Any) -> Any:
+        if isinstance(obj, JobSet) and not obj.spec.suspend:
+            raise error
+        return await apply(obj, **options)
+
+    w.server.apply = refused  # type: ignore[method-assign] # the server refuses every running JobSet
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServerError("no answer of the webhook", code=500, reason="InternalError"),
+        ForbiddenError("no", code=403, reason="Forbidden"),
+    ],
+)
+async def test_a_running_job_set_that_cannot_be_compared_does_not_hold_the_repair_of_its_siblings(
+    error: Exception,
+) -> None:
+    w = await labelled(1, MPI)
+    await w.server.delete(await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile")))
+    refusing(w, error)
+    assert "apply ConfigMap" in await w.reconcile()
+    assert w.recorder.events == []
+
+
+async def test_a_policy_that_refuses_the_comparison_does_not_stop_the_job() -> None:
+    w = await labelled(2)
+    assert await noted(w) is not None
+    refusing(w, ForbiddenError("no JobSets today", code=403, reason="Forbidden"))
+    with pytest.raises(ForbiddenError):
+        await w.reconcile()
+    assert await noted(w) is not None
+    assert (await w.job_set())["spec"]["suspend"] is False
+
+
+async def test_a_sibling_is_restored_although_a_policy_has_changed_the_job_set() -> None:
+    w = await world(MPI)
+
+    def mutate(spec: dict[str, Any], create: bool) -> None:
+        for job in spec["replicatedJobs"] if create else ():
+            job["template"]["spec"]["template"]["spec"]["priorityClassName"] = "team"
+
+    w.server.mutate = mutate
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await w.server.delete(await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile")))
+    assert await w.reconcile() == ["apply ConfigMap"]
+    assert w.recorder.events == []
+
+
+async def test_a_job_set_that_has_ended_is_not_built_again() -> None:
+    w = await suspended_world()
+    job_set = await w.server.get(JobSet, KEY)
+    job_set.status = make_ended_status("Completed")
+    await w.server.status.update(job_set)
+    await w.edit_image()
+    assert await w.reconcile() == []
+    job = await w.server.get(TrainJob, KEY)
+    assert trainjob.is_finished(job)
 
 
 async def test_without_the_webhook_the_pods_run_on_and_an_event_says_so() -> None:
