@@ -516,8 +516,8 @@ class Children:
         # Generation 1: it has been suspended since its creation, so its volumes are empty.
         if rule.owns_volumes and rule.observed and live.metadata.generation != 1:
             raise VolumesError(
-                f"jobset {live.key}: the change of the TrainJob or of its runtime needs a new JobSet, but the volumes of "
-                "this one would be deleted with it: undo the change, or delete the JobSet together with its volumes"
+                f"jobset {live.key}: the change of the TrainJob or of its runtime needs a new JobSet, but the volumes "
+                "of this one would be deleted with it: undo the change, or delete the JobSet together with its volumes"
             ) from refusal
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:

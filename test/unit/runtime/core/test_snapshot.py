@@ -355,9 +355,9 @@ async def test_an_update_that_fits_the_snapshot_but_not_the_edited_runtime_is_ac
         return RuntimePatch.from_dict({"manager": manager, "trainingRuntimeSpec": spec})
 
     patches = [patch("acme.io/tool")]
-    old = make_train_job("a", "job", uid="u", runtime="rt", suspend=True, runtime_patches=patches)
+    old = make_train_job("team-a", "job", uid="u", runtime="rt", suspend=True, runtime_patches=patches)
     both = [*patches, patch("kueue.x-k8s.io/manager")]
-    new = make_train_job("a", "job", uid="u", runtime="rt", suspend=True, runtime_patches=both)
+    new = make_train_job("team-a", "job", uid="u", runtime="rt", suspend=True, runtime_patches=both)
     renamed = make_training_runtime_spec(make_replicated_job("renamed", ancestor="trainer", container="node"))
     store = FakeClient(make_cluster_training_runtime("rt", renamed))
     runtimes = await core.new(store, store, cfg=defaulted("2.3"), store=store)
