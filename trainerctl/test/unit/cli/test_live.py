@@ -286,7 +286,7 @@ async def test_a_missing_train_job_does_not_keep_the_others_from_deletion(
     async def connect(_arguments: Any) -> AsyncIterator[Any]:
         yield SimpleNamespace(client=client, namespace="team-a")
 
-    monkeypatch.setattr(change.live, "connect", connect)
+    monkeypatch.setattr(live, "connect", connect)
     out = Console(file=io.StringIO())
     assert await change.delete_command(argparse.Namespace(names=["a", "b"]), out, out) == 1
     assert client.deleted == ["b"]
