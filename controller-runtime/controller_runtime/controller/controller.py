@@ -347,7 +347,7 @@ def _show_metrics(name: str, workers: int) -> None:
     ):
         counter.labels(name)
     metrics.MAX_CONCURRENT_RECONCILES.labels(name).set(workers)
-    metrics.ACTIVE_WORKERS.labels(name)
+    metrics.ACTIVE_WORKERS.labels(name).set(0)
 
 
 def _fields(name: str, settings: Settings, request: Request | None = None) -> dict[str, object]:

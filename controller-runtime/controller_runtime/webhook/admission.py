@@ -206,14 +206,31 @@ class _Defaulting(CustomMutator[T]):
 
 
 def _changes(sent: JSON, before: JSON, new: Object) -> list[dict[str, JSON]]:
-    """Return the patch from the object of the request to ``new``, or nothing if the mutator has changed nothing.
+    """Return the patch that makes the mutator's changes in the object of the request.
 
-    The server patches the object that it has sent. ``before`` may differ from it, for example by Python's defaults.
+    ``before`` is the object as it was decoded. It may differ from the object of the request, for example by Python's
+    defaults, which the patch must neither contain nor rely on.
     """
     after = new.to_dict()
     if after == before:
         return []
-    return json_patch(msgspec.json.decode(sent) if isinstance(sent, bytes) else sent, after)
+    sent = msgspec.json.decode(sent) if isinstance(sent, bytes) else sent
+    return json_patch(sent, _rebased(sent, before, after))
+
+
+def _rebased(sent: JSON, before: JSON, after: JSON) -> JSON:
+    """Return ``sent`` with the changes from ``before`` to ``after``."""
+    if before == after:
+        return sent
+    if isinstance(sent, dict) and isinstance(before, dict) and isinstance(after, dict):
+        changed = {key: value for key, value in after.items() if key not in before or before[key] != value}
+        kept = {key: value for key, value in sent.items() if key in after or key not in before}
+        return kept | {key: _rebased(sent.get(key), before.get(key), value) for key, value in changed.items()}
+    if isinstance(sent, list) and isinstance(before, list) and isinstance(after, list):
+        same = len(sent) == len(before) == len(after) and all(isinstance(each, dict) for each in sent)
+        if same:
+            return [_rebased(*each) for each in zip(sent, before, after, strict=True)]
+    return after
 
 
 def decode(kind: type[T], data: JSON) -> T:
