@@ -77,8 +77,12 @@ class KueueWebhook(CustomMutator[TrainJob]):
         """The number of requests to the webhook."""
 
     async def mutate(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> list[str]:
-        """Suspend the TrainJob; label its pods with the queue or, in the second generation, add an empty patch."""
+        """Suspend the TrainJob; label its pods with the queue or, in the second generation, add an empty patch.
+
+        A TrainJob without a queue gets the default queue.
+        """
         self.asked += 1
+        new.metadata.labels = {QUEUE: "default", **(new.metadata.labels or {})}
         made = new.to_dict()
         spec = made["spec"]
         spec["suspend"] = True

@@ -24,7 +24,7 @@ from . import kueue, mirror, putguard, v23rules
 _WORD_ANNOTATION: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
 
-# +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=defaulter.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
+# +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=defaulter.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1,reinvocationPolicy=IfNeeded
 
 
 class TrainJobDefaulter(CustomMutator[TrainJob]):

@@ -302,6 +302,21 @@ async def test_placing_evicting_and_placing_again_loses_nothing(
     assert counts["trainjobs"] <= 6 * JOBS + JOBS // 2
 
 
+async def test_a_train_job_gets_its_mirror_although_kueue_chooses_its_queue(
+    admitting_manager: Any, kueue_webhook: Any, acting_as: Any, namespace: str, torch_runtime: str
+) -> None:
+    """Our webhook sees the label of the queue only when the API server calls it again."""
+    body: Document = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+    body |= {"metadata": {"name": "job", "namespace": namespace}}
+    body["spec"] = {"runtimeRef": {"name": torch_runtime}, **FIRST}
+    async with admitting_manager(), kueue_webhook(2), acting_as("Kubeflow-SDK") as sdk:
+        made = (await sdk.create(Unstructured.wrap(body))).to_dict()
+    assert made["metadata"]["labels"][QUEUE] == "default"
+    mirror, kueues = [each["manager"] for each in made["spec"]["runtimePatches"]]
+    assert mirror in constants.FIRST_GENERATION_MANAGERS
+    assert kueues == MANAGER
+
+
 @pytest.mark.parametrize("before", [1, 2])
 async def test_a_kueue_of_another_release_evicts_what_the_one_before_it_placed(
     admitting_manager: Any,

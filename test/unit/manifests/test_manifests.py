@@ -213,6 +213,7 @@ def test_the_webhook_configurations_equal_the_reference() -> None:
     ours = read("webhook/manifests.yaml")
     (defaulter,) = ours[0]["webhooks"]
     assert [each["name"] for each in defaulter.pop("matchConditions")] == ["may-change"]
+    assert defaulter.pop("reinvocationPolicy") == "IfNeeded"
     assert ours == [mutating, validating]
 
 
