@@ -37,12 +37,13 @@ from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import TransportTimeoutError
 
 from pkg import metrics
+from pkg.util.locks import KeyedLocks
 
 from .budget import REQUEST, Budget
 from .hub import PluginsHub
 from .owners import kind_of, pod_as_owner
 from .plugins import Reads
-from .podgroup import KeyedLocks, Memory
+from .podgroup import Memory
 
 T = TypeVar("T", bound=Object)
 

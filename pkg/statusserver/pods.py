@@ -23,6 +23,7 @@ from controller_runtime.machinery.errors import NotFoundError
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
+from pkg.util.locks import KeyedLocks
 
 from .tokens import BoundObject, DeniedError
 
@@ -55,6 +56,7 @@ class PodOwners:
         self._cached = cached
         self._clock = clock
         self._found: OrderedDict[tuple[str, BoundObject], tuple[float, _Owner | None]] = OrderedDict()
+        self._locks: KeyedLocks[tuple[str, BoundObject]] = KeyedLocks()
 
     async def require(self, namespace: str, train_job: str, pod: BoundObject) -> None:
         """Check that ``pod`` belongs to a TrainJob.
@@ -71,16 +73,18 @@ class PodOwners:
             )
 
     async def _owner(self, namespace: str, pod: BoundObject) -> _Owner | None:
+        """Return the TrainJob of a pod, or None. Only one call at a time reads the owners of a pod."""
         key = (namespace, pod)
-        known = self._found.get(key)
-        if known is not None and self._clock() < known[0]:
-            return known[1]
-        owner = await self._look(namespace, pod)
-        self._found.pop(key, None)
-        self._found[key] = self._clock() + (_NO_OWNER_TTL if owner is None else _OWNER_TTL), owner
-        if len(self._found) > _REMEMBERED:
-            self._found.popitem(last=False)
-        return owner
+        async with self._locks.holding(key):
+            known = self._found.get(key)
+            if known is not None and self._clock() < known[0]:
+                return known[1]
+            owner = await self._look(namespace, pod)
+            self._found.pop(key, None)
+            self._found[key] = self._clock() + (_NO_OWNER_TTL if owner is None else _OWNER_TTL), owner
+            if len(self._found) > _REMEMBERED:
+                self._found.popitem(last=False)
+            return owner
 
     async def _exists(self, namespace: str, name: str, uid: str) -> bool:
         """Return True if the TrainJob still exists. Pods of a deleted TrainJob may report until they end."""

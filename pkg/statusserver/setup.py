@@ -30,7 +30,7 @@ _log = log.logger_from("status-server")
 
 
 class StatusServer:
-    """Serves status updates in every replica. Its requests to the API server have a rate limit of their own.
+    """Serves status updates in every replica. Its writes and its reads have rate limits of their own.
 
     The server waits until the manager's ``certificates`` include one that can be served. If ``certificates`` is a
     CertWatcher, the server uses the certificate in the watcher's files.
@@ -47,9 +47,7 @@ class StatusServer:
     ) -> None:
         self._mapper = mgr.rest_mapper
         self._connection = dataclasses.replace(mgr.config, qps=cfg.qps or _QPS, burst=cfg.burst or _BURST)
-        self._authorizer = ProjectedServiceAccountTokenAuthorizer(
-            Issuer(mgr.api_reader.transport), PodOwners(mgr.api_reader, mgr.client).require
-        )
+        self._reads, self._cached = mgr.config, mgr.client
         self._certificates = certificates
         self._handler: StatusHandler | None = None
         self._server = serving.Server(
@@ -93,12 +91,15 @@ class StatusServer:
         self._server.listen()
         async with (
             rest.Transport(self._connection, observe=_count) as transport,
+            rest.Transport(self._reads, observe=_count) as reads,
             anyio.create_task_group() as tasks,
         ):
             if isinstance(certificates, CertWatcher):
                 tasks.start_soon(certificates.start)
             statuses = client.LiveClient(transport, self._mapper).status
-            self._handler = StatusHandler(statuses, self._authorizer.authorize)
+            owners = PodOwners(client.LiveClient(reads, self._mapper), self._cached)
+            authorizer = ProjectedServiceAccountTokenAuthorizer(Issuer(reads), owners.require)
+            self._handler = StatusHandler(statuses, authorizer.authorize)
             _log.info("Serving status server", port=self.port)
             try:
                 await self._server.start()

@@ -3,7 +3,6 @@
 """The desired pod group, and how it is written to the cluster."""
 
 from .handler import Handler as Handler
-from .locks import KeyedLocks as KeyedLocks
 from .memory import Memory as Memory
 from .metadata import Metadata as Metadata
 from .metadata import SubGroupMetadata as SubGroupMetadata

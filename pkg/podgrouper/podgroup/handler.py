@@ -13,8 +13,8 @@ from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
 
 from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+from pkg.util.locks import KeyedLocks
 
-from .locks import KeyedLocks
 from .memory import Memory
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 from .rules import OLDEST, Rules

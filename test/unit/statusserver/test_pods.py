@@ -132,3 +132,17 @@ async def test_the_memory_of_pods_is_bounded() -> None:
         with pytest.raises(DeniedError):
             await owners.require("lab", "bert", BoundObject(f"p{index}", "u"))
     assert len(owners._found) == 4096
+
+
+async def test_the_owners_of_a_pod_are_read_once_for_many_requests_at_once() -> None:
+    cluster = FakeClient(*chain())
+
+    async def slow(inner: Any, kind: Any, key: Any) -> Any:
+        await anyio.sleep(1)
+        return await inner.get(kind, key)
+
+    owners = PodOwners(interceptor.wrap(cluster, interceptor.Funcs(get=slow)), FakeClient(*chain()))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(100):
+            tasks.start_soon(owners.require, "lab", "bert", POD)
+    assert [call.kind.kind for call in cluster.calls] == ["Pod", "Job"]
