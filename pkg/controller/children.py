@@ -289,6 +289,9 @@ class Children:
         job_set, siblings = await _desired(runtime, train_job)
         if live is None or job_set is None:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
+        if live.spec.suspend and not train_job.spec.suspend and JobSetRule(live.to_dict()).active:
+            # JobSet changes only Jobs that have stopped: others would run on with the former spec.
+            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", UNTIL_DELETED)
         await self._prepare_in_place(train_job, live, job_set)
         return await self._apply_with_gangs(train_job, live, job_set, siblings)
 

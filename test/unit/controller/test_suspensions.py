@@ -79,6 +79,28 @@ async def test_a_change_of_the_placement_alone_takes_effect(change: str) -> None
     assert (await w.job_set())["spec"]["suspend"] is False
 
 
+async def test_a_job_set_with_another_placement_starts_after_its_jobs_have_stopped() -> None:
+    def override(flavor: str) -> list[dict[str, object]]:
+        return [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"flavor": flavor}}}]
+
+    w = await world(podTemplateOverrides=override("spot"))
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await w.suspend(True)
+    await w.replace_overrides(override("reserved"))
+    await w.suspend(False)
+    assert await w.reconcile() == ["apply JobSet"]
+    for _ in range(2):
+        await w.reconcile()
+        assert (await w.job_set())["spec"]["suspend"] is True
+        assert w.result.requeue_after == timedelta(seconds=10)
+    await w.server.observe(suspended=1)
+    await w.reconcile()
+    await w.reconcile()
+    assert (await w.job_set())["spec"]["suspend"] is False
+    assert (await w.pod())["nodeSelector"] == {"flavor": "reserved"}
+
+
 async def test_a_failed_suspension_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     w = await world()
     await w.reconcile()
