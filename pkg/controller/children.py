@@ -168,9 +168,22 @@ class Children:
             return await self._steps[state_of(train_job, live)](runtime, train_job, live)
 
     async def _build(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
-        """Apply the objects of a TrainJob whose JobSet does not exist or is suspended."""
+        """Apply the objects of a TrainJob whose JobSet does not exist or is suspended.
+
+        Raises:
+            PendingError: the JobSet already runs, which the cache of a new leader may not show yet.
+        """
+        if trainjob.suspension_note(train_job) is not None and await self._runs(train_job):
+            raise PendingError(f"jobset {train_job.key}: the cache does not show yet that it runs")
         await self._remove_note(train_job)
         return await self._bring_up_to_date(runtime, train_job, live)
+
+    async def _runs(self, train_job: TrainJob) -> bool:
+        """Return True if the JobSet on the API server is not suspended."""
+        try:
+            return not (await self._applier.reader.get(JobSet, train_job.key)).spec.suspend
+        except NotFoundError:
+            return False
 
     async def _await_deletion(self, _runtime: Runtime, _train_job: TrainJob, live: JobSet) -> Applied:
         raise BeingDeletedError(live)

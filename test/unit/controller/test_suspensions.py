@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ForbiddenError, ServerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.controller import TrainJobReconciler
+from pkg.runtime import core
 from pkg.util import trainjob
 from testkit.builders import make_ended_status
 from testkit.trainjobs import GANG, KEY, MPI, PLAIN, ReconcilerWorld, suspended_world, world
@@ -311,6 +315,27 @@ async def test_a_note_that_cannot_be_removed_holds_the_job_set() -> None:
             await w.reconcile()
     assert (await w.job_set())["spec"]["suspend"] is True
     assert (await w.reconcile())[0] == "patch TrainJob"
+
+
+async def test_a_new_leader_whose_cache_lags_behind_keeps_the_note() -> None:
+    w = await suspended_world()
+    old = await w.server.get(JobSet, KEY)
+    await w.suspend(False)
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await move(w)
+
+    async def get(inner: Any, kind: Any, key: Any) -> Any:
+        return old.deep_copy() if kind is JobSet else await inner.get(kind, key)
+
+    runtimes = await core.new(w.server, FakeClient(), cfg=w.cfg)
+    cached = interceptor.wrap(w.server, interceptor.Funcs(get=get))
+    w.reconciler = TrainJobReconciler(cached, w.recorder, runtimes, reader=w.server, now=lambda: w.now)
+    assert await w.reconcile() == []
+    assert await noted(w) is not None
+    await w.restart()
+    assert await w.reconcile() == ["apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is True
 
 
 async def test_a_note_of_a_later_suspension_stays() -> None:
