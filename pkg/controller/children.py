@@ -173,7 +173,9 @@ class Children:
         Raises:
             PendingError: the JobSet already runs, which the cache of a new leader may not show yet.
         """
-        if trainjob.suspension_note(train_job) is not None and await self._runs(train_job):
+        noted, seen = trainjob.suspension_note(train_job), self._memories[train_job.key].matched
+        # This process reads its own writes, so only another one's may be missing in the cache.
+        if noted and (JobSet.gvk, train_job.key) not in seen and await self._runs(train_job):
             raise PendingError(f"jobset {train_job.key}: the cache does not show yet that it runs")
         await self._remove_note(train_job)
         return await self._bring_up_to_date(runtime, train_job, live)

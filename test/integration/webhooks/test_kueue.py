@@ -294,8 +294,11 @@ async def test_placing_evicting_and_placing_again_loses_nothing(
     # The manager's: two applies for each start at most, two for the eviction; one status for each change of state,
     # and a patch that removes the note of the eviction. Every second TrainJob was changed before its first start, which
     # looks like a suspension to the webhook: one note more.
+    ours = [each for each in sent if namespace in each.path]
+    # Before the note of a JobSet that this process has not built is removed, it is read once.
+    assert sum(each.method == "GET" for each in ours) <= JOBS
     counts = Counter(
-        each.path.removesuffix("/status").rsplit("/", 2)[-2] for each in sent if namespace in each.path
+        each.path.removesuffix("/status").rsplit("/", 2)[-2] for each in ours if each.method != "GET"
     )
     assert counts.keys() == {"jobsets", "trainjobs"}
     assert counts["jobsets"] <= 6 * JOBS
