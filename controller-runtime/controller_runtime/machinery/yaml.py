@@ -658,8 +658,10 @@ def _without_twins(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise YAMLError(f"key {twice} is given twice")
+        for key, _ in pairs:
+            if key in seen:
+                raise YAMLError(f"key {key} is given twice")
+            seen.add(key)
     return found
 
 
