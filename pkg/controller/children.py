@@ -92,10 +92,11 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
         return JobSetState.BEING_DELETED
     if trainjob.controller_of(live) is None:
         return JobSetState.ORPHAN
-    if live.spec.suspend and not ended(live):
-        return JobSetState.SUSPENDED
-    if train_job.spec.suspend and not ended(live):
-        return JobSetState.STOPPING
+    if not ended(live):
+        if live.spec.suspend:
+            return JobSetState.SUSPENDED
+        if train_job.spec.suspend:
+            return JobSetState.STOPPING
     return JobSetState.RUNNING if trainjob.suspension_note(train_job) is None else JobSetState.MOVING
 
 
@@ -256,21 +257,35 @@ class Children:
             StatusError: the API server refused for another reason than an immutable field.
         """
         job_set, _ = await _desired(runtime, train_job)
-        if job_set is None or ended(live) or not await self._applier.pending(train_job.key, job_set):
+        if job_set is None or ended(live) or not await self._changes(train_job, live, job_set):
             return None
+        return job_set
+
+    async def _changes(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> bool:
+        """Return True if an apply of ``desired`` would change ``live``. Raises like :meth:`_newer`."""
+        if not await self._applier.pending(train_job.key, desired):
+            return False
         present = content(live.to_dict())
-        if not covers(present, content(job_set.to_dict())):
-            return job_set
-        try:  # only the server knows whether the other fields of ``live`` came from an earlier apply
-            preview = await self._send(job_set, live, dry_run=True)
+        if not covers(present, content(desired.to_dict())):
+            return True
+        # Only the server knows whether the other fields of ``live`` came from an earlier apply.
+        preview = await self._preview(train_job, live, desired)
+        return isinstance(preview, StatusError) or content(preview) != present
+
+    async def _preview(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> Wire | StatusError:
+        """Return the result of a dry run of the apply, or the refusal to change an immutable field.
+
+        If the apply would change nothing, this is remembered.
+        """
+        try:
+            preview = await self._send(desired, live, dry_run=True)
         except (ForbiddenError, InvalidError) as error:
-            if writes.is_immutable_refusal(error):
-                return job_set
-            raise
-        if content(preview) != present:
-            return job_set
-        self._applier.remember_match(train_job.key, job_set, live)
-        return None
+            if not writes.is_immutable_refusal(error):
+                raise
+            return error
+        if content(preview) == content(live.to_dict()):
+            self._applier.remember_match(train_job.key, desired, live)
+        return preview
 
     async def _take_control(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
         """Make the TrainJob the controller of its orphaned JobSet, and return the patched JobSet.
@@ -465,7 +480,7 @@ class Children:
         if (
             job_set is not None
             and not JobSetRule(live.to_dict()).matches(job_set.to_dict())
-            and (ended(live) or await self._newer(runtime, train_job, live) is not None)
+            and (ended(live) or await self._changes(train_job, live, job_set))
         ):
             held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
             if held:
@@ -487,22 +502,15 @@ class Children:
         """
         if self._applier.knows(train_job.key, desired, live):
             return
-        wire = live.to_dict()
-        rule = JobSetRule(wire)
+        rule = JobSetRule(live.to_dict())
         if rule.matches(desired.to_dict()):
             return
         refusal: StatusError | None = None
-        try:
-            preview = await self._send(desired, live, dry_run=True)
-        except (ForbiddenError, InvalidError) as error:
-            if not writes.is_immutable_refusal(error):
-                raise
-            refusal = error
-        else:
-            if content(preview) == content(wire):
-                self._applier.remember_match(train_job.key, desired, live)
-            if rule.leaves_fixed_fields(preview) or (rule.suspended and not rule.observed):
-                return
+        preview = await self._preview(train_job, live, desired)
+        if isinstance(preview, StatusError):
+            refusal = preview
+        elif rule.leaves_fixed_fields(preview) or (rule.suspended and not rule.observed):
+            return
         if not rule.suspended:
             await self._suspend_as_it_is(live, desired)
         await self._rebuild(train_job, live, desired, rule, refusal)
