@@ -34,10 +34,10 @@ from controller_runtime.machinery import (
     unstructured,
 )
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.locks import KeyedLocks
 from controller_runtime.rest import TransportTimeoutError
 
 from pkg import metrics
-from pkg.util.locks import KeyedLocks
 
 from .budget import REQUEST, Budget
 from .hub import PluginsHub

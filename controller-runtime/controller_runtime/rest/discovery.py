@@ -10,8 +10,7 @@ published schemas. Reading CustomResourceDefinitions requires a further permissi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -19,6 +18,7 @@ import msgspec
 
 from controller_runtime.machinery import GVK, Object, Resource, names
 from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.locks import KeyedLocks
 
 from .errors import NoKindMatchError, decoded
 from .http1 import ORDINARY, Bounds
@@ -77,7 +77,8 @@ class RESTMapper:
         """This and ``_asked_at`` contain only groups and versions that the server serves."""
         self._asked_at: dict[GroupVersion, float] = {}
         self._missing: OrderedDict[GroupVersion, float] = OrderedDict()
-        self._asking: dict[GroupVersion, anyio.Lock] = {}
+        self._asking: KeyedLocks[GroupVersion] = KeyedLocks()
+        """Allows one request at a time per group and version."""
         self._groups: tuple[float, frozenset[GroupVersion]] | None = None
         self._groups_lock = anyio.Lock()
 
@@ -99,7 +100,7 @@ class RESTMapper:
         group_version = (gvk.group, gvk.version)
         resource = self._known(gvk)
         if resource is None and names.is_api_group(gvk.group) and names.is_api_version(gvk.version):
-            async with self._turn(group_version):
+            async with self._asking.holding(group_version):
                 resource = self._known(gvk)
                 if resource is None and await self._may_ask(group_version):
                     await self._ask(group_version)
@@ -117,17 +118,6 @@ class RESTMapper:
 
     def _known(self, gvk: GVK) -> Resource | None:
         return self._served.get((gvk.group, gvk.version), {}).get(gvk.kind)
-
-    @asynccontextmanager
-    async def _turn(self, group_version: GroupVersion) -> AsyncIterator[None]:
-        """Allow one request at a time per group and version; the lock is discarded when no task needs it any more."""
-        lock = self._asking.setdefault(group_version, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked() and self._asking.get(group_version) is lock:
-                del self._asking[group_version]
 
     async def _may_ask(self, group_version: GroupVersion) -> bool:
         now = anyio.current_time()

@@ -11,9 +11,9 @@ from controller_runtime import client, log
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
+from controller_runtime.machinery.locks import KeyedLocks
 
 from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
-from pkg.util.locks import KeyedLocks
 
 from .memory import Memory
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata

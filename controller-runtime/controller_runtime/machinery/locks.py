@@ -19,6 +19,10 @@ class KeyedLocks(Generic[K]):
     def __init__(self) -> None:
         self._used: dict[K, anyio.Lock] = {}
 
+    def __len__(self) -> int:
+        """Return how many keys are in use."""
+        return len(self._used)
+
     @asynccontextmanager
     async def holding(self, key: K) -> AsyncIterator[None]:
         """Hold the lock of ``key``; first come, first served."""

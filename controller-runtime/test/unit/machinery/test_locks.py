@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from pkg.util.locks import KeyedLocks
+from controller_runtime.machinery.locks import KeyedLocks
 
 
 async def test_one_a_key_at_a_time_first_come_first_served() -> None:
