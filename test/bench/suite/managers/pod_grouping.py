@@ -8,6 +8,8 @@ must be equal for all programs. Otherwise one of them groups differently, and th
 
 from __future__ import annotations
 
+import dataclasses
+
 import anyio
 from harness import api, contest, figures, groups, objects
 from harness.cluster import Cluster, empty
@@ -20,10 +22,11 @@ _RATE = 20.0
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
+    patient = dataclasses.replace(plan, patience=plan.patience + plan.sizes.pods / 20)
 
     async def one(entrant: Entrant) -> Found:
         await empty(where)
-        return await _Run(plan, where, entrant).measure()
+        return await _Run(patient, where, entrant).measure()
 
     return contest.combine("pod_grouping", await contest.contest(plan.rounds, plan.groupers, one))
 
