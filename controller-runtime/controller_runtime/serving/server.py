@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from .connection import Connection
-from .message import Handler, Inspection, ServerError
+from .message import Handler, ServerError
 from .sharedstate import SharedState
 
 HTTP_1_1: Final = "http/1.1"
@@ -131,7 +131,6 @@ class Server:
         tls_options: TLSOptions | None = None,
         max_body: int = 1 << 20,
         max_connections: int | None = None,
-        inspection: Inspection | None = None,
         name: str = "server",
     ) -> None:
         """Make a server. The default of ``max_connections`` depends on how many files the process may open."""
@@ -142,7 +141,6 @@ class Server:
         self._tls_options = tls_options
         self._max_body = max_body
         self._max_connections = max_connections
-        self._inspection = inspection
         self._socket: socket.socket | None = None
         self._accepting = anyio.Event()
 
@@ -200,12 +198,7 @@ class Server:
             ServerError: the address cannot be bound, or the TLS options cannot be used.
         """
         listening = self.listen()
-        shared = SharedState(
-            self._route,
-            self._max_body,
-            max_connections=self._max_connections,
-            inspection=self._inspection,
-        )
+        shared = SharedState(self._route, self._max_body, max_connections=self._max_connections)
         try:
             context = self._context()
             async with anyio.create_task_group() as handshakes:
