@@ -23,11 +23,6 @@ class LocalObjectReference(Struct):
     name: str | None = None
 
 
-class SecretReference(Struct):
-    name: str | None = None
-    namespace: str | None = None
-
-
 class TypedLocalObjectReference(Struct):
     api_group: str | None = None
     kind: str = ""
@@ -197,13 +192,6 @@ class GRPCAction(Struct):
 class SleepAction(Struct):
     seconds: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"seconds"})
-
-
-class ProbeHandler(Struct):
-    exec: ExecAction | None = None
-    http_get: HTTPGetAction | None = None
-    tcp_socket: TCPSocketAction | None = None
-    grpc: GRPCAction | None = None
 
 
 class Probe(Struct):
