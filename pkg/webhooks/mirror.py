@@ -10,6 +10,7 @@ when these fields are removed.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sized
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ from controller_runtime.machinery.patch import StrategicMergeError, strategic_me
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.runtime.core.budget import Budget
-from pkg.runtime.core.overrides import pod_patch
+from pkg.runtime.core.overrides import MERGE_OVERRIDES, pod_patch
 from pkg.util import generations
 
 Document = dict[str, JSON]
@@ -85,20 +86,20 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
     Placements by Kueue are merged after the overrides of the user.
 
     Raises:
-        NotMirrorableError: a map contains a directive of strategic merge patches.
+        NotMirrorableError: a map contains a directive of strategic merge patches, or the overrides name too many jobs.
         StrategicMergeError: the overrides cannot be merged with each other, or would write too many values.
     """
     pods: dict[str, Document] = {}
     budget, overrides = Budget(), sorted(spec.pod_template_overrides or (), key=generations.is_placement)
+    names = {target.name for override in overrides for target in override.target_jobs or ()}
+    _check_length(names, "replicatedJobs", _marker(trainer.JobSetSpecPatch, "replicated_jobs"))
     for index, override in enumerate(overrides, 1):
+        merged = f"podTemplateOverrides: the first {index} of {len(overrides)}"
         for name in {target.name: None for target in override.target_jobs or ()}:
             pods[name] = strategic_merge_patch(
                 pods.get(name, {}), _pod_patch(override), openapi.merge_schema("core.v1.PodTemplateSpec")
             )
-            budget.spend(pods[name])
-        budget.check(
-            "podTemplateOverrides", index, len(overrides), "merge overrides of the same job into one"
-        )
+            budget.spend(pods[name], merged, MERGE_OVERRIDES)
     jobs = [
         trainer.ReplicatedJobPatch(
             name=name,
@@ -183,13 +184,15 @@ def _check_struct(struct: Struct) -> None:
         elif isinstance(value, list | str):
             marker = _marker(type(struct), name)
             wire = wire_name(name, type(struct).model_fields[name])
-            longest = marker.max_items if isinstance(value, list) else marker.max_length
-            if longest is not None and len(value) > longest:
-                raise NotMirrorableError(
-                    f"{wire} may have at most {longest} items or characters in runtimePatches"
-                )
+            _check_length(value, wire, marker)
             if isinstance(value, list):
                 _check_list(wire, value, marker.list_map_keys or ())
+
+
+def _check_length(value: Sized, wire: str, marker: CRD) -> None:
+    longest = marker.max_length if isinstance(value, str) else marker.max_items
+    if longest is not None and len(value) > longest:
+        raise NotMirrorableError(f"{wire} may have at most {longest} items or characters in runtimePatches")
 
 
 def _check_list(wire: str, items: list[JSON], keys: tuple[str, ...]) -> None:

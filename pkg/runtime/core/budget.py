@@ -14,6 +14,8 @@ _MOST_VALUES: Final = 500_000
 
 Writing them takes half a second of CPU time. The limit is reached by 500 overrides with volumes.
 """
+_CHARACTERS: Final = 64
+"""Number of characters of a text or key that count as one more value."""
 
 
 class Budget:
@@ -22,22 +24,21 @@ class Budget:
     def __init__(self) -> None:
         self._left = _MOST_VALUES
 
-    def spend(self, written: JSON) -> None:
-        """Count the values in the result of a merge."""
-        self._left -= _values(written)
+    def spend(self, written: JSON, merged: str, advice: str) -> None:
+        """Count the values in the result of a merge, before the next merge.
 
-    def check(self, field: str, done: int, of: int, advice: str) -> None:
-        """Raise StrategicMergeError if too many values were written.
-
-        The list ``field`` has ``of`` items, and the first ``done`` items have been merged.
+        Raises:
+            StrategicMergeError: too many values were written. The text says which items were ``merged``, and ends with
+                the ``advice``.
         """
+        self._left -= _values(written)
         if self._left < 0:
-            raise StrategicMergeError(
-                f"{field}: the first {done} of {of} write more than {_MOST_VALUES} values; {advice}"
-            )
+            raise StrategicMergeError(f"{merged} write more than {_MOST_VALUES} values; {advice}")
 
 
 def _values(value: JSON) -> int:
+    if isinstance(value, str):
+        return 1 + len(value) // _CHARACTERS
     if isinstance(value, dict):
-        return 1 + sum(map(_values, value.values()))
+        return 1 + sum(map(len, value)) // _CHARACTERS + sum(map(_values, value.values()))
     return 1 + sum(map(_values, value)) if isinstance(value, list) else 1

@@ -25,6 +25,8 @@ _KEPT: Final = 16
 _lock: Final = threading.Lock()
 _texts: Final[deque[tuple[JobSetSpec, bytes]]] = deque(maxlen=_KEPT)
 """Recent specs and their JSON. Specs are compared by identity: all TrainJobs of a runtime share the cached spec."""
+MERGE_OVERRIDES: Final = "merge overrides of the same job into one"
+"""The advice to a user whose overrides write too many values."""
 
 Observe = Callable[[dict[str, JSON], str], None]
 """Receives the template and a description: first the original and an empty text, then the result of each change."""
@@ -43,8 +45,8 @@ def with_overrides(
     webhook keeps that patch at the end of the patches, for the same reason.
 
     Raises:
-        RuntimePatchError: a patch cannot be merged into the template.
-        StrategicMergeError: an override cannot be merged into the template, or the merges would write too many values.
+        RuntimePatchError: a patch cannot be merged into the template, or the merges would write too many values.
+        StrategicMergeError: the same is true of an override.
     """
     if not overrides and observe is None and not has_job_patches(patches):
         return JobSetSpec.from_json(_typed_text(spec))
@@ -82,23 +84,21 @@ def _merge_overrides(
         if generations.is_placement(override) is not placements:
             continue
         targets = {target.name: None for target in override.target_jobs or ()}
+        merged = f"podTemplateOverrides: the first {index + 1} of {len(overrides)}"
         for name in targets:
             for job in by_name.get(name, ()):
-                _merge(job, override, budget)
-        budget.check(
-            "podTemplateOverrides", index + 1, len(overrides), "merge overrides of the same job into one"
-        )
+                budget.spend(_merge(job, override), merged, MERGE_OVERRIDES)
         yield f"podTemplateOverrides[{index}] for {', '.join(targets)}"
 
 
-def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: Budget) -> None:
-    """Merge an override into a replicated job's pod template."""
+def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride) -> dict[str, JSON]:
+    """Merge an override into a replicated job's pod template, and return the template."""
     spec = job.setdefault("template", {}).setdefault("spec", {})
     merged = strategic_merge_patch(
         spec.get("template", {}), pod_patch(override), openapi.merge_schema("core.v1.PodTemplateSpec")
     )
-    spec["template"] = apply.as_typed(merged, inside="template")
-    budget.spend(spec["template"])
+    template = spec["template"] = apply.as_typed(merged, inside="template")
+    return template
 
 
 def _typed_text(spec: JobSetSpec) -> bytes:

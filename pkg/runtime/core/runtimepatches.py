@@ -80,8 +80,8 @@ def merge_patches(
     """Merge the patches into the JSON of a template's spec, and yield the description of each patch after its merge.
 
     Raises:
-        RuntimePatchError: a patch names an unknown job or container, or cannot be merged into the template.
-        StrategicMergeError: the merges would write too many values.
+        RuntimePatchError: a patch names an unknown job or container, or cannot be merged into the template, or the
+            merges would write too many values.
     """
     jobs = {job.get("name"): job for job in data.get("replicatedJobs", ())}
     if details := list(_unknown(jobs, patches)):
@@ -97,12 +97,12 @@ def merge_patches(
                     _patch(wanted.template),
                     openapi.merge_schema("batch.v1.JobTemplateSpec"),
                 )
+                job["template"] = apply.as_typed(merged, inside="template")
+                budget.spend(job["template"], f"the first {index + 1} of {len(patches)}", "patch fewer jobs")
             except StrategicMergeError as error:
                 where = f"patch of {patch.manager} for job {wanted.name}"
-                raise RuntimePatchError([f"{where}: {'.'.join(error.path)}: {error}"]) from error
-            job["template"] = apply.as_typed(merged, inside="template")
-            budget.spend(job["template"])
-        budget.check("runtimePatches", index + 1, len(patches), "patch fewer jobs")
+                parts = filter(None, (where, ".".join(error.path), str(error)))
+                raise RuntimePatchError([": ".join(parts)]) from error
         yield f"runtimePatches[{index}] of {patch.manager}"
 
 

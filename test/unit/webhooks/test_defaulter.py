@@ -5,6 +5,7 @@
 import base64
 import json
 import time
+import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
 
@@ -224,6 +225,7 @@ async def test_an_immutable_field_of_the_mirror_changes_under_another_manager() 
     assert mirror["manager"] == f"{MIRROR}-2"
 
 
+MANY = {f"label-{number}": "" for number in range(5000)}
 MOUNTS = [
     override(containers=[{"name": "node", "volumeMounts": [{"name": "v", "mountPath": f"/{path}"}]}])
     for path in "ab"
@@ -235,6 +237,10 @@ MOUNTS = [
     [
         ({"podTemplateOverrides": MOUNTS}, "volumeMounts has an item twice"),
         ({"podTemplateOverrides": [override(nodeSelector={"$patch": "replace"})]}, "$patch is a directive"),
+        (
+            {"podTemplateOverrides": [override(f"j{n}", nodeSelector=MANY) for n in range(101)]},
+            "replicatedJobs may have at most 100 items",
+        ),
         (
             {"podTemplateOverrides": [override(volumes=[{"name": f"v{n}"} for n in range(129)])]},
             "volumes may have at most 128 items",
@@ -268,6 +274,21 @@ async def test_thousands_of_overrides_are_not_mirrored_and_cost_little() -> None
     assert time.process_time() - began < 20
     (warning,) = response.warnings or [""]
     assert "write more than 500000 values" in warning
+
+
+async def test_one_override_of_many_jobs_is_not_mirrored_and_needs_little_memory() -> None:
+    labels = {f"label-{number}": "" for number in range(20_000)}
+    targets = [{"name": f"j{number}"} for number in range(100)]
+    large = job(QUEUE, podTemplateOverrides=[{"targetJobs": targets, "spec": {"nodeSelector": labels}}])
+    tracemalloc.start()
+    try:
+        response = await review(large)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 60_000_000
+    (warning,) = response.warnings or [""]
+    assert "the first 1 of 1 write more than 500000 values" in warning
 
 
 NOTE = "trainer.kubeflow.org/suspended-generation"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
-from pkg.apis.trainer.v1alpha1 import PodTemplateOverride
+from pkg.apis.trainer.v1alpha1 import PodTemplateOverride, RuntimePatch
 from pkg.runtime.core.overrides import with_overrides
 
 NAMES = st.sampled_from("abcde")
@@ -178,3 +178,36 @@ def test_thousands_of_overrides_of_one_field_are_merged() -> None:
     template = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {}}}}]}
     after = merged(template, *many(6000, lambda n: {"nodeSelector": {"zone": str(n)}}))
     assert pod_templates(after)["node"]["spec"] == {"nodeSelector": {"zone": "5999"}}
+
+
+@pytest.mark.parametrize("changes", ["overrides", "patches"])
+@pytest.mark.parametrize(
+    ("selector", "merges"),
+    [
+        pytest.param({str(number): "x" for number in range(5000)}, 100, id="many values"),
+        pytest.param({"a": "x" * 320_000}, 100, id="a long value"),
+        pytest.param({"x" * 320_000: "a"}, 100, id="a long key"),
+    ],
+)
+def test_a_change_of_many_jobs_stops_when_it_has_written_too_much(
+    changes: str, selector: Document, merges: int
+) -> None:
+    jobs = [{"name": f"j{number}"} for number in range(1000)]
+    template = {"replicatedJobs": [{**each, "template": {"spec": {"template": {}}}} for each in jobs]}
+    pod = {"spec": {"nodeSelector": selector}}
+    overrides, patches = [], []
+    if changes == "overrides":
+        overrides = [PodTemplateOverride.from_dict({"targetJobs": jobs, **pod})]
+        error = "^podTemplateOverrides: the first 1 of 1 write more than 500000 values; merge"
+    else:
+        patched = [{**each, "template": {"spec": {"template": pod}}} for each in jobs]
+        spec = {"template": {"spec": {"replicatedJobs": patched}}}
+        patches = [RuntimePatch.from_dict({"manager": "acme.io/a", "trainingRuntimeSpec": spec})]
+        error = r"^runtimePatches: patch of acme.io/a for job j\d+: the first 1 of 1 write more than 500000 values"
+    seen: list[Document] = []
+
+    with pytest.raises(StrategicMergeError, match=error):
+        with_overrides(JobSetSpec.from_dict(template), overrides, patches, lambda data, _: seen.append(data))
+
+    pods = [each["template"]["spec"]["template"] for each in seen[0]["replicatedJobs"]]
+    assert abs(sum("nodeSelector" in pod.get("spec", {}) for pod in pods) - merges) < 10
