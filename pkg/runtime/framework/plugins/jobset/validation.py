@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from controller_runtime.client import Reader
@@ -14,7 +14,7 @@ from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
-from pkg.apis.trainer.v1alpha1 import ContainerOverride, TrainJob
+from pkg.apis.trainer.v1alpha1 import PodTemplateOverride, PodTemplateSpecOverride, TrainJob
 from pkg.constants import trainer as constants
 
 _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
@@ -22,8 +22,9 @@ _OVERRIDES: Final = field.Path("spec").child("podTemplateOverrides")
 RESERVED: Final = (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER, constants.NODE)
 RESERVED_ENV: Final = f"must not have envs for the {', '.join(RESERVED)} containers"
 _INITIALIZER_VOLUME: Final = "initializer"
+_MAX_ERRORS: Final = 1000
 _MAX_DETAILS: Final = 16
-"""Maximum number of different errors about overrides in one response."""
+"""Maximum number of errors about overrides, and of different errors, in one response."""
 
 Containers = dict[str, set[str]]
 """The names of the containers of each job, including init containers."""
@@ -81,21 +82,8 @@ def _mounts_volume(spec: JobSetSpec, name: str) -> bool:
 
 def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList:
     """Check that overrides name existing jobs and containers, and set no environment of a reserved container."""
-    details: list[str] = []
-    for override in job.spec.pod_template_overrides or ():
-        for target in override.target_jobs or ():
-            if target.name not in containers:
-                details.append("must not have targetJob that doesn't exist in the runtime job template")
-            if override.spec is None:
-                continue
-            known = containers.get(target.name, set())
-            details += [
-                f"must not have initContainer that doesn't exist in the runtime job {target.name}"
-                for container in override.spec.init_containers or ()
-                if container.name not in known
-            ]
-            for container in override.spec.containers or ():
-                details += _container_override(container, known, target.name)
+    problems = _override_problems(containers, job.spec.pod_template_overrides or ())
+    details = list(itertools.islice(problems, _MAX_ERRORS))
     # Each error quotes all overrides: build one error per detail, and only for the first details.
     quoted = field.Quoted(job.spec.pod_template_overrides)
     once = {
@@ -105,12 +93,24 @@ def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList
     return field.ErrorList(once[detail] for detail in details if detail in once)
 
 
-def _container_override(container: ContainerOverride, known: set[str], job: str) -> list[str]:
-    if container.name not in known:
-        return [f"must not have container that doesn't exist in the runtime job {job}"]
-    if container.env and container.name in RESERVED:
-        return [RESERVED_ENV]
-    return []
+def _override_problems(containers: Containers, overrides: Iterable[PodTemplateOverride]) -> Iterator[str]:
+    """Yield the problems of each override in each of its jobs."""
+    for override in overrides:
+        spec = override.spec or PodTemplateSpecOverride()
+        first = {container.name: None for container in spec.init_containers or ()}
+        later = {(container.name, bool(container.env)): None for container in spec.containers or ()}
+        for job in {target.name: None for target in override.target_jobs or ()}:
+            known = containers.get(job, set())
+            if job not in containers:
+                yield "must not have targetJob that doesn't exist in the runtime job template"
+            for name in first:
+                if name not in known:
+                    yield f"must not have initContainer that doesn't exist in the runtime job {job}"
+            for name, has_env in later:
+                if name not in known:
+                    yield f"must not have container that doesn't exist in the runtime job {job}"
+                elif has_env and name in RESERVED:
+                    yield RESERVED_ENV
 
 
 async def validate_override_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
