@@ -171,7 +171,7 @@ class JobSetPlugin(
 
 
 def _hosts(job: str, subdomain: str, replicas: int, pod_set: PodSet) -> Iterator[str]:
-    for replica in range(replicas):
+    for replica in range(replicas if pod_set.count > 0 else 0):  # billions of replicas may have no pods
         for pod in range(pod_set.count):
             yield f"{job}-{pod_set.name}-{replica}-{pod}.{subdomain}"
 

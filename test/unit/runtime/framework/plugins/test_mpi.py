@@ -197,6 +197,14 @@ async def test_more_nodes_than_a_host_file_can_hold_are_refused_quickly() -> Non
         await objects(spec_of(), job(num_nodes=2**31 - 1))
 
 
+async def test_billions_of_jobs_without_pods_are_not_counted() -> None:
+    spec = spec_of()
+    for each in spec.template.spec.replicated_jobs or ():
+        each.replicas = 2**31 - 1
+
+    assert await host_file(spec, job(num_nodes=0), defaulted("2.3")) == []
+
+
 async def test_the_runtime_keeps_its_policy() -> None:
     spec = spec_of(num_proc_per_node=1)
     before = spec.to_json()
