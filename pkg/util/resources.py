@@ -30,14 +30,15 @@ def pod_requests(spec: PodSpec) -> Requests:
     sidecars: Requests = {}
     peak: Requests = {}
     for container in spec.init_containers or ():
+        own = _requests(container)
         if container.restart_policy == "Always":
-            _add(total, _requests(container))
-            _add(sidecars, _requests(container))
-            _raise_to(peak, sidecars)
+            _add(total, own)
+            _add(sidecars, own)
+            together = {name: sidecars[name] for name in own}
         else:
-            together = dict(_requests(container))  # a sum has the suffixes of its first summand
-            _add(together, sidecars)
-            _raise_to(peak, together)
+            together = dict(own)  # a sum has the suffixes of its first summand
+            _add(together, {name: sidecars[name] for name in own if name in sidecars})
+        _raise_to(peak, together)  # which already has the sidecars' other resources
     _raise_to(total, peak)
     if spec.resources is not None:
         for name, amount in (spec.resources.requests or {}).items():
