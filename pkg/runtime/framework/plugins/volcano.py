@@ -61,10 +61,13 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
             return [], errors
         if info.annotations.get(QUEUE_NAME_ANNOTATION_KEY) == "":
             errors.append(field.invalid(_QUEUE, "", "Volcano queue name must not be empty"))
+        reasons: dict[str, Exception | None] = {}
         for name in _priority_classes(info):
             if name in _BUILT_IN:
                 break
-            if (why := await self._why_missing(name)) is not None:
+            if name not in reasons:
+                reasons[name] = await self._why_missing(name)
+            if (why := reasons[name]) is not None:
                 detail = f"PriorityClass {quote(name)} doesn't exist: {why}"
                 errors.append(field.invalid(_PRIORITY_CLASS, name, detail))
         return [], errors

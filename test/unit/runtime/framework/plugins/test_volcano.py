@@ -178,6 +178,13 @@ async def test_priority_classes_must_exist(
     assert await errors_of(plugin, info_of(train_job, *named), train_job) == wanted
 
 
+async def test_a_priority_class_that_many_jobs_name_is_looked_up_once(train_job: TrainJob) -> None:
+    client = FakeClient()
+
+    assert await errors_of(Volcano(client), info_of(train_job, *["a"] * 5), train_job) == [missing("a")] * 5
+    assert len(client.calls) == 1
+
+
 async def test_the_name_of_a_priority_class_is_quoted(train_job: TrainJob) -> None:
     (error,) = await errors_of(Volcano(FakeClient()), info_of(train_job, "a\nb"), train_job)
 
