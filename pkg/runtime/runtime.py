@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from controller_runtime.apis.core.v1 import Container as CoreContainer
@@ -31,6 +31,8 @@ from pkg.constants import trainer as constants
 from pkg.util import resources
 
 A = TypeVar("A")
+
+_GPU: Final = "gpu"
 
 
 class Container(msgspec.Struct):
@@ -264,17 +266,30 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> ResourceRequirements | None:
     """Return the resources from which the number of processes on a node is derived.
 
-    If ``merged`` is True, the TrainJob's resources are merged into the runtime's resources. Otherwise they replace the
-    runtime's resources, even if they are empty (Trainer v2.1). The container may have other resources than the result:
-    the TrainJob's resources are not applied to the container if they are empty, or if the container belongs to a job
-    ``node`` that lacks the trainer's label. If the MPI launcher trains too, the label is not needed.
+    If the TrainJob sets resources, they are returned instead of the runtime's, even if they are empty. If ``merged`` is
+    True, the container also keeps the runtime's resources (Trainer v2.3). Unlike upstream, the result then has those
+    that the TrainJob does not name. Any GPU that the TrainJob names stands for all GPUs, as in upstream.
+
+    The container may have other resources than the result: the TrainJob's resources are not applied to the container if
+    they are empty, or if the container belongs to a job ``node`` that lacks the trainer's label. If the MPI launcher
+    trains too, the label is not needed.
     """
     trainer = train_job.spec.trainer
     wanted = trainer.resources_per_node if trainer is not None else None
     if wanted is not None and not merged:
         return wanted
     present = extract_resource_per_node_from_runtime(info)
-    return present if wanted is None else resources.merged(present, wanted)
+    if wanted is None or present is None:
+        return present if wanted is None else wanted
+    limits, requests = wanted.limits or {}, wanted.requests or {}
+    named = {_counted_as(name) for name in (*limits, *requests)}
+
+    def unnamed(amounts: Mapping[str, str] | None) -> dict[str, str]:
+        return {name: held for name, held in (amounts or {}).items() if _counted_as(name) not in named}
+
+    return ResourceRequirements(
+        limits={**unnamed(present.limits), **limits}, requests={**unnamed(present.requests), **requests}
+    )
 
 
 def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:
@@ -286,6 +301,10 @@ def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:
 
 def _num_gpu(amounts: Mapping[str, str] | None) -> int:
     for name, amount in (amounts or {}).items():
-        if "gpu" in name.lower():
+        if _counted_as(name) == _GPU:
             return quantity.value(amount)
     return 0
+
+
+def _counted_as(resource: str) -> str:
+    return _GPU if _GPU in resource.lower() else resource

@@ -4,7 +4,7 @@
 
 - where upstream panicked, the right objects are accepted too;
 - an unknown job or container in ``runtimePatches`` may be refused;
-- processes may be counted from the GPUs that the container gets;
+- processes may be counted from the GPUs that the container gets, if the TrainJob's resources name no GPU;
 - a TrainJob whose deadline has passed before it has a JobSet fails without one;
 - a failed delete of the JobSet after the deadline is an error;
 - a TrainJob that is Failed does not become Complete as well, and is never built again;
@@ -106,10 +106,10 @@ def serves(case: Case, got: Document) -> bool:
 
 
 def _expect_gpus(case: Case, want: Document, got: Document) -> None:
-    """Where the TrainJob's resources have no GPUs, count those of the runtime's container, which keeps them."""
+    """Where the TrainJob's resources name no GPU, count those of the runtime's container, which keeps them."""
     trainer = case.input["trainJob"]["spec"].get("trainer") or {}
-    gpus = _gpus_of_runtime(case)
-    if not gpus or "resourcesPerNode" not in trainer or _gpus(trainer["resourcesPerNode"]):
+    gpus, own = _gpus_of_runtime(case), trainer.get("resourcesPerNode")
+    if not gpus or own is None or any("gpu" in name for amounts in own.values() for name in amounts):
         return
     for obj in want.get("objects") or ():
         if "hostfile" in (obj.get("data") or {}):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import quantity
 
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -75,6 +76,48 @@ async def test_gpus_are_those_that_the_container_gets(
         assert variables(only)[variable] == processes
 
 
+PROCESSES = [
+    ({"requests": {"cpu": "2"}}, {"limits": {"cpu": "16"}}, 0, 16),
+    ({"limits": {"cpu": "2"}}, {"requests": {"cpu": "500m"}}, 0, 1),
+    ({"requests": {"cpu": "6"}}, {"limits": {"memory": "1Gi"}}, 0, 6),
+    ({"limits": {"amd.com/gpu": "4"}}, {"limits": {"nvidia.com/gpu": "2"}}, 2, 1),
+    ({"requests": {"nvidia.com/gpu": "8"}, "limits": {"nvidia.com/gpu": "8"}}, TWO_GPUS, 2, 1),
+    ({"limits": {"nvidia.com/gpu": "8", "cpu": "3"}}, {"limits": {"nvidia.com/gpu": "0"}}, 0, 3),
+    ({"limits": {"nvidia.com/gpu": "8", "cpu": "3"}}, {"limits": {"cpu": "5"}}, 8, 5),
+    ({"limits": {"nvidia.com/gpu": "8", "cpu": "3"}}, {}, 8, 3),
+]
+"""Resources of the runtime and the TrainJob, and the GPUs and CPUs that version 2.3 counts."""
+
+
+@pytest.mark.parametrize(("present", "wanted", "gpus", "cpus"), PROCESSES)
+async def test_resources_that_the_train_job_names_are_counted_from_the_train_job_alone(
+    present: dict[str, Any], wanted: dict[str, Any], gpus: int, cpus: int
+) -> None:
+    """As in Trainer v2.3. Unlike there, the other resources of the container are counted, too."""
+
+    async def built(policy: dict[str, Any], version: str) -> dict[str, dict[str, Any]]:
+        spec = {"trainer": {"resourcesPerNode": wanted}}
+        runtime, train_job = await served(policy, {"resources": present}, spec, version)
+        return {each.gvk.kind: each.to_dict() for each in await runtime.new_objects(train_job)}
+
+    def variable(job_set: dict[str, Any], name: str) -> str:
+        (job,) = job_set["spec"]["replicatedJobs"]
+        return variables(job["template"]["spec"]["template"]["spec"]["containers"][0])[name]
+
+    own = {**wanted.get("limits", {}), **wanted.get("requests", {})}
+    own_gpus = next((int(amount) for name, amount in own.items() if "gpu" in name), 0)
+    own_cpus = max(1, quantity.value(own.get("cpu", "0")))
+    for version, count, otherwise in (("2.1", own_gpus, own_cpus), ("2.3", gpus, cpus)):
+        torch = await built({"torch": {}}, version)
+        assert variable(torch["JobSet"], "PET_NPROC_PER_NODE") == ("auto" if count else str(otherwise))
+        mpi = await built({"mpi": {}}, version)
+        assert f"slots={max(count, 1)}\n" in mpi["ConfigMap"]["data"]["hostfile"]
+    xgboost = await built({"xgboost": {}}, "2.3")
+    assert variable(xgboost["JobSet"], "DMLC_NUM_WORKER") == str(max(gpus, 1))
+    flux = await built({"flux": {}}, "2.3")
+    assert (f' -g {gpus}"' if gpus else '-n 1"') in flux["ConfigMap"]["data"]["entrypoint.sh"]
+
+
 async def test_an_empty_value_counts_no_gpus_in_version_2_1() -> None:
     """For empty resources, Trainer v2.1 keeps the container's resources, but counts the GPUs in the TrainJob's."""
     trainer: dict[str, Any] = {"trainer": {"resourcesPerNode": {}}}
@@ -114,20 +157,29 @@ async def test_the_names_of_a_missing_injection_target_are_quoted() -> None:
     assert str(raised.value) == problem
 
 
-async def test_validation_counts_the_gpus_that_the_container_gets() -> None:
+@pytest.mark.parametrize(
+    ("present", "wanted", "refused"),
+    [
+        pytest.param("1", {"requests": {"cpu": "1"}}, {"2.1": True, "2.3": False}, id="the runtime's"),
+        pytest.param(
+            "8", {"limits": {"amd.com/gpu": "1"}}, {"2.1": False, "2.3": False}, id="the TrainJob's"
+        ),
+    ],
+)
+async def test_validation_counts_the_gpus_as_the_build_does(
+    present: str, wanted: dict[str, Any], refused: dict[str, bool]
+) -> None:
     """QLoRA of a small model needs one device. The runtime's is lost in version 2.1, and is merged in version 2.3."""
     arguments = ["model.lora_attn_modules=[q_proj]", "model.quantize_base=True"]
     trainer = {"numNodes": 1, "numProcPerNode": "auto", "command": ["tune", "run"], "args": arguments}
-    one_gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    refused: dict[str, list[str]] = {}
+    gpus = {"resources": {"limits": {"nvidia.com/gpu": present}}}
     for version in ("2.1", "2.3"):
-        spec = {"trainer": {**trainer, **ONLY_CPU}}
-        runtime, train_job = await served({"torch": {}}, one_gpu, spec, version, "torchtune-llama3.2-1b")
+        spec = {"trainer": {**trainer, "resourcesPerNode": wanted}}
+        runtime, train_job = await served({"torch": {}}, gpus, spec, version, "torchtune-llama3.2-1b")
         warnings, errors = await runtime.validate_objects(None, train_job)
         assert warnings == []
-        refused[version] = [str(error).partition(":")[0] for error in errors]
-
-    assert refused == {"2.1": ["spec.trainer.numProcPerNode", "spec.trainer.resourcesPerNode"], "2.3": []}
+        fields = ["spec.trainer.numProcPerNode", "spec.trainer.resourcesPerNode"]
+        assert [error.field for error in errors] == (fields if refused[version] else [])
 
 
 @pytest.mark.parametrize(
