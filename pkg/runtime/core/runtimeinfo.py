@@ -14,6 +14,7 @@ from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework import Observer
+from pkg.runtime.framework.plugins.jobset import builder
 from pkg.util import generations, offload, resources
 
 from .overrides import with_overrides
@@ -25,7 +26,7 @@ def new_runtime_info(
     runtime_spec: trainer.TrainingRuntimeSpec,
     observer: Observer | None = None,
     *,
-    merges_resources: bool = False,
+    merges_resources: bool | None = False,
 ) -> runtime.Info:
     """Return the Info with which the first stage begins: it has the template with the TrainJob's changes.
 
@@ -33,9 +34,11 @@ def new_runtime_info(
     (v2.1), the TrainJob's resources replace the resources in the template, but the requests of the pod sets stay as
     they were. If ``merges_resources`` is True (v2.3), the TrainJob's resources are merged into the resources in the
     template, and the requests of the pod sets include them. In v2.3, they are ignored if the runtime has no mlPolicy.
+    If it is None, they are not applied.
 
     Raises:
         StrategicMergeError: a change cannot be merged into the template.
+        PluginError: the resources would be applied to too many containers.
     """
     wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
     overrides = wanted.pod_template_overrides or ()
@@ -52,25 +55,26 @@ def new_runtime_info(
         template_spec_obj_apply=spec,
         pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
     )
-    if not merges_resources:
+    if merges_resources is False:
         _apply_resources(spec, train_job, ml_policy, merge=False)
     if observer is not None:
         observer.begin(info)
     return info
 
 
-async def info_for_validation(
-    spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob, *, merges_resources: bool
-) -> runtime.Info:
-    """Return the Info for a validation, and raise the same errors as :func:`new_runtime_info`.
+async def info_for_validation(spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob) -> runtime.Info:
+    """Return the Info for a validation, without the TrainJob's resources.
 
     If the TrainJob is large or has overrides or patches, the template is built immediately. Otherwise it is built when
     a plugin reads it.
+
+    Raises:
+        StrategicMergeError: a change cannot be merged into the template.
     """
     wanted = train_job.spec
 
     def build() -> runtime.Info:
-        return new_runtime_info(train_job, spec, merges_resources=merges_resources)
+        return new_runtime_info(train_job, spec, merges_resources=None)
 
     patches = generations.runtime_patches(wanted)
     if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):
@@ -129,7 +133,9 @@ def _apply_resources(
     wanted = own.resources_per_node if own is not None else None
     if wanted is None or (not merge and wanted.limits is None and wanted.requests is None):
         return
-    for container in runtime.trainers(spec.replicated_jobs or (), ml_policy or trainer.MLPolicy()):
+    containers = list(runtime.trainers(spec.replicated_jobs or (), ml_policy or trainer.MLPolicy()))
+    builder.require_room(containers, wanted)
+    for container in containers:
         if merge:
             container.resources = resources.merged(container.resources, wanted)
         else:

@@ -203,14 +203,14 @@ class TrainingRuntime(interface.Runtime):
         no plugin is called, and this is the only error.
         """
         old, new = old and generations.with_word(old), generations.with_word(new)
-        misfits, merges = field.ErrorList(), self.cfg.second_generation
+        misfits = field.ErrorList()
         # An update that does not change the patches must not be refused because of them.
         same = old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)
         try:
             try:
                 if self.cfg.denies_security_context and not same:
                     deny_security_context(new.spec)
-                info = await info_for_validation(spec, new, merges_resources=merges)
+                info = await info_for_validation(spec, new)
             except RuntimePatchError as error:
                 path, patches = field.Path("spec", "runtimePatches"), field.Quoted(new.spec.runtime_patches)
                 if isinstance(error, DeniedPatchError):
@@ -219,7 +219,7 @@ class TrainingRuntime(interface.Runtime):
                     misfits += [field.invalid(path, patches, detail) for detail in error.details]
                 unpatched = new.shallow_copy()
                 unpatched.spec = new.spec.model_copy(update={"runtime_patches": None})
-                info = await info_for_validation(spec, unpatched, merges_resources=merges)
+                info = await info_for_validation(spec, unpatched)
         except StrategicMergeError as error:
             path = field.Path("spec", "podTemplateOverrides")
             return [], field.ErrorList([field.invalid(path, new.spec.pod_template_overrides, str(error))])

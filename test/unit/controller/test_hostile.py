@@ -22,6 +22,7 @@ from controller_runtime.webhook import admission
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
@@ -211,9 +212,11 @@ class Events:
         self.messages.append(f"{obj.name}: {message}")
 
 
-async def world(*objects: Object) -> tuple[FakeClient, TrainJobReconciler, Events, TrainJobWebhook]:
+async def world(
+    *objects: Object, version: str = "2.1"
+) -> tuple[FakeClient, TrainJobReconciler, Events, TrainJobWebhook]:
     client = FakeClient(*objects)
-    runtimes, events = await core.new(client, client), Events()
+    runtimes, events = await core.new(client, client, cfg=defaulted(version)), Events()
     return client, TrainJobReconciler(client, events, runtimes), events, TrainJobWebhook(runtimes)
 
 
@@ -309,6 +312,48 @@ async def test_what_cannot_be_built_is_an_event_that_says_why(
 
     (reported,) = events.messages
     assert message in reported
+
+
+MANY = [{"name": f"name-{number}"} for number in range(20_000)]
+AMOUNTS_OF_MANY = {each["name"]: "1" for each in MANY}
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.3"])
+@pytest.mark.parametrize(
+    ("step", "spec"),
+    [
+        ("trainer", {"trainer": {"env": MANY}}),
+        ("trainer", {"trainer": {"args": ["x" * 700_000]}}),
+        ("trainer", {"trainer": {"resourcesPerNode": {"limits": AMOUNTS_OF_MANY}}}),
+        ("dataset-initializer", {"initializer": {"dataset": {"env": MANY}}}),
+    ],
+)
+async def test_a_large_train_job_is_not_copied_into_thousands_of_containers(
+    step: str, spec: dict[str, Any], version: str
+) -> None:
+    pod = {
+        "containers": [{"name": "node" if step == "trainer" else step, "resources": {"limits": {"cpu": "1"}}}]
+    }
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": step}},
+        "spec": {"template": {"spec": pod}},
+    }
+    jobs = [{"name": f"job-{number}", "template": template} for number in range(1000)]
+    runtime = {
+        "metadata": {"name": "hostile"},
+        "spec": {"mlPolicy": {}, "template": {"spec": {"replicatedJobs": jobs}}},
+    }
+    _, reconciler, events, _ = await world(
+        ClusterTrainingRuntime.from_dict(runtime),
+        TrainJob.from_dict(train_job("hostile", "hostile", spec)),
+        version=version,
+    )
+
+    with pytest.raises((ExceptionGroup, *CLEAR)):
+        await reconciler.reconcile(Request("team-a", "hostile"))
+
+    (reported,) = events.messages
+    assert "the JobSet would be too large: 1000 containers would get " in reported
 
 
 @pytest.mark.parametrize("where", ["runtime", "trainer", "overrides"])
