@@ -241,7 +241,7 @@ def decode(kind: type[T], text: str, ref: RuntimeRef) -> T:
             raise yaml.YAMLError("it is not a map")
         # Another kind is refused below, in upstream's words.
         named = {"kind": kind.gvk.kind} if isinstance(data.get("kind"), str) else {}
-        runtime = kind.from_dict({**data, **named})
+        runtime = kind.from_json(pydantic_core.to_json({**data, **named}))  # which sets the decoded size
     except ValueError as error:
         reason = error.errors()[0]["msg"] if isinstance(error, pydantic_core.ValidationError) else error
         raise SnapshotTextError(f"unable to unmarshal the snapshot: {reason}") from error
