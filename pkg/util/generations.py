@@ -134,3 +134,9 @@ def effective(train_job: TrainJob) -> TrainJobSpec:
             spec.set_unchecked("trainer", trainer.model_copy(update={"num_proc_per_node": value}))
     spec.set_unchecked("runtime_patches", runtime_patches(spec) or None)
     return spec
+
+
+def suspends_with_same_overrides(old: TrainJob | None, new: TrainJob) -> bool:
+    """Return True if an update leaves a TrainJob suspended and does not change its overrides."""
+    same = old and equality.deep_equal(old.spec.pod_template_overrides, new.spec.pod_template_overrides)
+    return bool(same and new.spec.suspend)

@@ -195,29 +195,33 @@ class TrainingRuntime(interface.Runtime):
         """Run the plugins' validation, and return the warnings and errors.
 
         A runtime patch that cannot be merged into the template is an additional error. If an override cannot be merged,
-        no plugin is called, and this is the only error.
+        no plugin is called, and this is the only error. A suspension is not refused because of unchanged overrides, and
+        no update is refused because of unchanged patches.
         """
         old, new = old and generations.with_word(old), generations.with_word(new)
-        misfits = field.ErrorList()
-        # An update that does not change the patches must not be refused because of them.
+        misfits, merged = field.ErrorList(), new
         same = old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)
-        try:
+        while True:
             try:
                 if self.cfg.denies_security_context and not same:
-                    deny_security_context(new.spec)
-                info = await info_for_validation(spec, new)
+                    deny_security_context(merged.spec)
+                info = await info_for_validation(spec, merged)
+                break
             except RuntimePatchError as error:
                 path, patches = field.Path("spec", "runtimePatches"), field.Quoted(new.spec.runtime_patches)
                 if isinstance(error, DeniedPatchError):
                     misfits += error.errors
                 elif not same:
                     misfits += [field.invalid(path, patches, detail) for detail in error.details]
-                unpatched = new.shallow_copy()
-                unpatched.spec = new.spec.model_copy(update={"runtime_patches": None})
-                info = await info_for_validation(spec, unpatched)
-        except StrategicMergeError as error:
-            path = field.Path("spec", "podTemplateOverrides")
-            return [], field.ErrorList([field.invalid(path, new.spec.pod_template_overrides, str(error))])
+                merged = _without(merged, runtime_patches=None)
+            except StrategicMergeError as error:
+                if not generations.suspends_with_same_overrides(old, new):
+                    path = field.Path("spec", "podTemplateOverrides")
+                    return [], field.ErrorList(
+                        [field.invalid(path, new.spec.pod_template_overrides, str(error))]
+                    )
+                others = generations.runtime_patches(merged.spec)  # without the mirror of the overrides
+                merged = _without(merged, pod_template_overrides=None, runtime_patches=others)
         warnings, errors = await self.framework.run_custom_validation_plugins(info, old, new)
         errors += misfits
         if old is None and trainingruntime.names_no_scheduler(spec.pod_group_policy):
@@ -227,3 +231,9 @@ class TrainingRuntime(interface.Runtime):
                 trainingruntime.NO_SCHEDULER.format(f"{path}: podGroupPolicy of the runtime"),
             ]
         return warnings, errors
+
+
+def _without(train_job: trainer.TrainJob, **changes: object) -> trainer.TrainJob:
+    changed = train_job.shallow_copy()
+    changed.spec = train_job.spec.model_copy(update=changes)
+    return changed

@@ -121,6 +121,30 @@ async def test_an_override_that_does_not_fit_is_an_error_of_that_field(client: F
     assert error.detail == "map: map[] does not contain declared merge key: name"
 
 
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param({"targetJobs": [{"name": "lost"}]}, id="a job"),
+        pytest.param(
+            {"targetJobs": [{"name": "node"}], "spec": {"imagePullSecrets": [{}]}}, id="a key to merge by"
+        ),
+    ],
+)
+async def test_unchanged_overrides_do_not_block_a_suspension_after_the_runtime_was_edited(
+    client: FakeClient, lost: dict[str, Any]
+) -> None:
+    fits = override(nodeSelector={"a": "1"}, imagePullSecrets=[{"name": "a"}])
+    overrides = [fits, PodTemplateOverride.from_dict(lost)]
+    running = make_train_job("team-a", "job", overrides=overrides)
+    suspended = make_train_job("team-a", "job", overrides=overrides, suspend=True)
+    changed = make_train_job("team-a", "job", overrides=[*overrides, fits], suspend=True)
+    review = runtime_for(await core.new(client, client), running.spec.runtime_ref).validate_objects
+
+    assert await review(running, suspended) == ([], [])
+    for old, new in ((None, suspended), (suspended, running), (suspended, changed)):
+        assert {error.field for error in (await review(old, new))[1]} == {"spec.podTemplateOverrides"}
+
+
 class _Keeping(framework.CustomValidationPlugin):
     """A plugin that keeps the Info that it gets for validation."""
 

@@ -36,7 +36,7 @@ from pkg.runtime.framework.interface import (
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Container as ContainerChanges
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
-from pkg.util import offload, trainjob
+from pkg.util import generations, offload, trainjob
 
 from . import builder, patchvalidation, validation
 
@@ -88,7 +88,8 @@ class JobSetPlugin(
             validation.validate_initializers(containers, new, spec if self._second_generation else None)
         )
         errors += await validation.validate_override_changes(self._client, old, new)
-        errors += await offload.run(new, validation.validate_overrides, containers, new)
+        if not generations.suspends_with_same_overrides(old, new):
+            errors += await offload.run(new, validation.validate_overrides, containers, new)
         errors += await patchvalidation.validate_patch_changes(self._client, old, new)
         errors += await offload.run(new, patchvalidation.validate_patches, new)
         return [], errors
