@@ -22,6 +22,8 @@ from .budget import Budget
 from .runtimepatches import has_job_patches, merge_patches
 
 _KEPT: Final = 16
+_KEPT_SIZE: Final = 256 * 1024
+"""Maximum number of specs whose JSON is kept, and of bytes of this JSON. The newest is always kept."""
 _lock: Final = threading.Lock()
 _texts: Final[deque[tuple[JobSetSpec, bytes]]] = deque(maxlen=_KEPT)
 """Recent specs and their JSON. Specs are compared by identity: all TrainJobs of a runtime share the cached spec."""
@@ -111,6 +113,8 @@ def _typed_text(spec: JobSetSpec) -> bytes:
         if text is None:
             text = msgspec.json.encode(apply.as_typed(spec.to_dict()))
             _texts.append((spec, text))
+            while len(_texts) > 1 and sum(len(kept) for _, kept in _texts) > _KEPT_SIZE:
+                _texts.popleft()
     return text
 
 

@@ -52,7 +52,8 @@ _REVIEWS_AT_ONCE: Final = 50
 _REMEMBERED: Final = 100_000
 """Maximum number of TrainJobs whose snapshot is remembered."""
 _DECODED: Final = 64
-"""Maximum number of decoded snapshots that are kept.
+_DECODED_SIZE: Final = 256 * 1024
+"""Maximum number of decoded snapshots that are kept, and of bytes of their JSON. The newest is always kept.
 
 TrainJobs with the same version of a runtime share a decoded snapshot.
 """
@@ -178,6 +179,11 @@ class Snapshots:
         digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
         _keep(self._versions, train_job.metadata.uid, (_version_of(stored), digest), _REMEMBERED)
         _keep(self._decoded, digest, runtime, _DECODED)
+        while (
+            len(self._decoded) > 1
+            and sum(each.decoded_size for each in self._decoded.values()) > _DECODED_SIZE
+        ):
+            self._decoded.popitem(last=False)
 
     async def _read(self, train_job: TrainJob, kind: type[T]) -> T | None:
         """Return the runtime of the snapshot, or None if it does not exist."""

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -211,3 +213,18 @@ def test_a_change_of_many_jobs_stops_when_it_has_written_too_much(
 
     pods = [each["template"]["spec"]["template"] for each in seen[0]["replicatedJobs"]]
     assert abs(sum("nodeSelector" in pod.get("spec", {}) for pod in pods) - merges) < 10
+
+
+def test_the_texts_of_large_specs_are_not_all_kept() -> None:
+    def large() -> JobSetSpec:
+        job = {"name": "x" * 200_000, "template": {"spec": {"template": {}}}}
+        return JobSetSpec.from_dict({"replicatedJobs": [job]})
+
+    first, second = large(), large()
+    with_overrides(first, [])
+    assert with_overrides(first, []) == with_overrides(second, [])
+
+    gone = weakref.ref(first)
+    del first
+    gc.collect()
+    assert gone() is None

@@ -391,6 +391,22 @@ async def test_an_update_that_fits_the_edited_runtime_but_not_the_snapshot_is_re
     assert (await review(None, new))[1] == []
 
 
+async def test_of_large_snapshots_only_the_newest_stays_decoded() -> None:
+    def large(version: str) -> ClusterTrainingRuntime:
+        labels = {"version": version, "long": "x" * 200_000}
+        made = make_cluster_training_runtime("runtime", make_training_runtime_spec(labels=labels))
+        return ClusterTrainingRuntime.from_json(made.to_json())
+
+    store = Store(config_map(job(), large("1")))
+    held = Snapshots(store, creates=True)
+    for version in "23":
+        await held.runtime_of(
+            make_train_job("team-a", version, uid=version), ClusterTrainingRuntime, reading(large(version))
+        )
+        assert await used(held, store, large("4")) == (["get"], "1")
+        assert await used(held, store, large("4")) == ([], "1")
+
+
 @pytest.mark.parametrize("terminating", [False, True])
 async def test_an_unreadable_snapshot_is_an_error_of_the_runtime_unless_its_namespace_ends(
     runtime: ClusterTrainingRuntime, terminating: bool
