@@ -12,6 +12,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.machinery import Object, Unstructured
+from controller_runtime.machinery.errors import NotFoundError, StatusError
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
@@ -21,10 +22,12 @@ from pkg.podgrouper.topowner import top_owner_metadata
 from pkg.util.goduration import format_duration, parse_duration
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
-from .errors import UNREADABLE
 from .grouper import Grouper, Reads
 
 _log: Final = log.logger_from("podgrouper")
+
+_UNUSABLE: Final = (StatusError, DefaultsError)
+"""If reading the ConfigMap raises one of these errors, no defaults apply, as in upstream. Other errors are raised."""
 
 
 class DefaultGrouper(Grouper):
@@ -40,7 +43,12 @@ class DefaultGrouper(Grouper):
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
     ) -> Metadata:
-        """Return the group named after ``top_owner``."""
+        """Return the group named after ``top_owner``.
+
+        Raises:
+            RestError, CacheError: it is unknown whether a priority class exists, or what the defaults are. A group
+                without them would differ from the group of earlier pods.
+        """
         owners: Sequence[Object] = other_owners or (top_owner,)
         priority_class, defaults = await self._priority_class(owners, pod, kai.TRAIN_PRIORITY_CLASS)
         annotations = top_owner.annotations
@@ -118,7 +126,7 @@ class DefaultGrouper(Grouper):
         """Return the ConfigMap's defaults for the kind of ``owner``. Omit a priority class that does not exist."""
         try:
             found = (await self._defaults()).get(owner.gvk.group_kind)
-        except (*UNREADABLE, DefaultsError) as error:
+        except _UNUSABLE as error:
             _log.debug("Unable to get the defaults of a kind", kind=owner.gvk.kind, error=error)
             return WorkloadDefaults()
         if found is None or await self._exists(found.priority_name):
@@ -135,7 +143,7 @@ class DefaultGrouper(Grouper):
                 return named, None
         try:
             defaults = await self._defaults()
-        except (*UNREADABLE, DefaultsError) as error:
+        except _UNUSABLE as error:
             _log.error("Unable to get default values mapping for priority class", error=error)
             return default, None
         for owner in owners:
@@ -155,7 +163,7 @@ class DefaultGrouper(Grouper):
         if not defaults:
             try:
                 defaults = await self._defaults()
-            except (*UNREADABLE, DefaultsError) as error:
+            except _UNUSABLE as error:
                 _log.error("Unable to get default values mapping for preemptibility", error=error)
                 return ""
         for owner in owners:
@@ -172,8 +180,8 @@ class DefaultGrouper(Grouper):
         if not priority_class:
             return False
         try:
-            await self._reader.get(PriorityClass, ("", priority_class))
-        except UNREADABLE as error:
+            await client.peek(self._reader, PriorityClass, ("", priority_class))
+        except NotFoundError as error:
             _log.debug("Failed to get priority class", priorityClassName=priority_class, error=error)
             return False
         return True

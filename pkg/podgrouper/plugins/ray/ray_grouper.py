@@ -10,7 +10,7 @@ from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
 from controller_runtime.machinery import JSON, Object, Unstructured, unstructured
-from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.gojson import go_text
 
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -18,7 +18,7 @@ from pkg.constants import kai
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
-from pkg.podgrouper.plugins.errors import UNREADABLE, AccessorError, GroupingError
+from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
 from pkg.podgrouper.plugins.gonumbers import int64
 from pkg.podgrouper.plugins.grouper import Reads
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
@@ -90,7 +90,7 @@ class RayGrouper(ReadingGrouper):
             existing = await self._client.get(PodGroup, (metadata.namespace, metadata.name))
         except NotFoundError:
             return True
-        except UNREADABLE as error:
+        except StatusError as error:
             _log.debug("Failed to get existing PodGroup, making subgroups", name=metadata.name, error=error)
             return True
         return bool(existing.spec.sub_groups)
