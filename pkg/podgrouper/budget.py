@@ -51,8 +51,8 @@ class _Account:
 class Budget:
     """One account for each namespace.
 
-    Ordinary pods cost nothing. We charge for reads that fail, for reads of kinds that may not be watched, and for
-    decoding large objects.
+    Ordinary pods cost nothing. We charge for reads that fail, for reads of kinds that may not be watched, for decoding
+    large objects, and for groups with many subgroups.
     """
 
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:

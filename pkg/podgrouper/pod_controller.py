@@ -38,6 +38,10 @@ _LONG: Final = 0.005
 """If decoding a pod takes more seconds than this, they are charged to its namespace. An ordinary pod takes a tenth of
 it.
 """
+_MANY: Final = 1_000
+"""If a group has more subgroups than this, the time for the others is charged to the namespace of the pod."""
+_SUB_GROUP: Final = 5e-6
+"""Seconds that a pod takes for each subgroup of its group."""
 
 _AGAIN: Final = timedelta(seconds=READ_TTL)
 """If the owners of a pod may have changed while we grouped it, we reconcile it again after this delay.
@@ -92,7 +96,7 @@ class PodReconciler:
         self._handler = handler
         self._options = options or Settings()
         self._cpu = cpu
-        self._decoding = Budget()
+        self._budget = Budget()
         self._own_writes: dict[NamespacedName, _OwnWrite] = {}
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
@@ -136,7 +140,7 @@ class PodReconciler:
 
     async def _read(self, request: ctrl.Request) -> Pod:
         """Return the pod. If decoding it takes long, the time is charged to its namespace."""
-        self._decoding.check(request.namespace)
+        self._budget.check(request.namespace)
         started = self._cpu()
         try:
             return await self._client.get(Pod, request)
@@ -146,7 +150,7 @@ class PodReconciler:
             raise ctrl.TerminalError(str(error)) from error
         finally:
             if (spent := self._cpu() - started) > _LONG:
-                self._decoding.spend(request.namespace, spent)
+                self._budget.spend(request.namespace, spent)
 
     def _report(self, pod: Pod, error: Exception) -> None:
         self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, raised.text(error)[:_MESSAGE_LIMIT])
@@ -193,6 +197,8 @@ class PodReconciler:
         if may_skip and any(map(_is_skipped, found.owners)):
             return ctrl.Result()
         metadata = await found.metadata(pod)
+        if (more := len(metadata.sub_groups) - _MANY) > 0:
+            self._budget.spend(pod.namespace, more * _SUB_GROUP)
         if found.top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
             # The owner was readable when the pod was grouped: lost permissions must not regroup the pod.
             log.logger_from().debug(

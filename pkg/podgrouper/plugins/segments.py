@@ -16,8 +16,8 @@ from pkg.podgrouper.podgroup import TopologyConstraintMetadata
 from . import fields
 from .errors import AccessorError, GroupingError
 
-MAX_SEGMENTS: Final = 100_000
-"""Maximum number of segments of a group. An API server could not store more; the limit protects our memory."""
+MAX_SEGMENTS: Final = 30_000
+"""Maximum number of segments of a group. A segment takes some 55 bytes, and etcd stores objects of up to 1.5 MiB."""
 
 MAX_SUBGROUPS_V0_17: Final = 10_000
 """Maximum number of segments or replicas of a group by the rules of v0.17."""

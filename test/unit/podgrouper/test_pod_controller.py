@@ -409,6 +409,33 @@ async def test_pods_that_take_long_to_decode_delay_their_own_namespace_alone(
     assert recorder.events == []
 
 
+async def test_pods_whose_group_has_very_many_segments_use_the_share_of_their_namespace(
+    make_object: Any, make_pod: MakePod, make_grouper: Any, recorder: Any
+) -> None:
+    class Groups(Handler):
+        """Writes no groups: this would take most of the test's time."""
+
+        def __init__(self) -> None:
+            pass
+
+        async def apply_to_cluster(self, *_: Any) -> None:
+            pass
+
+    template = {"metadata": {"annotations": {"kai.scheduler/segment-size": "2"}}}
+    worker = {"replicas": 40_000, "template": template}
+    job = make_object("kubeflow.org/v1", "PyTorchJob", "j", spec={"pytorchReplicaSpecs": {"Worker": worker}})
+    pods = [make_pod(f"p-{number}", job) for number in range(12)]
+    other = make_pod("other", namespace="team-b")
+    client = FakeClient(job, *pods, other)
+    reconciler = PodReconciler(client, recorder, make_grouper(client), Groups())
+
+    results = [await reconciler.reconcile(Request("team-a", pod.name)) for pod in pods]
+
+    assert results[0] == Result()
+    assert results[-1].requeue_after
+    assert await reconciler.reconcile(Request("team-b", "other")) == Result()
+
+
 async def test_ordinary_pods_are_never_put_off(make_pod: MakePod, make_reconciler: MakeReconciler) -> None:
     pods = [make_pod(f"p-{number}") for number in range(300)]
     reconciler = make_reconciler(FakeClient(*pods))

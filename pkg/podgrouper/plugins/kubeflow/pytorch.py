@@ -96,7 +96,7 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
         workers.pods_references = _references(pod, _WORKER_GROUP)
         return [workers]
     replicas = 1 if replicas is None else replicas
-    number, _ = _number_of_segments(pod, replicas, size)
+    number, rest = _number_of_segments(pod, replicas, size)
     if rules is not Rules.V0_13:
         if number > segments.MAX_SUBGROUPS_V0_17:
             raise GroupingError(
@@ -107,7 +107,9 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
             workers.pods_references = _references(pod, _WORKER_GROUP)
             return [workers]
         _check_index(pod)
-    parts = _segments(job, specs, pod, replicas, size)
+    parts = _segments(job, specs, pod, size, number)
+    if rest and parts:
+        parts[-1].min_available = fields.int32(rest)
     if rules is not Rules.V0_13:
         workers.min_sub_group, workers.min_available = fields.int32(number), 0
         for part in parts[max(0, divide(needed + size - 1, size)[0]) :]:
@@ -123,9 +125,8 @@ def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
     return number + (rest != 0), rest
 
 
-def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: int) -> list[SubGroupMetadata]:
-    """Return the segments of the workers; the last one may be smaller than ``size``."""
-    number, rest = _number_of_segments(pod, replicas, size)
+def _segments(job: Unstructured, specs: _Specs, pod: Pod, size: int, number: int) -> list[SubGroupMetadata]:
+    """Return ``number`` segments of ``size`` workers."""
     index = _index_of(pod)
     own = None if index is None else divide(index, size)[0]
     segments.check_number(number)
@@ -137,7 +138,7 @@ def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: i
         SubGroupMetadata(
             name=f"{_WORKER_GROUP}-{index}",
             parent=_WORKER_GROUP,
-            min_available=fields.int32(rest if rest and index == number - 1 else size),
+            min_available=fields.int32(size),
             topology_constraints=constraint,
         )
         for index in range(number)

@@ -50,7 +50,5 @@ def test_without_a_topology_and_a_level_there_is_no_constraint(
 
 def test_no_more_segments_than_a_group_could_hold() -> None:
     segments.check_number(segments.MAX_SEGMENTS)
-    with pytest.raises(
-        GroupingError, match=r"^100001 segments are too many for a pod group, at most 100000$"
-    ):
+    with pytest.raises(GroupingError, match=r"^30001 segments are too many for a pod group, at most 30000$"):
         segments.check_number(segments.MAX_SEGMENTS + 1)
