@@ -65,6 +65,8 @@ class ServedRules:
         """Time at which rules that were chosen without a schema expire; None if the rules do not expire."""
         self._waited_in_vain = False
         """True if the schema of the served PodGroup was not published while we waited for it."""
+        self._changed = False
+        """True if the rules have changed since the last refresh."""
         self._lock = anyio.Lock()
 
     async def current(self) -> Rules:
@@ -80,17 +82,19 @@ class ServedRules:
         return self._rules
 
     async def refresh(self) -> bool:
-        """Read the schema again, and return True if other rules apply than before. An error changes nothing."""
+        """Read the schema again, and return True if the rules have changed since the last refresh.
+
+        An error changes nothing, and neither does a missing schema: a server publishes its schemas one by one while it
+        starts.
+        """
         async with self._lock:
-            before = self._rules
             try:
-                schema = await self._fetch(self._schema)
+                if (schema := await self._fetch(self._schema)) is not None:
+                    self._use(schema)
             except (StatusError, rest.RestError) as error:
                 _log.debug("The schema of PodGroup cannot be read", error=error)
-                return False
-            if schema is None:
-                return False  # a server publishes its schemas one by one while it starts
-            return before not in (None, self._use(schema))
+            changed, self._changed = self._changed, False
+            return changed
 
     def _is_expired(self) -> bool:
         return self._expires is not None and anyio.current_time() >= self._expires
@@ -122,6 +126,7 @@ class ServedRules:
         """
         rules = OLDEST if schema is None else rules_of(schema.properties)
         if rules is not self._rules:
+            self._changed = self._rules is not None
             _log.info(
                 "Pods are grouped by the rules of a release",
                 rules=str(rules),

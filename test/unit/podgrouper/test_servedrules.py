@@ -148,6 +148,8 @@ async def test_a_refused_schema_is_not_waited_for() -> None:
     await anyio.sleep(MISSING_TTL)
 
     assert await rules.current() is Rules.V0_17
+    assert await rules.refresh(), "pods that were grouped before must be grouped again"
+    assert not await rules.refresh()
 
 
 async def test_nothing_is_assumed_of_a_server_that_was_never_reached() -> None:
