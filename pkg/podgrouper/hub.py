@@ -161,7 +161,8 @@ def new_plugins_hub(
     options = options or Settings()
     default = DefaultGrouper(reader, options)
     oldest = _table(default, reader, options)
-    tables = {Rules.V0_13: oldest, Rules.V0_17: _newest_table(oldest, default, reader, options)}
+    newest = _newest_table(oldest, default, reader, options)
+    tables = {Rules.V0_13: oldest, Rules.V0_15: {**newest}, Rules.V0_17: newest}
     if found is None:
         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):

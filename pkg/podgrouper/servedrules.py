@@ -49,7 +49,7 @@ def fixed(rules: Rules = OLDEST) -> CurrentRules:
 
 
 class ServedRules:
-    """The rules of the served PodGroup: those of v0.17 if it has ``spec.minSubGroup``, else those of v0.13.
+    """The rules of the served PodGroup: see :func:`rules_of`.
 
     The schema is read before the first pod is grouped, and again with every :meth:`refresh`. A server publishes the
     schema of a new CRD a moment after it begins to serve the CRD. Pods wait until then, for at most :data:`PUBLISHING`
@@ -139,6 +139,8 @@ class ServedRules:
 
 def rules_of(properties: JSON) -> Rules:
     """Return the rules for a PodGroup whose schema has these properties."""
-    for step in ("spec", "properties", "minSubGroup"):
+    for step in ("spec", "properties"):
         properties = properties.get(step) if isinstance(properties, dict) else None
-    return OLDEST if properties is None else Rules.V0_17
+    if not isinstance(properties, dict) or "minSubGroup" not in properties:
+        return OLDEST
+    return Rules.V0_17 if "preemptionDelay" in properties else Rules.V0_15

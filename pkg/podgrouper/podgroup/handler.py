@@ -93,9 +93,9 @@ class Handler:
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
             self._keep_assigned_values(wanted, labels, stored)
-            if rules is Rules.V0_13:
+            if rules is not Rules.V0_17:
                 _keep_durations(wanted, stored)
-            elif constraint is None or not constraint.topology:
+            if rules is not Rules.V0_13 and (constraint is None or not constraint.topology):
                 wanted.spec.topology_constraint = stored.spec.topology_constraint
             if pod_groups_equal(stored, wanted):
                 return stored.metadata.resource_version
@@ -129,7 +129,7 @@ class Handler:
 
 
 def _keep_durations(wanted: PodGroup, stored: PodGroup) -> None:
-    """Keep the stored durations. The rules of v0.13 do not know these fields, so another client has set them."""
+    """Keep the stored durations. Releases before v0.17 do not know these fields, so another client has set them."""
     wanted.spec.preemption_delay = stored.spec.preemption_delay
     wanted.spec.staleness_grace_period = stored.spec.staleness_grace_period
 
@@ -153,7 +153,7 @@ def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
         ),
     )
     _require(group.spec, metadata, rules)
-    if rules is not Rules.V0_13:
+    if rules is Rules.V0_17:
         group.spec.preemption_delay = metadata.preemption_delay
         group.spec.staleness_grace_period = metadata.staleness_grace_period
     return group

@@ -13,6 +13,8 @@ class Rules(StrEnum):
 
     V0_13 = "v0.13"
     """A group and its subgroups require numbers of pods (``minMember``)."""
+    V0_15 = "v0.15"
+    """The rules of v0.17, except that a group has no durations. They apply to v0.15 and v0.16."""
     V0_17 = "v0.17"
     """A group, or a subgroup with subgroups, may require a number of subgroups (``minSubGroup``) instead of pods."""
 

@@ -17,7 +17,7 @@ def schema(*fields: str) -> PublishedSchema:
     return PublishedSchema("r", {"spec": {"properties": {field: {"type": "integer"} for field in fields}}})
 
 
-OLD, NEW = schema("minMember"), schema("minMember", "minSubGroup")
+OLD, NEW = schema("minMember"), schema("minMember", "minSubGroup", "preemptionDelay", "stalenessGracePeriod")
 
 
 class Server:
@@ -47,7 +47,9 @@ class Server:
         return ServedRules(self.fetch, self.is_served)
 
 
-@pytest.mark.parametrize(("served", "expected"), [(OLD, Rules.V0_13), (NEW, Rules.V0_17)])
+@pytest.mark.parametrize(
+    ("served", "expected"), [(OLD, Rules.V0_13), (schema("minSubGroup"), Rules.V0_15), (NEW, Rules.V0_17)]
+)
 async def test_the_rules_are_those_of_the_served_fields(served: PublishedSchema, expected: Rules) -> None:
     assert await Server(served).rules().current() is expected
 

@@ -118,6 +118,19 @@ async def test_a_subgroup_of_a_former_release_gets_its_zero(
     assert [each.min_member for each in group.spec.sub_groups or ()] == [1, number]
 
 
+@pytest.mark.parametrize(
+    ("rules", "delay"), [(Rules.V0_13, None), (Rules.V0_15, None), (Rules.V0_17, "5m0s")]
+)
+async def test_a_group_has_no_durations_where_the_server_would_prune_them(
+    wanted: Callable[..., Metadata], rules: Rules, delay: str | None
+) -> None:
+    client = FakeClient()
+    for number in range(3):
+        await handler(client).apply_to_cluster(wanted(preemption_delay="5m0s"), rules)
+        assert (await client.get(PodGroup, KEY)).spec.preemption_delay == delay
+        assert len(client.writes) == 1, number
+
+
 async def test_a_group_that_the_cache_has_not_seen_is_read_and_left_as_it_is(
     wanted: Callable[..., Metadata],
 ) -> None:
