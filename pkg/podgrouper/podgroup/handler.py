@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from dataclasses import fields
+from operator import attrgetter
+from typing import Final
 
+import msgspec
 from controller_runtime import client, log
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import NamespacedName
@@ -25,15 +28,12 @@ _log: Final = log.logger_from("podgrouper")
 _TRIES: Final = 5
 """How often we try to write a group that other clients also write. After the last attempt, the conflict is raised."""
 _REMEMBERED: Final = 20_000
-"""Maximum number of groups that are remembered as up to date. Each subgroup counts like a group."""
+"""Maximum number of groups that are remembered as up to date."""
 
-
-class _UpToDate(NamedTuple):
-    """A group that was up to date when one of its pods was reconciled. The other pods usually need the same group."""
-
-    version: str
-    metadata: Metadata
-    rules: Rules
+_compared_of_group: Final = attrgetter(
+    *(each.name for each in fields(Metadata) if each.compare and each.name != "sub_groups")
+)
+_compared_of_sub_group: Final = attrgetter(*(each.name for each in fields(SubGroupMetadata) if each.compare))
 
 
 class Handler:
@@ -51,7 +51,11 @@ class Handler:
         self._node_pool_key = node_pool_key
         self._queue_key = queue_key
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
-        self._up_to_date: Memory[NamespacedName, _UpToDate] = Memory(_REMEMBERED)
+        self._up_to_date: Memory[NamespacedName, tuple[str, int]] = Memory(_REMEMBERED)
+        """The version and the digest of groups that were up to date when one of their pods was reconciled.
+
+        The other pods usually need the same group.
+        """
 
     async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
         """Create or update the group that ``metadata`` describes. Only fields of the release in ``rules`` are set.
@@ -64,7 +68,8 @@ class Handler:
         async with self._locks.holding(key):
             try:
                 version = (await client.peek(self._client, PodGroup, key)).resource_version
-                if version and self._up_to_date.find(key) == (version, metadata, rules):
+                known = self._up_to_date.find(key)
+                if version and known is not None and known == (version, _digest(metadata, rules)):
                     return
                 stored = await self._client.get(PodGroup, key)
             except NotFoundError:
@@ -75,7 +80,7 @@ class Handler:
                 stored = created
             current = await self._update(stored, pod_group_for(metadata, rules), rules)
             if current is not None:
-                self._up_to_date.keep(key, _UpToDate(current, metadata, rules), 1 + len(metadata.sub_groups))
+                self._up_to_date.keep(key, (current, _digest(metadata, rules)))
 
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
         """Create the group and return None. If it exists already, return the existing group."""
@@ -126,6 +131,12 @@ class Handler:
             if (value := stored.labels.get(key)) is not None:
                 kept[key] = value
         wanted.metadata.labels = kept
+
+
+def _digest(metadata: Metadata, rules: Rules) -> int:
+    """Return a hash of everything from which the group is made. The owner's annotations may take 256 KiB."""
+    parts = [*map(_compared_of_sub_group, metadata.sub_groups)]
+    return hash(msgspec.msgpack.encode((rules, _compared_of_group(metadata), parts), enc_hook=vars))
 
 
 def _keep_durations(wanted: PodGroup, stored: PodGroup) -> None:

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -228,6 +230,21 @@ async def test_a_group_that_is_up_to_date_is_decoded_once_a_version(wanted: Call
     for _ in range(2):
         await groups.apply_to_cluster(wanted(sub_groups=parts, queue="q", min_available=2), Rules.V0_17)
     assert decoded == 4
+
+
+async def test_of_a_group_that_is_up_to_date_no_annotations_are_kept(wanted: Callable[..., Metadata]) -> None:
+    class Annotations(dict[str, str]):
+        pass
+
+    groups = handler(FakeClient())
+    annotations = Annotations(large="z" * 4096)
+    for _ in range(3):
+        await groups.apply_to_cluster(wanted(annotations=annotations))
+    kept = weakref.ref(annotations)
+    del annotations
+    gc.collect()
+
+    assert kept() is None
 
 
 async def test_a_group_that_was_deleted_is_created_again(wanted: Callable[..., Metadata]) -> None:
