@@ -16,7 +16,7 @@ from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import UndecodableObjectError, older
 from controller_runtime.machinery import NamespacedName, Object, metadata_only, raised
-from controller_runtime.machinery.errors import ConflictError, NotFoundError
+from controller_runtime.machinery.errors import ConflictError, InvalidError, NotFoundError
 from controller_runtime.recorder import EventRecorder
 
 from pkg import metrics
@@ -258,15 +258,23 @@ class PodReconciler:
         )
 
     async def _assign(self, pod: Pod, metadata: Metadata, found: Grouping) -> bool:
-        """Annotate the pod with its group; return True if the pod changed."""
+        """Annotate the pod with its group; return True if the pod changed.
+
+        The patch contains the UID, so that the group of a deleted pod is not given to the next pod of this name.
+        """
         patch = _changes(pod, metadata)
         if not patch:
             return False
-        body = msgspec.json.encode({"metadata": patch})
         before = pod.metadata
+        body = msgspec.json.encode({"metadata": {"uid": before.uid, **patch}})
         # Only the metadata of the response is needed.
         patched = metadata_only(Pod)(metadata=ObjectMeta(name=before.name, namespace=before.namespace))
-        after = (await self._client.patch(patched, client.raw_patch(client.MERGE, body))).metadata
+        try:
+            after = (await self._client.patch(patched, client.raw_patch(client.MERGE, body))).metadata
+        except InvalidError as error:
+            if not any(cause.get("field") == "metadata.uid" for cause in error.causes):
+                raise
+            return False  # the event of the new pod is on its way
         self._own_writes[pod.key] = _OwnWrite(
             after.resource_version or "",
             (after.labels or {}) == {**pod.labels, **patch.get("labels", {})}

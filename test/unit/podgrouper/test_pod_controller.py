@@ -98,6 +98,24 @@ async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "u"
 
 
+async def test_a_pod_does_not_get_the_group_of_an_earlier_pod_of_its_name(
+    make_pod: MakePod, make_reconciler: MakeReconciler, recorder: Any
+) -> None:
+    client = FakeClient(make_pod("db-0"))
+
+    async def meanwhile(within: FakeClient, obj: Any, patch: Any, **options: Any) -> Any:
+        await within.delete(obj)
+        within.add(make_pod("db-0", uid="uid-of-the-next"))
+        return await within.patch(obj, patch, **options)
+
+    replaced = make_reconciler(interceptor.wrap(client, interceptor.Funcs(patch=meanwhile)))
+    assert await replaced.reconcile(REQUEST) == Result()
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": "pg-db-0-uid-of-the-next"}
+    assert recorder.events == []
+
+
 async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_was_written(
     make_pod: MakePod, make_object: MakeObject, cluster: OwnerServer, owners: OwnerCache, recorder: Any
 ) -> None:
