@@ -49,9 +49,9 @@ _AGAIN: Final = timedelta(seconds=READ_TTL)
 By then, the remembered metadata of the owners has expired and is read again.
 """
 _WHILE_DENIED: Final = timedelta(seconds=60)
-"""If a pod keeps its group because we may not read an owner, we reconcile it again after this delay.
+"""If we may not read an owner of a pod, we reconcile the pod again after this delay.
 
-No event would report that our permissions have changed.
+No event would report that our permissions have changed. A pod that already runs in a group of its own is left there.
 """
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
 """If other clients change a group during each of our attempts to write it, we reconcile the pod again after this delay.
@@ -213,11 +213,13 @@ class PodReconciler:
                 raise
             log.logger_from().debug("PodGroup was changed by another writer", error=error)
             return ctrl.Result(requeue_after=_CONFLICT_DELAY)
+        waits = found.top_owner.metadata.owner_references and not pod.spec.node_name
+        later = ctrl.Result(requeue_after=_WHILE_DENIED if waits else None)
         if not await self._assign(pod, metadata, found):
-            return ctrl.Result()
+            return later
         self._report_owner(pod, found, metadata)
         current = await self._grouper.is_current(found, pod.namespace)
-        return ctrl.Result() if current else ctrl.Result(requeue_after=_AGAIN)
+        return later if current else ctrl.Result(requeue_after=_AGAIN)
 
     async def _has_another_group(self, pod: Pod, name: str) -> bool:
         current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, name)
@@ -282,7 +284,8 @@ class PodReconciler:
             and after.generation == before.generation
             and after.deletion_timestamp == before.deletion_timestamp
             and after.owner_references == before.owner_references
-            and metadata.owner.uid != before.uid,  # a group that the pod owns copies the pod's annotations
+            and metadata.owner.uid != before.uid  # a group that the pod owns copies the pod's annotations
+            and not found.top_owner.metadata.owner_references,  # the event replaces the retry in the queue
             found,
         )
         return True

@@ -357,6 +357,30 @@ async def test_a_mark_of_a_group_that_does_not_exist_is_replaced_though_an_owner
     assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": "pg-db-0-uid-db-0"}
 
 
+@pytest.mark.parametrize(("node", "again"), [(None, timedelta(seconds=60)), ("n", None)])
+async def test_a_pod_grouped_without_its_owner_is_looked_at_again_until_it_has_a_node(
+    node: str | None,
+    again: timedelta | None,
+    make_pod: MakePod,
+    make_reconciler: MakeReconciler,
+    make_object: Any,
+) -> None:
+    """The event of our own write comes before the retry and replaces it in the queue."""
+    top = make_object("example.com/v1", "Denied", "top")
+    below = make_object("apps/v1", "StatefulSet", "db", top)
+    client = FakeClient(below, make_pod("db-0", below, spec={"nodeName": node}))
+
+    async def get(within: FakeClient, kind: Any, key: Any) -> Any:
+        if kind.gvk.kind == "Denied":
+            raise ForbiddenError("no", code=403, reason="Forbidden")
+        return await within.get(kind, key)
+
+    reconciler = make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get)))
+
+    for _ in range(3):
+        assert (await reconciler.reconcile(REQUEST)).requeue_after == again
+
+
 async def test_a_group_made_without_an_owner_follows_what_may_be_read(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:
