@@ -48,10 +48,10 @@ _AGAIN: Final = timedelta(seconds=READ_TTL)
 
 By then, the remembered metadata of the owners has expired and is read again.
 """
-_WHILE_DENIED: Final = timedelta(seconds=60)
-"""If we may not read an owner of a pod, we reconcile the pod again after this delay.
+_RETRY: Final = timedelta(seconds=60)
+"""If we may not read an owner of a pod, or the pod is in no subgroup, we reconcile the pod again after this delay.
 
-No event would report that our permissions have changed. A pod that already runs in a group of its own is left there.
+No event would report that our permissions have changed, or that a PodGang now lists the pod.
 """
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
 """If other clients change a group during each of our attempts to write it, we reconcile the pod again after this delay.
@@ -204,7 +204,7 @@ class PodReconciler:
             log.logger_from().debug(
                 "Pod keeps its group: not allowed to read an owner", podGroup=metadata.name
             )
-            return ctrl.Result(requeue_after=_WHILE_DENIED)
+            return ctrl.Result(requeue_after=_RETRY)
         self._add_node_pool_label(metadata, pod)
         try:
             await self._handler.apply_to_cluster(metadata, rules)
@@ -213,9 +213,9 @@ class PodReconciler:
                 raise
             log.logger_from().debug("PodGroup was changed by another writer", error=error)
             return ctrl.Result(requeue_after=_CONFLICT_DELAY)
-        waits = found.top_owner.metadata.owner_references and not pod.spec.node_name
-        later = ctrl.Result(requeue_after=_WHILE_DENIED if waits else None)
-        if not await self._assign(pod, metadata, found):
+        is_final = _is_final(pod, metadata, found)
+        later = ctrl.Result(requeue_after=None if is_final else _RETRY)
+        if not await self._assign(pod, metadata, found, is_final=is_final):
             return later
         self._report_owner(pod, found, metadata)
         current = await self._grouper.is_current(found, pod.namespace)
@@ -259,7 +259,7 @@ class PodReconciler:
             reason=reason,
         )
 
-    async def _assign(self, pod: Pod, metadata: Metadata, found: Grouping) -> bool:
+    async def _assign(self, pod: Pod, metadata: Metadata, found: Grouping, *, is_final: bool) -> bool:
         """Annotate the pod with its group; return True if the pod changed.
 
         The patch contains the UID, so that the group of a deleted pod is not given to the next pod of this name.
@@ -285,7 +285,7 @@ class PodReconciler:
             and after.deletion_timestamp == before.deletion_timestamp
             and after.owner_references == before.owner_references
             and metadata.owner.uid != before.uid  # a group that the pod owns copies the pod's annotations
-            and not found.top_owner.metadata.owner_references,  # the event replaces the retry in the queue
+            and is_final,  # else the event replaces the retry in the queue
             found,
         )
         return True
@@ -305,6 +305,15 @@ def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
     if sub_group is not None and sub_group.name and current_sub_group != sub_group.name:
         patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: sub_group.name}
     return patch
+
+
+def _is_final(pod: Pod, metadata: Metadata, found: Grouping) -> bool:
+    """Return False if the pod may get another group or subgroup later. A pod that has a node stays where it is."""
+    if pod.spec.node_name:
+        return True
+    if found.top_owner.metadata.owner_references:
+        return False
+    return not metadata.sub_groups or metadata.find_sub_group_for_pod(pod.namespace, pod.name) is not None
 
 
 def _is_skipped(obj: Object) -> bool:

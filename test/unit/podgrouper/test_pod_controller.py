@@ -381,6 +381,27 @@ async def test_a_pod_grouped_without_its_owner_is_looked_at_again_until_it_has_a
         assert (await reconciler.reconcile(REQUEST)).requeue_after == again
 
 
+async def test_a_pod_that_its_gang_does_not_list_yet_is_looked_at_again(
+    make_pod: MakePod, make_reconciler: MakeReconciler, make_object: MakeObject
+) -> None:
+    def gang(*pods: str) -> Unstructured:
+        references = [{"namespace": "team-a", "name": pod} for pod in pods]
+        groups = [{"name": "workers", "minReplicas": 1, "podReferences": references}]
+        return make_object("scheduler.grove.io/v1alpha1", "PodGang", "gang", spec={"podgroups": groups})
+
+    top = make_object("grove.io/v1alpha1", "PodCliqueSet", "set")
+    client = FakeClient(top, gang(), make_pod("db-0", top, labels={"grove.io/podgang": "gang"}))
+    reconciler = make_reconciler(client)
+    for _ in range(2):
+        assert (await reconciler.reconcile(REQUEST)).requeue_after == timedelta(seconds=60)
+
+    client.table(type(gang())).rows.clear()
+    client.add(gang("db-0"))
+
+    assert await reconciler.reconcile(REQUEST) == Result()
+    assert (await client.get(Pod, REQUEST)).labels["kai.scheduler/subgroup-name"] == "workers"
+
+
 async def test_a_group_made_without_an_owner_follows_what_may_be_read(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:
@@ -464,9 +485,10 @@ async def test_pods_whose_group_has_very_many_segments_use_the_share_of_their_na
             pass
 
     template = {"metadata": {"annotations": {"kai.scheduler/segment-size": "2"}}}
-    worker = {"replicas": 40_000, "template": template}
-    job = make_object("kubeflow.org/v1", "PyTorchJob", "j", spec={"pytorchReplicaSpecs": {"Worker": worker}})
-    pods = [make_pod(f"p-{number}", job) for number in range(12)]
+    specs = {"Worker": {"replicas": 40_000, "template": template}}
+    job = make_object("kubeflow.org/v1", "PyTorchJob", "j", spec={"pytorchReplicaSpecs": specs})
+    worker = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
+    pods = [make_pod(f"p-{number}", job, labels=worker) for number in range(12)]
     other = make_pod("other", namespace="team-b")
     client = FakeClient(job, *pods, other)
     reconciler = PodReconciler(client, recorder, make_grouper(client), Groups())
