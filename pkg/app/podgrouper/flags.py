@@ -20,9 +20,6 @@ PROGRAM: Final = "podgrouper"
 LEASE: Final = "54dff599.kai.scheduler"
 """The lease of KAI's own pod grouper: while one of the two programs holds the lease, the other program waits."""
 
-_QPS: Final = 5
-_BURST: Final = 10
-"""The values that client-go uses if the setting is zero."""
 _OFF: Final = "0"
 
 
@@ -79,7 +76,7 @@ def _configuration(values: dict[str, Any]) -> Configuration:
             "health": {"healthProbeBindAddress": values["health-probe-bind-address"] or _OFF},
             "leaderElection": {"leaderElect": values["leader-elect"], "resourceName": LEASE},
             "certManagement": {"enable": False},
-            "clientConnection": {"qps": values["qps"] or _QPS, "burst": max(0, values["burst"]) or _BURST},
+            "clientConnection": {"qps": values["qps"], "burst": max(0, values["burst"])},
             "podGrouper": grouper,
         }
     )

@@ -3,6 +3,7 @@
 """The command lines of KAI-Scheduler's operator have the same meaning as in KAI-Scheduler."""
 
 import pytest
+from controller_runtime import rest
 from controller_runtime.log import Encoder, TimeEncoding
 from controller_runtime.machinery import NamespacedName
 
@@ -97,7 +98,8 @@ def test_what_is_not_an_integer_is_an_error(text: str) -> None:
     ("flag", "expected"), [("qps=0", (5, 300)), ("burst=0", (50, 10)), ("qps=-1", (-1, 300))]
 )
 def test_a_limit_of_zero_is_client_gos_default(flag: str, expected: tuple[float, int]) -> None:
-    connection = flags.parse([f"--{flag}"]).configuration.client_connection
+    parsed = flags.parse([f"--{flag}"]).configuration
+    connection = config.rest_config(parsed, rest.Config(host="https://h"))
     assert (connection.qps, connection.burst) == expected
 
 
