@@ -190,6 +190,56 @@ def test_pods_that_are_left_alone(
     assert group(tmp_path, capsys, left) == {"pod": "team-a/p", "leftAlone": why}
 
 
+SKIPPED = {"annotations": {"kai.scheduler/skip-podgrouper": "true"}}
+SKIPPED_JOB = obj("batch/v1", "Job", "j", **SKIPPED)
+
+
+@pytest.mark.parametrize(
+    ("objects", "why"),
+    [
+        pytest.param([pod("p", **SKIPPED)], "its annotation kai.scheduler/skip-podgrouper is true", id="pod"),
+        pytest.param(
+            [SKIPPED_JOB, pod("p", SKIPPED_JOB)],
+            "the annotation kai.scheduler/skip-podgrouper of Job j is true",
+            id="owner",
+        ),
+    ],
+)
+def test_rules_that_know_the_annotation_to_skip_pods_leave_them_alone(
+    objects: list[Data], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert group(tmp_path, capsys, *objects)["group"]["name"].startswith("pg-")
+    left = group(tmp_path, capsys, *objects, rules="v0.17")
+    assert left == {"pod": "team-a/p", "leftAlone": why}
+
+
+def selecting(tmp_path: Path, **pod_grouper: Any) -> str:
+    """Write a Configuration of the manager, and return its path."""
+    path = tmp_path / "config.yaml"
+    header = {"apiVersion": "config.trainer.kubeflow.org/v1alpha1", "kind": "Configuration"}
+    path.write_text(yaml.safe_dump({**header, "podGrouper": pod_grouper}))
+    return str(path)
+
+
+def test_pods_that_the_managers_selectors_leave_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = selecting(tmp_path, podLabelSelector={"team": "blue"}, namespaceLabelSelector={"kai": "enabled"})
+    blue = pod("p", labels={"team": "blue"})
+    namespace = {"apiVersion": "v1", "kind": "Namespace"}
+
+    assert group(tmp_path, capsys, pod("p"), config=config)["leftAlone"] == (
+        "podGrouper.podLabelSelector does not select it"
+    )
+    unlabelled = {**namespace, "metadata": {"name": "team-a"}}
+    assert group(tmp_path, capsys, blue, unlabelled, config=config)["leftAlone"] == (
+        "podGrouper.namespaceLabelSelector does not select the namespace team-a"
+    )
+    labelled = {**namespace, "metadata": {"name": "team-a", "labels": {"kai": "enabled"}}}
+    assert "missing" not in group(tmp_path, capsys, blue, labelled, config=config)
+    assert group(tmp_path, capsys, blue, config=config)["missing"] == ["Namespace team-a"]
+
+
 def test_a_pod_without_a_group_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, TRAIN_JOB, JOB_SET, JOB, pod("p", JOB), pod("q", TRAIN_JOB, JOB)) == 1
 
@@ -200,22 +250,13 @@ def test_a_pod_without_a_group_fails_the_command(tmp_path: Path, capsys: pytest.
 
 
 def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-                "kind": "Configuration",
-                "podGrouper": {"queueLabelKey": "team", "schedulerName": "mine"},
-            }
-        )
-    )
+    config = selecting(tmp_path, queueLabelKey="team", schedulerName="mine")
     mine = pod("p", labels={"team": "blue"}, spec={"schedulerName": "mine"})
 
-    answer = group(tmp_path, capsys, mine, config=str(config))
+    answer = group(tmp_path, capsys, mine, config=config)
 
     assert answer["group"]["queue"] == "blue"
-    config.write_text("kind: Other")
+    Path(config).write_text("kind: Other")
     assert run(tmp_path, mine, flags=(f"--config={config}",)) == 2
 
 

@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import pydantic_core
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.yaml import render_path
@@ -123,7 +123,7 @@ def _flow(sub_group: Data) -> str:
 async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
     """Group a pod of ``objects`` as the manager would, and search for the causes of the result."""
     found = GroupTrace(pod)
-    found.ignored_because = _why_ignored(objects[pod], settings)
+    found.ignored_because = _why_ignored(objects, pod, settings)
     if found.ignored_because:
         return found
     first = _Try(objects, pod, settings)
@@ -131,19 +131,43 @@ async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
         found.values = await first.run()
     except REFUSALS as error:
         found.refusal = str(error)
-        return found
-    finally:
-        found.owners, found.grouper = first.owners, first.grouper
-        found.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
-    await _Search(found, first, settings).run()
+    found.owners, found.grouper = first.owners, first.grouper
+    found.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
+    if settings.namespace_labels and (namespace := _namespace_of(pod)) not in objects:
+        found.missing.append(namespace)
+    for owner in found.owners:
+        if _is_skipped(objects, owner, settings):
+            found.ignored_because = f"the annotation {kai.SKIP_POD_GROUPER_KEY} of {owner} is true"
+            found.values, found.refusal = {}, ""
+            return found
+    if not found.refusal:
+        await _Search(found, first, settings).run()
     return found
 
 
-def _why_ignored(pod: Data, settings: Settings) -> str:
-    decoded = Pod.from_dict(pod)
+def _namespace_of(pod: Key) -> Key:
+    return Key(Namespace.gvk, "", pod.namespace)
+
+
+def _is_skipped(objects: Objects, key: Key, settings: Settings) -> bool:
+    """Return True if an annotation of an object excludes its pods. Older rules do not know the annotation."""
+    skip = at(objects.get(key), "metadata", "annotations", kai.SKIP_POD_GROUPER_KEY)
+    return skip == "true" and settings.rules not in (None, Rules.V0_13)
+
+
+def _why_ignored(objects: Objects, pod: Key, settings: Settings) -> str:
+    decoded = Pod.from_dict(objects[pod])
     scheduler = decoded.spec.scheduler_name or "default-scheduler"
     if scheduler != settings.scheduler_name:
         return f"its scheduler is {scheduler}"
+    if not settings.pod_labels.items() <= decoded.labels.items():
+        return "podGrouper.podLabelSelector does not select it"
+    namespace = objects.get(_namespace_of(pod))
+    labels = at(namespace, "metadata", "labels") or {}
+    if namespace is not None and not settings.namespace_labels.items() <= labels.items():
+        return f"podGrouper.namespaceLabelSelector does not select the namespace {pod.namespace}"
+    if _is_skipped(objects, pod, settings):
+        return f"its annotation {kai.SKIP_POD_GROUPER_KEY} is true"
     group = decoded.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
     if group is not None and not decoded.metadata.owner_references:
         return f"it has no owner and is already assigned to the group {group}"
