@@ -42,7 +42,6 @@ _SERVED: Final = (
     ("apps", "v1", "Deployment"),
     ("node.k8s.io", "v1", "RuntimeClass"),
     ("resource.k8s.io", "v1 v1beta2 v1beta1", "ResourceClaim ResourceClaimTemplate"),
-    ("storage.k8s.io", "v1", "StorageClass"),
     ("scheduling.k8s.io", "v1", "PriorityClass"),
     ("coordination.k8s.io", "v1", "Lease"),
     ("kueue.x-k8s.io", "v1beta1 v1beta2", "Workload LocalQueue"),

@@ -75,8 +75,8 @@ def cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 def _pods(job: LiveObject) -> str:
     """Return the number of ready pods of a Job in words. If the Job has ended, return the number of succeeded pods."""
-    field, word = ("succeeded", "succeeded") if finished(job) else ("ready", "ready")
-    return f"{number(job.data, 'status', field)} of {number(job.data, 'spec', 'parallelism')} pods {word}"
+    state = "succeeded" if finished(job) else "ready"
+    return f"{number(job.data, 'status', state)} of {number(job.data, 'spec', 'parallelism')} pods {state}"
 
 
 def _state(obj: LiveObject) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 from controller_runtime.machinery import JSON
 
 from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE
+from pkg.why.causes import references
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, Severity
 from pkg.why.liveobject import MOST_MATCHED, ago, at, moment, number, text
@@ -25,7 +26,6 @@ _CONFIG: Final = (
     "ProcessesUnsupported",
 )
 """The waiting reasons of containers that cannot be created. Only the local cluster uses ``ProcessesUnsupported``."""
-_MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _KEY: Final = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
 _NO_COMMAND: Final = re.compile(
     r"executable file not found|no such file or directory|permission denied|exec format error", re.IGNORECASE
@@ -113,11 +113,8 @@ def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
     words = " ".join(messages)
     evidence = [status.line, *messages_of(status)[-1:]]
     subject, name = (str(status.pod),), status.label
-    if match := _MISSING.search(words):
-        kind = "Secret" if match["kind"] == "secret" else "ConfigMap"
-        cause = "secret-missing" if kind == "Secret" else "config-map-missing"
-        advice = f"Create the {kind} {match['name']} in namespace {status.pod.namespace}."
-        return Finding(cause, f"the {kind} {match['name']} does not exist", subject, tuple(evidence), advice)
+    if (missing := references.not_found(words, status.pod, tuple(evidence))) is not None:
+        return missing
     if match := _KEY.search(words):
         named = match["name"].rpartition("/")[2]
         summary = f"the {match['kind']} {named} has no key {match['key']}, which the {name} needs"

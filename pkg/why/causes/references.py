@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -41,6 +42,7 @@ _CAUSES: Final = {
         "Create the {0}, or correct runtimeClassName in the runtime.",
     ),
 }
+_NOT_FOUND: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _STEPS: Final = ("initContainers", "containers")
 
 
@@ -78,15 +80,22 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     for subject, template in _waiting(snapshot):
         for reference in dict.fromkeys(_of_pod(template, snapshot.train_job.namespace)):
             if reference in snapshot.absent and reference.kind in _CAUSES:
-                cause, summary, advice = _CAUSES[reference.kind]
-                yield Finding(
-                    cause,
-                    summary.format(reference),
-                    (str(subject),),
-                    (f"the pod template refers to {reference}", f"{reference} was not found"),
-                    advice.format(reference),
-                )
+                evidence = (f"the pod template refers to {reference}", f"{reference} was not found")
+                yield _missing(reference, subject, evidence)
     yield from _service(snapshot)
+
+
+def not_found(words: str, pod: LiveObject, evidence: tuple[str, ...]) -> Finding | None:
+    """Return a finding if the kubelet's message says that a Secret or ConfigMap of the pod does not exist."""
+    if (match := _NOT_FOUND.search(words)) is None:
+        return None
+    kind = "Secret" if match["kind"] == "secret" else "ConfigMap"
+    return _missing(Reference(kind, pod.namespace, match["name"]), pod, evidence)
+
+
+def _missing(reference: Reference, subject: LiveObject, evidence: tuple[str, ...]) -> Finding:
+    cause, summary, advice = _CAUSES[reference.kind]
+    return Finding(cause, summary.format(reference), (str(subject),), evidence, advice.format(reference))
 
 
 def _service(snapshot: Snapshot) -> Iterator[Finding]:

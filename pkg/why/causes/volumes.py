@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Final
 
 from pkg.why import kinds
+from pkg.why.causes import references
 from pkg.why.finding import Finding, Severity
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, text
 from pkg.why.snapshot import CONTAINER_STEPS, PATIENCE, Snapshot, event_time
 
 _FAILED: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
-_MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ?(?P<key>\S+)")
 _CLASS: Final = re.compile(r'storageclass[\w.]* "(?P<name>[^"]+)" not found')
 _VOLUME: Final = re.compile(r'volume "[^"]+"')
@@ -126,11 +126,8 @@ def _claim(snapshot: Snapshot, pod: LiveObject, name: str) -> Iterator[Finding]:
 
 def _mount(snapshot: Snapshot, pod: LiveObject, event: LiveObject) -> Finding:
     words, evidence = " ".join(event.text("message").split()), (snapshot.quote(event),)
-    if match := _MISSING.search(words):
-        kind = "Secret" if match["kind"] == "secret" else "ConfigMap"
-        cause = "secret-missing" if kind == "Secret" else "config-map-missing"
-        advice = f"Create the {kind} {match['name']} in namespace {pod.namespace}."
-        return Finding(cause, f"the {kind} {match['name']} does not exist", (str(pod),), evidence, advice)
+    if (missing := references.not_found(words, pod, evidence)) is not None:
+        return missing
     if match := _KEY.search(words):
         summary = f"a volume refers to the key {match['key']}, which its Secret or ConfigMap lacks"
         return Finding("key-missing", summary, (str(pod),), evidence, "Add the key, or correct the volume.")
