@@ -73,8 +73,8 @@ class Snapshot:
 
     @cached_property
     def jobs(self) -> list[LiveObject]:
-        """The Jobs of the JobSet. Jobs that were just deleted are left out: JobSet may be creating them again."""
-        return [each for each in self.all_jobs if each.deleted is None or self.now - each.deleted >= PATIENCE]
+        """The Jobs of the JobSet. Jobs that are just being deleted are left out: JobSet may be creating them again."""
+        return [each for each in self.all_jobs if each.deleted is None or self.is_overdue(each)]
 
     @cached_property
     def all_jobs(self) -> list[LiveObject]:
@@ -102,6 +102,19 @@ class Snapshot:
             job = next(each.uid for each in self.jobs if pod.owned_by(each.uid))
             newest[job, pod.annotation(COMPLETION_INDEX) or pod.name] = pod
         return list(newest.values())
+
+    def is_overdue(self, obj: LiveObject) -> bool:
+        """Return True if an object is being deleted and should be gone by now.
+
+        A JobSet and its Jobs exist until the grace periods of their pods have ended.
+        """
+        graces = () if obj.kind == "Pod" else self._grace_ends
+        return obj.deleted is not None and self.now - max([obj.deleted, *graces]) >= PATIENCE
+
+    @cached_property
+    def _grace_ends(self) -> list[datetime]:
+        """The time at which the grace period of the last pod ends. The list is empty if no pod is being deleted."""
+        return sorted(filter(None, (pod.deleted for pod in self.all_pods)))[-1:]
 
     @cached_property
     def running(self) -> list[LiveObject]:

@@ -186,7 +186,7 @@ def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
     Until it is deleted, it cannot be created again.
     """
     for child in (*snapshot.owners[1:], *snapshot.pods):
-        if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
+        if not snapshot.is_overdue(child) or finished(snapshot.train_job):
             continue
         evidence = (
             f"deletion of {child} was requested {ago(child.deletion_requested, snapshot.now)} ago",

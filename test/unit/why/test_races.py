@@ -45,17 +45,17 @@ def pulled_at_the_second_try(world: TrainJobObjects) -> None:
     world.event(world.pods[0], "Pulled", 'Successfully pulled image "x"', age=1, kind="Normal")
 
 
-def job_set_deleted(seconds: float) -> Callable[[TrainJobObjects], Any]:
+def job_set_deleted(seconds: float, *, grace: float = 0) -> Callable[[TrainJobObjects], Any]:
     def build(world: TrainJobObjects) -> None:
         for each in (world.job_set, world.job, *world.pods):
-            each["metadata"]["deletionTimestamp"] = when(seconds)
+            each["metadata"]["deletionTimestamp"] = when(seconds - (grace if each in world.pods else 0))
         world.job_set["metadata"]["finalizers"] = ["foregroundDeletion"]
 
     return build
 
 
-def job_set_restarts(seconds: float) -> Callable[[TrainJobObjects], Any]:
-    """Return the state in which JobSet deletes a failed Job to recreate it."""
+def job_set_restarts(seconds: float, *, grace: float | None = None) -> Callable[[TrainJobObjects], Any]:
+    """Return the state in which JobSet deletes a failed Job to recreate it. Its pods may use their grace periods."""
 
     def build(world: TrainJobObjects) -> None:
         world.job_set["status"] = {"restarts": 1}
@@ -65,6 +65,8 @@ def job_set_restarts(seconds: float) -> Callable[[TrainJobObjects], Any]:
             "conditions": [condition("Failed", reason="BackoffLimitExceeded")],
         }
         world.ended(1)
+        if grace is not None:
+            world.pods[1]["metadata"]["deletionTimestamp"] = when(seconds - grace)
 
     return build
 
@@ -184,6 +186,8 @@ HEALTHY: list[Any] = [
         ("pulled at the second try", State.RUNNING, pulled_at_the_second_try),
         ("the JobSet is deleted to be built again", State.STARTING, job_set_deleted(3)),
         ("the JobSet restarts", State.STARTING, job_set_restarts(2)),
+        ("the JobSet restarts, and pods use their grace periods", State.STARTING, job_set_restarts(40, grace=30)),
+        ("the JobSet is deleted, and pods use their grace periods", State.STARTING, job_set_deleted(20, grace=30)),
         ("a claim is being provisioned", State.STARTING, provisioned(5)),
         ("a claim that waited for its first pod is being provisioned", State.STARTING, provisioned(5, created=90000)),
         ("a volume moved to another node", State.RUNNING, attached("pvc-1")),
@@ -220,6 +224,7 @@ LASTING: list[Any] = [
         ("the JobSet was deleted, and nothing happens", "manager-silent", 1, job_set_replaced(1800)),
         ("the JobSet stays", "deletion-blocked", 3, job_set_deleted(60)),
         ("the deleted Job stays", "container-failed", 1, job_set_restarts(60)),
+        ("the deleted Job stays after its pods' grace periods", "container-failed", 1, job_set_restarts(60, grace=30)),
         ("a claim is not provisioned", "claim-pending", 1, provisioned(600)),
         ("another volume was attached", "volume-in-use", 1, attached("pvc-2")),
         ("the ConfigMap stays unknown", "volume-mount", 1, token_is_not_mounted(
