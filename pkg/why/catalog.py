@@ -16,7 +16,7 @@ CAUSES: Final[dict[str, str]] = {
     "namespace-terminating": "the namespace is being deleted",
     "quota-exceeded": "a ResourceQuota refuses the pods or objects",
     "limit-range": "a LimitRange refuses the pods",
-    "pod-security": "Pod Security Admission refuses the pods",
+    "pod-security": "Pod Security Admission, or a security context constraint of OpenShift, refuses the pods",
     "service-account-missing": "the service account does not exist",
     "priority-class-missing": "the priority class does not exist",
     "runtime-class-missing": "the RuntimeClass does not exist",

@@ -61,6 +61,12 @@ _RULES: Final = (
         "Correct the security contexts in the runtime's template, or lower the namespace's pod-security label.",
     ),
     _rule(
+        r"unable to validate against any security context constraint: (?P<b>.*)",
+        "pod-security",
+        "no security context constraint of OpenShift admits the pods: {b}",
+        "Correct the security contexts in the runtime's template, or let their service account use another constraint.",
+    ),
+    _rule(
         r'(?:error looking up service account [^:]*: )?serviceaccounts? "(?P<a>[^"]+)" not found',
         "service-account-missing",
         "the service account {a} does not exist",

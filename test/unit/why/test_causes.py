@@ -141,6 +141,9 @@ CASES: list[Any] = [
          refused(FORBIDDEN + "no PriorityClass with name urgent was found")),
         ("RuntimeClass", "runtime-class-missing", 1, "nvidia",
          refused(FORBIDDEN + 'pod rejected: RuntimeClass "nvidia" not found')),
+        ("security context constraints", "pod-security", 1, "not usable by user",
+         refused(FORBIDDEN + 'unable to validate against any security context constraint: [provider "anyuid": '
+                 "Forbidden: not usable by user or serviceaccount]")),
         ("webhook of another product denies pods", "webhook-denied", 1, "policy.example.com",
          refused('Error creating: admission webhook "policy.example.com" denied the request: images must be signed')),
         ("admission policy", "webhook-denied", 1, "images",
