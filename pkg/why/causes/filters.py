@@ -202,8 +202,17 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
         ),
     ),
     (
+        re.compile(r"didn't (?:match|satisfy) (?:existing pods|pod) anti-affinity"),
+        _simple(
+            "affinity",
+            "the anti-affinity rules keep the pods apart from the pods on the nodes",
+            "Wait until those pods end, add nodes, or relax the rules. JobSet's exclusive placement sets such rules.",
+            Severity.WAITING,
+        ),
+    ),
+    (
         re.compile(
-            r"didn't (?:match|satisfy) (?:existing pods|pod)(?: topology spread constraints| (?:anti-)?affinity)",
+            r"didn't (?:match|satisfy) (?:existing pods|pod)(?: topology spread constraints| affinity)"
         ),
         _simple(
             "affinity",

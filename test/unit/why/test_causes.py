@@ -287,8 +287,11 @@ CASES: list[Any] = [
         ("selector leaves a full node", "insufficient-resources", 3, "nvidia.com/gpu", lambda w: w.unscheduled(
             "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) didn't match Pod's node affinity/selector.")),
         ("cordoned", "nodes-cordoned", 1, "cordoned", lambda w: w.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")),
-        ("anti-affinity", "affinity", 1, "affinity", lambda w: w.unscheduled(
-            "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.")),
+        ("anti-affinity", "affinity", 3, "anti-affinity", lambda w: w.unscheduled(
+            "0/2 nodes are available: 1 node(s) didn't match pod affinity rules, "
+            "1 node(s) didn't match pod anti-affinity rules.")),
+        ("affinity", "affinity", 1, "affinity", lambda w: w.unscheduled(
+            "0/2 nodes are available: 2 node(s) didn't match pod affinity rules.")),
         ("volume zone", "volume-node", 1, "volumes", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 node(s) had volume node affinity conflict.")),
         ("no nodes", "no-nodes", 3, "no nodes", lambda w: w.unscheduled("no nodes available to schedule pods")),
