@@ -81,6 +81,11 @@ def fail_by(code: int, reason: str = "Error", log: str = "") -> Callable[[TrainJ
     return state
 
 
+def unstartable(message: str) -> Callable[[TrainJobObjects], Any]:
+    """Return the state in which the container runtime does not start a container."""
+    return lambda world: world.ended(128, "StartError", message=message)
+
+
 def crash_loop(world: TrainJobObjects) -> None:
     last = {"exitCode": 1, "reason": "Error", "finishedAt": when(20)}
     message = "back-off 40s restarting failed container=node pod=llama-node-0-0-abcde_team-a(uid)"

@@ -28,8 +28,31 @@ _CONFIG: Final = (
 """The waiting reasons of containers that cannot be created. Only the local cluster uses ``ProcessesUnsupported``."""
 _KEY: Final = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
 _NO_COMMAND: Final = re.compile(
-    r"executable file not found|no such file or directory|permission denied|exec format error", re.IGNORECASE
+    r"executable file `[^`]{1,200}` not found"
+    r"|(?<!fork/)\bexec(?:: \\?\"| /)(?!nvidia-container)[^\n]{0,200}?"
+    r"(?:executable file not found|no such file or directory|permission denied|exec format error)",
+    re.IGNORECASE,
 )
+"""A container runtime writes this if it cannot execute the command of a container.
+
+It also reports devices, mounts and working directories as missing files, but without a command.
+"""
+_TO_CREATE: Final = (
+    (
+        re.compile(r"nvidia-container|libnvidia", re.IGNORECASE),
+        "Check the GPU driver and the NVIDIA Container Toolkit of the node {node}, or use another node.",
+    ),
+    (
+        re.compile(r"error mounting|failed to mount", re.IGNORECASE),
+        "Correct the volume or the volumeMount that the message names, or check the storage of the node {node}.",
+    ),
+    (
+        re.compile(r"chdir to cwd", re.IGNORECASE),
+        "Correct workingDir in the runtime, or use an image that contains this directory for the container's user.",
+    ),
+    (re.compile(""), "Correct the setting that the message names, in the TrainJob or its runtime."),
+)
+"""The advice if a container cannot be created, by the message."""
 _UNRESOLVED: Final = re.compile(
     r"name or service not known|temporary failure in name resolution|could not resolve host|no such host"
     r"|nodename nor servname|gaierror|hostname .{0,80}cannot be resolved",
@@ -127,13 +150,9 @@ def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
     configured = status.waiting in ("CreateContainerConfigError", "ProcessesUnsupported")
     cause = "container-config" if configured else "container-create"
     summary = f"the {name} cannot be created: {words.strip() or status.waiting}"
-    return Finding(
-        cause,
-        summary,
-        subject,
-        tuple(evidence),
-        "Correct the setting that the message names, in the TrainJob or its runtime.",
-    )
+    advice = next(advice for pattern, advice in _TO_CREATE if pattern.search(words))
+    advice = advice.format(node=status.pod.text("spec", "nodeName"))
+    return Finding(cause, summary, subject, tuple(evidence), advice)
 
 
 def _out_of_memory(snapshot: Snapshot, status: Status) -> Finding:

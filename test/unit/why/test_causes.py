@@ -77,6 +77,7 @@ from testkit.why.states import (
     ungrouped,
     unread_beside_job_set,
     unready,
+    unstartable,
     unsupported,
     volcano,
     without_group,
@@ -90,6 +91,26 @@ QUOTA = (
     "requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=6, limited: requests.nvidia.com/gpu=8"
 )
 FORBIDDEN = 'Error creating: pods "llama-node-0-0-abcde" is forbidden: '
+CREATE = "failed to create containerd task: OCI runtime create failed: runc create failed: "
+UNSTARTABLE = {
+    "driver": (
+        (
+            f"{CREATE}error running prestart hook #0: exit status 1, stderr: Auto-detected mode as 'legacy' "
+            "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object "
+            "file: no such file or directory: unknown"
+        ),
+        "libnvidia-ml.so.1",
+    ),
+    "toolkit": (f'{CREATE}exec: "nvidia-container-runtime": executable file not found in $PATH', "runtime"),
+    "mount": (
+        f'{CREATE}error mounting "/var/lib/kubelet/pods/7f/volume-subpaths/data" to rootfs at "/data": permission denied',
+        "/data",
+    ),
+    "directory": (
+        f'{CREATE}chdir to cwd ("/workspace") set in config.json failed: no such file or directory',
+        "/workspace",
+    ),
+}
 
 CASES: list[Any] = [
     pytest.param(cause, code, words, state, id=name)
@@ -212,6 +233,18 @@ CASES: list[Any] = [
         ("lost volume", "claim-lost", 1, "data", claimed("Lost")),
         ("command", "command-not-found", 1, "torchrunn", lambda w: w.ended(128, "StartError", message=(
             'failed to create containerd task: OCI runtime create failed: exec: "torchrunn": executable file not found in $PATH'))),
+        ("command without permission", "command-not-found", 1, "/app/run.sh", unstartable(
+            'unable to start container process: exec: "/app/run.sh": permission denied')),
+        ("command that a node injects", "command-not-found", 1, "nvidia-smi", unstartable(
+            'exec: "nvidia-smi": executable file not found in $PATH')),
+        ("command in CRI-O", "command-not-found", 1, "torchrunn", unstartable(
+            'level=error msg="runc create failed: exec: \\"torchrunn\\": executable file not found in $PATH"')),
+        ("command in crun", "command-not-found", 1, "torchrunn", unstartable(
+            "crun: executable file `torchrunn` not found in $PATH: No such file or directory")),
+        ("command of another architecture", "command-not-found", 1, "exec format error", unstartable(
+            "exec /usr/bin/train: exec format error")),
+        *((f"{name} on creation", "container-create", 1, words, unstartable(message))
+          for name, (message, words) in UNSTARTABLE.items()),
         ("out of memory", "out-of-memory", 1, "16Gi", fail_by(137, "OOMKilled")),
         ("exit code", "container-failed", 1, "exit code 2", fail_by(2, log="ValueError: bad learning rate")),
         ("DNS", "dns-failure", 1, "host name", fail_by(1, log="socket.gaierror: [Errno -2] Name or service not known")),
@@ -438,6 +471,16 @@ def test_the_container_of_an_image_follows_the_sentence() -> None:
     (finding,) = world.verdict().findings
 
     assert finding.summary == "the image registry.example/train:1 cannot be pulled (for the container node)"
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("driver", "node worker-0"), ("mount", "volumeMount"), ("directory", "workingDir")]
+)
+def test_the_advice_names_what_keeps_a_container_from_being_created(name: str, advice: str) -> None:
+    world = TrainJobObjects()
+    unstartable(UNSTARTABLE[name][0])(world)
+
+    assert advice in world.verdict().findings[0].advice
 
 
 def test_the_log_is_evidence_of_a_failed_container() -> None:
