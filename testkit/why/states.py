@@ -72,10 +72,12 @@ def failed(world: TrainJobObjects, reason: str, message: str) -> Any:
         each["status"]["conditions"] = [condition("Failed", reason="FailedJobs", message=text)]
 
 
-def fail_by(code: int, reason: str = "Error", log: str = "") -> Callable[[TrainJobObjects], Any]:
+def fail_by(
+    code: int, reason: str = "Error", log: str = "", then: str = "step 11"
+) -> Callable[[TrainJobObjects], Any]:
     def state(world: TrainJobObjects) -> None:
         world.ended(code, reason)
-        world.logs[world.pods[0]["metadata"]["name"], "node"] = ["step 10", log]
+        world.logs[world.pods[0]["metadata"]["name"], "node"] = ["step 10", log, then]
         failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 
     return state

@@ -58,6 +58,9 @@ _UNRESOLVED: Final = re.compile(
     r"|nodename nor servname|gaierror|hostname .{0,80}cannot be resolved",
     re.IGNORECASE,
 )
+_WARNING: Final = re.compile(r"\[W[^\]]*socket\.cpp")
+_NO_RENDEZVOUS: Final = re.compile(r"DistNetworkError|client socket has timed out")
+"""PyTorch warns while the name of the first node does not resolve yet, and ends with this error if it never does."""
 _NOT_EXECUTED: Final = (126, 127)
 """A shell ends with these codes if it cannot execute a command or does not find it."""
 KEEP: Final = (
@@ -182,7 +185,9 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     subject = (str(status.pod),)
     logged = snapshot.logs.get((status.pod.name, status.name), ())
     shown = (*words, *(f"log of {status.name}: {line}" for line in logged))
-    if unresolved := [line for line in shown if _UNRESOLVED.search(line)]:
+    is_lasting = any(map(_NO_RENDEZVOUS.search, shown))
+    unresolved = [line for line in shown if _UNRESOLVED.search(line)]
+    if unresolved := [line for line in unresolved if is_lasting or not _WARNING.search(line)]:
         summary = f"the {status.label} cannot resolve a host name (exit code {code})"
         advice = "Check the headless service of the JobSet, the cluster's DNS, and network policies that block port 53."
         return Finding("dns-failure", summary, subject, (unresolved[-1], *evidence), advice)

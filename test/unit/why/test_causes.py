@@ -90,6 +90,10 @@ QUOTA = (
     'Error creating: pods "llama-node-0-0-abcde" is forbidden: exceeded quota: compute, requested: '
     "requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=6, limited: requests.nvidia.com/gpu=8"
 )
+C10D = (
+    "[W1126 12:00:00.000000000 socket.cpp:697] [c10d] The IPv6 network addresses of (llama-node-0-0.llama, 29500) cannot "
+    "be retrieved (gai error: -2 - Name or service not known)."
+)
 FORBIDDEN = 'Error creating: pods "llama-node-0-0-abcde" is forbidden: '
 CREATE = "failed to create containerd task: OCI runtime create failed: runc create failed: "
 UNSTARTABLE = {
@@ -248,6 +252,10 @@ CASES: list[Any] = [
         ("out of memory", "out-of-memory", 1, "16Gi", fail_by(137, "OOMKilled")),
         ("exit code", "container-failed", 1, "exit code 2", fail_by(2, log="ValueError: bad learning rate")),
         ("DNS", "dns-failure", 1, "host name", fail_by(1, log="socket.gaierror: [Errno -2] Name or service not known")),
+        ("DNS for PyTorch", "dns-failure", 1, "host name", fail_by(1, log=C10D, then="torch.distributed.DistNetworkError: "
+            "The client socket has timed out after 60000ms while trying to connect to (llama-node-0-0.llama, 29500).")),
+        ("a name that PyTorch resolved at the second try", "container-failed", 1, "exit code 1",
+         fail_by(1, log=C10D, then="ValueError: bad learning rate")),
         ("crash loop", "crash-loop", 1, "exit code 1", crash_loop),
         ("init container", "container-failed", 1, "init container", lambda w: w.container(
             init=True, terminated={"exitCode": 3, "reason": "Error"})),
