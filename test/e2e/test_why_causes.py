@@ -184,8 +184,8 @@ CAUSES: list[Any] = [
         ("storage class", "storage-class-missing", 1, "fast", storage_class),
         ("volume removed", "claim-lost", 1, "data", claim_lost),
         ("image pull's back-off", "image-not-found", 1, "does not exist", kubelet(
-            waits("ImagePullBackOff", 'Back-off pulling image "registry.example/train:1"'),
-            ("Failed", f'Failed to pull image "registry.example/train:1": {PULL}not found'))),
+            waits("ImagePullBackOff", 'Back-off pulling image "local"'),
+            ("Failed", f'Failed to pull image "local": {PULL}not found'))),
         ("command", "command-not-found", 1, "torchrunn", processes(container(command=["torchrunn"]), code=128)),
         ("out of memory", "out-of-memory", 1, "100Mi", kubelet(
             is_ended(137, "OOMKilled"), containers=[container(resources={"limits": {"memory": "100Mi"}})])),

@@ -339,7 +339,7 @@ State = Callable[[LiveTrainJob], Awaitable[object]]
 PYTHON: Final = ["python", "-c"]
 HIGH: Final = {"limits": {"nvidia.com/gpu": "16"}}
 ENV: Final = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token"}}}
-PULL: Final = "failed to pull and unpack image: failed to resolve reference: registry.example/train:1: "
+PULL: Final = "failed to pull and unpack image: failed to resolve reference: docker.io/library/local:latest: "
 
 
 def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> State:

@@ -43,6 +43,27 @@ def mount(message: str, reason: str = "FailedMount") -> Callable[[TrainJobObject
     return state
 
 
+def unreachable_403(world: TrainJobObjects) -> None:
+    """Let the registry of an image with the tag 403 not answer."""
+    image = "registry.example/train:403"
+    tried = (
+        'failed to do request: Head "https://registry.example/v2/train/manifests/403": dial tcp: i/o timeout'
+    )
+    world.waits("ImagePullBackOff", f'Back-off pulling image "{image}"')["image"] = ""
+    world.pods[0]["spec"]["containers"][0]["image"] = image
+    world.event(
+        world.pods[0],
+        "Failed",
+        f'Failed to pull image "{image}": failed to resolve reference "{image}": {tried}',
+    )
+
+
+def beside_a_refused_image(world: TrainJobObjects) -> None:
+    """Let the images of a container and of its sidecar fail for different reasons."""
+    world.waits("ErrImagePull", "dial tcp 10.0.0.9:443: i/o timeout")
+    world.event(world.pods[0], "Failed", 'Failed to pull image "registry.example/proxy:1": 401 Unauthorized')
+
+
 def claimed(phase: str, *events: tuple[str, str]) -> Callable[[TrainJobObjects], Any]:
     def state(world: TrainJobObjects) -> None:
         world.unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")

@@ -165,8 +165,8 @@ class TrainJobObjects:
             ]
         return status
 
-    def waits(self, reason: str, message: str = "", **options: Any) -> None:
-        self.container(waiting={"reason": reason, "message": message}, **options)
+    def waits(self, reason: str, message: str = "", **options: Any) -> Data:
+        return self.container(waiting={"reason": reason, "message": message}, **options)
 
     def ended(
         self, code: int, reason: str = "Error", *, message: str = "", age: float = 20, **options: Any

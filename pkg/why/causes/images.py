@@ -26,6 +26,12 @@ REASONS: Final = (
 
 _BY_TEXT: Final = (
     (
+        re.compile("no space left on device"),
+        "image-pull",
+        "the node has no space left for the image {image}",
+        "Free disk space on the pod's node, or use another node; the kubelet tries again by itself.",
+    ),
+    (
         re.compile(r"toomanyrequests|429 Too Many Requests|rate limit", re.IGNORECASE),
         "image-rate-limited",
         "the registry limits the rate of pulls of {image}",
@@ -49,6 +55,7 @@ _BY_TEXT: Final = (
         "Correct the image's name and tag, and check that the image is built for the nodes' architecture.",
     ),
 )
+_URL: Final = re.compile(r'https?://[^\s"]+')
 _PULL_SECRETS: Final = re.compile(r"Unable to retrieve some image pull secrets \((?P<names>[^)]+)\)")
 
 
@@ -60,8 +67,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         if status.waiting not in REASONS:
             continue
         events = snapshot.events(status.pod, "Failed", "FailedToRetrieveImagePullSecret", "InspectFailed")
+        events = [each for each in events if _is_about(each, status)]
         messages = (status.message, *(each.text("message") for each in events))
-        words = " ".join(each[:MOST_MATCHED] for each in messages)
+        words = _without_names(status, " ".join(each[:MOST_MATCHED] for each in messages))
         cause, summary, advice = _cause(status, words)
         if (secrets := _PULL_SECRETS.search(words)) and cause in ("image-unauthorized", "image-not-found"):
             cause, named = "secret-missing", secrets["names"]
@@ -83,6 +91,17 @@ def _pulling(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
             summary = f"the pull of the image {image} began {ago(event_time(event), snapshot.now)} ago"
             evidence = (snapshot.quote(event),)
             yield Finding("image-pulling", summary, (str(pod),), evidence, "Wait.", Severity.NOTE)
+
+
+def _is_about(event: LiveObject, status: Status) -> bool:
+    """Return True if an event is about the image of the container, or about the pull secrets of all containers."""
+    named = re.search(rf"{re.escape(status.image)}(?![\w-])", event.text("message")[:MOST_MATCHED])
+    return named is not None or event.text("reason") == "FailedToRetrieveImagePullSecret"
+
+
+def _without_names(status: Status, words: str) -> str:
+    """Remove the image's name and all URLs from a message. They may contain any words and numbers."""
+    return _URL.sub("", words.replace(status.image, "") if status.image else words)
 
 
 def _cause(status: Status, words: str) -> tuple[str, str, str]:

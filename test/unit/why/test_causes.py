@@ -14,6 +14,7 @@ from pkg.why.catalog import CAUSES
 from pkg.why.causes import containers
 from testkit.why.states import (
     NO_GPU,
+    beside_a_refused_image,
     between_retries,
     bound_and_ignored,
     claimed,
@@ -75,6 +76,7 @@ from testkit.why.states import (
     unbound_claim,
     uncreated,
     ungrouped,
+    unreachable_403,
     unread_beside_job_set,
     unready,
     unstartable,
@@ -197,6 +199,10 @@ CASES: list[Any] = [
             "ErrImagePull", "unexpected status from HEAD request: 401 Unauthorized")),
         ("registry limits pulls", "image-rate-limited", 1, "rate", lambda w: w.waits(
             "ErrImagePull", "toomanyrequests: You have reached your pull rate limit")),
+        ("no disk space for an image", "image-pull", 1, "no space left", lambda w: w.waits(
+            "ErrImagePull", "failed to extract layer sha256:1: write /var/lib/containerd/x: no space left on device")),
+        ("a tag that looks like a status", "image-pull", 1, "train:403 cannot be pulled", unreachable_403),
+        ("another container's image is refused", "image-pull", 1, "cannot be pulled", beside_a_refused_image),
         ("registry is not reached", "image-pull", 1, "cannot be pulled", lambda w: w.waits(
             "ErrImagePull", "dial tcp 10.0.0.9:443: i/o timeout")),
         ("image name", "image-name-invalid", 1, "not valid", lambda w: w.waits(

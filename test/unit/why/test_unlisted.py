@@ -54,7 +54,7 @@ def pull_secret(world: TrainJobObjects) -> None:
     world.waits("ImagePullBackOff", "Back-off pulling image")
     world.event(world.pods[0], "FailedToRetrieveImagePullSecret", "Unable to retrieve some image pull secrets (regcred); "
                 "attempting to pull the image may not succeed.")  # fmt: skip
-    world.event(world.pods[0], "Failed", f"Failed to pull image: {REFUSED}")
+    world.event(world.pods[0], "Failed", f'Failed to pull image "registry.example/train:1": {REFUSED}')
 
 
 def public_image_without_its_secret(world: TrainJobObjects) -> None:
