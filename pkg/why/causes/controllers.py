@@ -19,6 +19,8 @@ from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, event_time, fini
 
 MANAGER: Final = "kubeflow-trainer-controller-manager"
 JOB_SET_MANAGER: Final = "jobset-controller-manager"
+_ANSWERED: Final = timedelta(minutes=1)
+"""A manager that recorded an event within this time runs, whatever Deployments and leases say."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -73,7 +75,7 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
     ]
     down = _down(snapshot, MANAGER)
     lease = leases.no_leader(snapshot, leases.MANAGER)
-    if down is not None or lease is not None:
+    if (down is not None or lease is not None) and not _has_tried(snapshot, job, _ANSWERED):
         evidence += [each for each in (down, lease) if each]
         advice = "Start the manager; its Deployment, pods and log say why it does not run."
         yield Finding(
@@ -83,7 +85,7 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             tuple(evidence),
             advice,
         )
-    elif not snapshot.spec_is_settled(job) or _has_tried(snapshot, job):
+    elif not snapshot.spec_is_settled(job) or _has_tried(snapshot, job, admission.RETRIED):
         return
     elif kinds.EVENT in snapshot.unread:
         summary = (
@@ -105,10 +107,10 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _has_tried(snapshot: Snapshot, job: LiveObject) -> bool:
+def _has_tried(snapshot: Snapshot, job: LiveObject, within: timedelta) -> bool:
     """Return True if the manager has acted recently: it is replacing the JobSet, or will try again after an error."""
     seen = map(event_time, snapshot.events(job, *admission.TRAIN_JOB, "JobSetRecreating"))
-    return any(each is not None and snapshot.now - each <= admission.RETRIED for each in seen)
+    return any(each is not None and snapshot.now - each <= within for each in seen)
 
 
 def _jobs(snapshot: Snapshot, job_set: LiveObject) -> Iterator[Finding]:
@@ -228,17 +230,16 @@ def _is_idle(snapshot: Snapshot, job: LiveObject, patience: timedelta) -> bool:
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:
-    """Return why no pod of a Deployment is available.
+    """Return why no pod of the Deployments with this name is available.
 
-    Return None if a pod is available, or if the Deployment was not found.
+    Return None if a pod is available, or if no such Deployment was found.
     """
-    for each in snapshot.all(kinds.DEPLOYMENT):
-        if each.name != name or each.number("status", "availableReplicas"):
-            continue
-        if each.at("spec", "replicas") == 0:
-            return f"the Deployment {name} is scaled to 0"
-        return f"the Deployment {name} has no available pod{_of_pods(snapshot, each)}"
-    return None
+    found = [each for each in snapshot.all(kinds.DEPLOYMENT) if each.name == name]
+    if not found or any(each.number("status", "availableReplicas") for each in found):
+        return None
+    if found[0].at("spec", "replicas") == 0:
+        return f"the Deployment {name} is scaled to 0"
+    return f"the Deployment {name} has no available pod{_of_pods(snapshot, found[0])}"
 
 
 def _of_pods(snapshot: Snapshot, deployment: LiveObject) -> str:

@@ -504,6 +504,25 @@ def test_the_log_is_evidence_of_a_failed_container() -> None:
     assert any("No module named 'torchvision'" in line for line in world.verdict().findings[0].evidence)
 
 
+@pytest.mark.parametrize("state", [manager_scaled_down, no_leader])
+def test_a_manager_that_has_just_recorded_an_event_is_not_down(
+    state: Callable[[TrainJobObjects], Any],
+) -> None:
+    world = TrainJobObjects()
+    state(world)
+    world.event(world.train_job, "TrainJobResourcesCreationFailed", "etcdserver: request timed out")
+
+    assert [each.cause for each in world.verdict().findings] == ["creation-failed"]
+
+
+def test_a_manager_that_runs_in_another_namespace_is_not_down() -> None:
+    world = TrainJobObjects()
+    manager_scaled_down(world)
+    world.deployment("kubeflow-trainer-controller-manager", "trainer")
+
+    assert [each.cause for each in world.verdict().findings] == ["manager-silent"]
+
+
 def test_a_kind_that_cannot_be_read_is_named() -> None:
     world = TrainJobObjects()
     world.unread["Node"] = 'nodes is forbidden: User "ann" cannot list resource "nodes"'
