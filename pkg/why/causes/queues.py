@@ -17,7 +17,7 @@ from pkg.why.finding import Finding, Severity
 from pkg.why.liveobject import LiveObject, maps, number, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
 
-_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _LOCAL_QUEUE: Final = "LocalQueue.kueue.x-k8s.io"
 _VOLCANO_QUEUE: Final = "Queue.scheduling.volcano.sh"
 _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
@@ -28,7 +28,7 @@ def queues(snapshot: Snapshot) -> list[Reference]:
     found = [
         Reference(_LOCAL_QUEUE, owner.namespace, name)
         for owner in (snapshot.train_job, snapshot.job_set)
-        if owner is not None and (name := owner.label(_QUEUE_LABEL))
+        if owner is not None and (name := owner.label(QUEUE_LABEL))
     ]
     for group in groups(snapshot):
         name, kind = group.text("spec", "queue"), _queue_kind(group)
@@ -138,7 +138,7 @@ def _held(workload: LiveObject, queue: str) -> tuple[str, str, str]:
         advice = "Activate it: set spec.active of the Workload to true."
         return "workload-deactivated", f"Kueue deactivated the Workload {workload.name}", advice
     if words.startswith("LocalQueue") and "doesn't exist" in words:
-        advice = f"Create the LocalQueue {queue}, or correct the label {_QUEUE_LABEL}."
+        advice = f"Create the LocalQueue {queue}, or correct the label {QUEUE_LABEL}."
         return "queue-missing", f"the LocalQueue {queue} does not exist", advice
     if "doesn't exist" in words:
         return "queue-missing", f"a queue does not exist: {words}", "Create the ClusterQueue."
@@ -189,11 +189,11 @@ def _unchecked(workload: LiveObject, checks: list[str], evidence: tuple[str, ...
 def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding if the TrainJob names a queue of Kueue, but Kueue has not created a Workload for it."""
     job = snapshot.train_job
-    queue = job.label(_QUEUE_LABEL)
+    queue = job.label(QUEUE_LABEL)
     if queue and job.at("spec", "suspend") is True and job.older_than(PATIENCE, snapshot.now):
         unread = snapshot.unread.get(kinds.WORKLOAD)
         evidence = (
-            f"label {_QUEUE_LABEL} is {queue}",
+            f"label {QUEUE_LABEL} is {queue}",
             f"Workloads cannot be read: {unread}" if unread else "no Workload belongs to the TrainJob",
         )
         advice = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."

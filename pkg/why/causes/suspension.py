@@ -11,6 +11,7 @@ from typing import Final
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
+from pkg.why.causes.queues import QUEUE_LABEL
 from pkg.why.finding import Finding, Severity
 from pkg.why.liveobject import LiveObject, ago, at, finalizers_of, moment, text, texts
 from pkg.why.snapshot import PATIENCE, Snapshot, condition_line, finished
@@ -41,12 +42,15 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             return
         by_whom = writer(job, "f:suspend")
         by = f" by {by_whom}" if by_whom else ""
+        advice = f"Resume it: trainerctl resume {job.name} -n {job.namespace}"
+        if job.label(QUEUE_LABEL):
+            advice = "Kueue resumes the TrainJob when it admits it. If you resume it earlier, Kueue suspends it again."
         yield Finding(
             "suspended",
             f"the TrainJob was suspended{by}",
             (str(job),),
             ("spec.suspend is true", *([f"the field manager {by_whom} set spec.suspend"] if by_whom else [])),
-            f"Resume it: trainerctl resume {job.name} -n {job.namespace}",
+            advice,
             Severity.WAITING,
         )
     else:

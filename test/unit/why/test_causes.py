@@ -469,6 +469,15 @@ def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluste
     assert [each.cause for each in world.verdict().findings] == ["gang-unschedulable"]
 
 
+def test_kueue_resumes_a_trainjob_of_its_queues() -> None:
+    world = TrainJobObjects()
+    pending_quota("")(world)
+
+    (suspended,) = [each for each in world.verdict().findings if each.cause == "suspended"]
+
+    assert "trainerctl resume" not in suspended.advice
+
+
 @pytest.mark.parametrize("node", [{}, {"allocatable": {"nvidia.com/gpu": "many"}}])
 def test_the_size_of_a_gang_is_not_judged_by_nodes_of_unknown_size(node: dict[str, Any]) -> None:
     world = TrainJobObjects()
