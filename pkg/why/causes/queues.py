@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -14,13 +15,21 @@ from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity
 from pkg.why.finding import Finding, Severity
-from pkg.why.liveobject import LiveObject, maps, number, text
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, number, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _LOCAL_QUEUE: Final = "LocalQueue.kueue.x-k8s.io"
 _VOLCANO_QUEUE: Final = "Queue.scheduling.volcano.sh"
 _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
+_UNAVAILABLE: Final = re.compile(r"resource (\S+) unavailable in ClusterQueue")
+_FLAVOR: Final = re.compile(r"\bflavor ([^\s,;]+)")
+_TOO_SMALL: Final = re.compile(
+    r"insufficient quota for \S+ in flavor ([^\s,;]+), [^;]{0,200}?> maximum capacity"
+)
+_UNMATCHED: Final = re.compile(
+    r"flavor (\S+) doesn't match node affinity|untolerated taint [^;]{0,200}? in flavor ([^\s,;]+)"
+)
 
 
 def queues(snapshot: Snapshot) -> list[Reference]:
@@ -127,7 +136,31 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
         return
     cause, summary, advice = _held(workload, queue)
     severity = Severity.ERROR if cause == "queue-missing" else Severity.WAITING
+    if cause == "queued":
+        advice, severity = _remedy(text(workload.condition("QuotaReserved"), "message"))
     yield Finding(cause, summary, (str(workload),), evidence, advice, severity)
+
+
+def _remedy(words: str) -> tuple[str, Severity]:
+    """Return the advice and severity for a Workload that waits for quota, from Kueue's message.
+
+    If the message names, for a pod set, only flavors that never fit, it does not help to wait.
+    """
+    for part in words.split("couldn't assign flavors to pod set ")[1:] if len(words) <= MOST_MATCHED else ():
+        if match := _UNAVAILABLE.search(part):
+            advice = f"Ask the administrator of the queue for a quota of {match[1]}, or do not request it."
+            return advice, Severity.ERROR
+        flavors, too_small = set(_FLAVOR.findall(part)), set(_TOO_SMALL.findall(part))
+        others = {name or other for name, other in _UNMATCHED.findall(part)}
+        if flavors and flavors <= too_small:
+            advice = "Lower spec.trainer.numNodes or resourcesPerNode, or ask the administrator for a larger quota."
+            return advice, Severity.ERROR
+        if flavors and flavors <= too_small | others:
+            advice = (
+                "Correct nodeSelector, affinity and tolerations of the pods to match a flavor of the queue."
+            )
+            return advice, Severity.WAITING
+    return "Wait for quota of the queue, or ask its administrator.", Severity.WAITING
 
 
 def _held(workload: LiveObject, queue: str) -> tuple[str, str, str]:
@@ -150,7 +183,7 @@ def _held(workload: LiveObject, queue: str) -> tuple[str, str, str]:
         return "workload-evicted", summary, "Wait until Kueue admits it again."
     reason = f": {words.rstrip('.')}" if words else ""
     summary = f"Kueue has not admitted the TrainJob in the queue {queue}{reason}"
-    return "queued", summary, "Wait for quota of the queue, or ask its administrator."
+    return "queued", summary, ""
 
 
 def _checks(workload: LiveObject) -> list[str]:

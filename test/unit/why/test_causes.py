@@ -88,6 +88,11 @@ from testkit.why.world import TrainJobObjects, condition
 
 Case = tuple[str, int, str, Callable[[TrainJobObjects], Any]]
 
+FLAVORS = "couldn't assign flavors to pod set node:"
+TOO_SMALL = (
+    "insufficient quota for nvidia.com/gpu in flavor a100, previously considered podsets requests (0) + "
+    "current podset request (64) > maximum capacity (32)"
+)
 QUOTA = (
     'Error creating: pods "llama-node-0-0-abcde" is forbidden: exceeded quota: compute, requested: '
     "requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=6, limited: requests.nvidia.com/gpu=8"
@@ -376,6 +381,12 @@ CASES: list[Any] = [
         ("KAI's queue", "queue-missing", 1, "nowhere", kai_queue_missing),
         ("Kueue waits for quota", "queued", 3, "insufficient unused quota", pending_quota(
             "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor a100, 4 more needed")),
+        ("Kueue's quota is smaller than the job", "queued", 1, "maximum capacity (32)", pending_quota(f"{FLAVORS} {TOO_SMALL}")),
+        ("Kueue's quota is too small in one of two flavors", "queued", 3, "maximum capacity (32)", pending_quota(
+            f"{FLAVORS} {TOO_SMALL}, insufficient unused quota for nvidia.com/gpu in flavor spot, 4 more needed")),
+        ("Kueue's queue has no such resource", "queued", 1, "rdma/ib unavailable", pending_quota(
+            f"{FLAVORS} insufficient unused quota for cpu in flavor spot, 4 more needed, "
+            "resource rdma/ib unavailable in ClusterQueue")),
         ("Kueue's LocalQueue", "queue-missing", 1, "team-queue", pending_quota("LocalQueue team-queue doesn't exist")),
         ("Kueue's queue stopped", "queue-inactive", 3, "team-queue", pending_quota("ClusterQueue team is inactive")),
         ("Kueue evicted it", "workload-evicted", 3, "Preempted", kueue_evicted),
@@ -460,6 +471,33 @@ def test_the_line_that_shows_the_cause_is_evidence() -> None:
 
     assert first.cause == "dns-failure"
     assert f"log of node: {unresolved}" in first.evidence
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        (f"{FLAVORS} {TOO_SMALL}", "Lower spec.trainer.numNodes"),
+        (f"{FLAVORS} insufficient unused quota for cpu in flavor spot, 4 more needed", "Wait for quota"),
+        (f"{FLAVORS} flavor spot doesn't match node affinity", "Correct nodeSelector"),
+        (
+            f"{FLAVORS} {TOO_SMALL}, untolerated taint {{gpu true NoSchedule <nil>}} in flavor spot",
+            "Correct nodeSelector",
+        ),
+        (
+            (
+                f"{FLAVORS} flavor spot doesn't match node affinity, insufficient unused quota for cpu in flavor a100, 4 "
+                "more needed"
+            ),
+            "Wait for quota",
+        ),
+        (f"{FLAVORS} resource rdma/ib unavailable in ClusterQueue", "Ask the administrator of the queue for"),
+    ],
+)
+def test_the_advice_for_a_queue_is_to_wait_only_if_that_helps(message: str, advice: str) -> None:
+    world = TrainJobObjects()
+    pending_quota(message)(world)
+
+    assert world.verdict().findings[0].advice.startswith(advice)
 
 
 def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluster() -> None:
