@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -78,7 +79,16 @@ _EXPLAINED_BY: Final = {
 whose gang is incomplete or whose ResourceClaim does not exist. ``manager-silent``: the manager waits until an object
 that has the name of a child is deleted. ``job-too-large``: a gang may start with fewer pods than the TrainJob has.
 """
-_OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
+_OF_KUEUE: Final = (
+    "queue-missing",
+    "queue-inactive",
+    "admission-check",
+    "workload-deactivated",
+    "workload-evicted",
+    "queued",
+)
+_OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating", *_OF_KUEUE)
+"""MultiKueue admits a TrainJob in this cluster before another cluster runs it."""
 
 
 class State(StrEnum):
@@ -156,10 +166,28 @@ def _findings(snapshot: Snapshot) -> Iterator[Finding]:
     elif job.at("spec", "suspend") is True:
         causes = _OF_SUSPENDED
     found = [each for cause in causes for each in cause(snapshot)]
-    if any(each.cause == "managed-by" for each in found):
-        found = [each for each in found if each.cause in _OF_MANAGED]
+    if _is_managed(found):
+        found = list(_of_managed(snapshot, found))
     causes_found = {each.cause for each in found}
     yield from (each for each in found if not causes_found.intersection(_EXPLAINED_BY.get(each.cause, ())))
+
+
+def _is_managed(findings: Iterable[Finding]) -> bool:
+    """Return True if another controller manages the TrainJob, its JobSet or a Job."""
+    return any(each.cause == "managed-by" for each in findings)
+
+
+def _of_managed(snapshot: Snapshot, findings: list[Finding]) -> Iterator[Finding]:
+    """Yield the findings that matter although another controller manages the TrainJob.
+
+    The other controller itself is only a note if Kueue has not admitted the TrainJob, or if Jobs are ready.
+    """
+    is_note = _ready_jobs(snapshot) or any(each.cause in _OF_KUEUE for each in findings)
+    for each in findings:
+        if each.cause == "managed-by" and is_note:
+            yield dataclasses.replace(each, severity=Severity.NOTE)
+        elif each.cause in _OF_MANAGED:
+            yield each
 
 
 def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, str]:
@@ -171,7 +199,8 @@ def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, st
         return State.WRONG, "has failed"
     running, wanted = len(snapshot.running), max(snapshot.expected, len(snapshot.running))
     counted = f"{running} of {wanted} pods"
-    if not running and (ready := _ready_jobs(snapshot)):
+    is_hidden = bool(_unread_children(snapshot)) or _is_managed(findings)
+    if not running and is_hidden and (ready := _ready_jobs(snapshot)):
         running = wanted = ready
         counted = f"{ready} Job{'s' if ready > 1 else ''} ready, whose pods cannot be read"
     gravest = findings[0].severity if findings else None
@@ -197,9 +226,7 @@ def _is_still(snapshot: Snapshot) -> bool:
 
 
 def _ready_jobs(snapshot: Snapshot) -> int:
-    """If pods, Jobs or JobSets cannot be read, return the number of ready Jobs from a status. Otherwise return 0."""
-    if not _unread_children(snapshot):
-        return 0
+    """Return the number of ready Jobs from the status of the JobSet, or of the TrainJob if there is no JobSet."""
     owner, field = snapshot.train_job, "jobsStatus"
     if snapshot.job_set is not None:
         owner, field = snapshot.job_set, "replicatedJobsStatus"

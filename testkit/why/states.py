@@ -135,7 +135,7 @@ def deleting(world: TrainJobObjects) -> None:
     world.train_job["metadata"].update(deletionTimestamp=when(600), finalizers=["example.com/backup"])
 
 
-def managed(world: TrainJobObjects) -> None:
+def managed(world: TrainJobObjects) -> Any:
     world.without_children()
     world.train_job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
 

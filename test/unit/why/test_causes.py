@@ -388,6 +388,8 @@ CASES: list[Any] = [
             f"{FLAVORS} insufficient unused quota for cpu in flavor spot, 4 more needed, "
             "resource rdma/ib unavailable in ClusterQueue")),
         ("Kueue's LocalQueue", "queue-missing", 1, "team-queue", pending_quota("LocalQueue team-queue doesn't exist")),
+        ("MultiKueue waits for quota", "queued", 3, "more needed", lambda w: (managed(w), pending_quota(
+            f"{FLAVORS} insufficient unused quota for cpu in flavor spot, 4 more needed")(w))),
         ("Kueue's queue stopped", "queue-inactive", 3, "team-queue", pending_quota("ClusterQueue team is inactive")),
         ("Kueue evicted it", "workload-evicted", 3, "Preempted", kueue_evicted),
         ("Kueue's check", "admission-check", 3, "provision", kueue_check()),
@@ -424,6 +426,17 @@ def test_the_state_in_json_is_a_word() -> None:
     assert world.verdict().to_dict()["state"] == "running"
     crash_loop(world)
     assert world.verdict().to_dict()["state"] == "wrong"
+
+
+def test_a_trainjob_of_another_cluster_runs_if_its_status_shows_ready_jobs() -> None:
+    world = TrainJobObjects()
+    managed(world)
+    world.train_job["status"]["jobsStatus"] = [{"name": "node", "ready": 1}]
+
+    verdict = world.verdict()
+
+    assert (verdict.state, verdict.exit_code) == (State.RUNNING, 0)
+    assert [(each.cause, each.severity) for each in verdict.findings] == [("managed-by", "note")]
 
 
 def test_a_cause_of_many_pods_is_one_finding() -> None:
