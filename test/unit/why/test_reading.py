@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The snapshot of a TrainJob: related objects, missing references, and kinds without permission to read them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from controller_runtime import rest
 from controller_runtime.client import LiveClient, interceptor
 from controller_runtime.fake import FakeClient
@@ -12,7 +14,7 @@ from controller_runtime.machinery import Object, Unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError
 
-from pkg.why import Reference, State, diagnose, reading
+from pkg.why import Reference, State, diagnose, kinds, reading
 from testkit.why.world import NOW, TrainJobObjects
 
 OPTIONAL = ("kueue.x-k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.run.ai")
@@ -59,6 +61,17 @@ async def test_a_running_train_job_is_read_and_runs() -> None:
     assert len(snapshot.pods) == 2
     assert snapshot.absent == frozenset()
     assert diagnose(snapshot).unread == ()
+
+
+def test_the_roles_of_config_permit_reading_every_kind_except_secrets() -> None:
+    text = (Path(__file__).parents[3] / "config" / "why" / "role.yaml").read_text()
+    rules = [rule for role in yaml.safe_load_all(text) for rule in role["rules"]]
+    permitted = {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]}
+    versions = [versions[0] for versions in kinds.VERSIONS.values()]
+    read = {
+        (each.group, f"{each.kind.lower()}{'es' if each.kind.endswith('s') else 's'}") for each in versions
+    }
+    assert permitted - {("", "pods/log")} == read - {("", "secrets")}
 
 
 async def test_a_missing_secret_is_found_by_its_reference() -> None:
