@@ -53,9 +53,9 @@ def seconds(text: str) -> float:
 
 
 def name(text: str) -> str:
-    """Return the name of a TrainJob if it is valid; ``text`` may also be ``trainjob/NAME``."""
+    """Return the name of a TrainJob if it is valid; ``text`` may also be ``trainjob/NAME``, also with the group."""
     kind, _, rest = text.rpartition("/")
-    if kind not in ("", "trainjob", "trainjobs", "trainjobs.trainer.kubeflow.org"):
+    if kind.removesuffix(".trainer.kubeflow.org") not in ("", "trainjob", "trainjobs"):
         raise argparse.ArgumentTypeError(f"{text} is not a TrainJob")
     if errors := names.is_dns1123_subdomain(rest):
         raise argparse.ArgumentTypeError(f"{text} is not a valid name: {'; '.join(errors)}")

@@ -103,6 +103,11 @@ def test_every_registered_command_runs_something_unless_it_has_commands_of_its_o
     assert COMMANDS.keys() == {(), ("cluster",), *registered}
 
 
+@pytest.mark.parametrize("kind", ["", "trainjob/", "trainjobs/", "trainjob.trainer.kubeflow.org/"])
+def test_a_name_may_contain_the_kind_as_get_prints_it(kind: str) -> None:
+    assert parser.parse(["why", f"{kind}llama"]).name == "llama"
+
+
 def test_run_passes_the_flags_that_it_does_not_know_to_the_manager() -> None:
     line = ["run", "--name", "other", "-zap-devel", "--zap-log-level", "2", "--version", "--webhooks"]
     parsed = parser.parse(line)
