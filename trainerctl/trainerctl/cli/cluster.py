@@ -22,6 +22,7 @@ from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 from trainerctl.localcluster import prometheus
 from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.components import MANAGER
 from trainerctl.localcluster.kai import Programs
 from trainerctl.localcluster.names import DEFAULT_NAME, DEMO_NAME, root_directory, state_directory
 from trainerctl.localcluster.nodes import NodeShape, is_usable
@@ -62,7 +63,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
                 await cluster.up()
             else:
                 await _keep(cluster, parsed, err)
-    if parsed.without_manager:
+    if parsed.without_manager and not _has_manager(directory):
         err.say("The manager was not started. To start it, run:")
         err.say(f"trainer-controller-manager {shlex.join(cluster.manager_arguments)}")
     kept = State.read(directory)
@@ -136,6 +137,7 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         names = ", ".join(started) or "none; a component was not healthy yet"
         err.say(f"Cluster {parsed.name} was kept with its objects. Restarted components: {names}.")
     given = {name: getattr(parsed, name) for name in _OF_A_NEW_CLUSTER}
+    given["without_manager"] = parsed.without_manager and _has_manager(cluster.directory)
     ignored = [
         f"--{name.replace('_', '-')}"
         for name, value in given.items()
@@ -145,6 +147,11 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         err.say(
             f"{', '.join(ignored)} had no effect because the cluster exists. To replace it, add --recreate."
         )
+
+
+def _has_manager(directory: Path) -> bool:
+    state = State.read(directory)
+    return state is not None and MANAGER in state.names
 
 
 async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from controller_runtime.envtest import file_lock
+from controller_runtime.envtest import Component, file_lock
 
 from trainerctl.cli import cluster, parser
 from trainerctl.cli.terminal import Console
@@ -53,3 +53,24 @@ async def test_flags_that_change_no_cluster_are_named(
     line = ["cluster", "up", "--nodes", "3", "--coscheduling", "--prometheus"]
     assert await cluster.up_command(parser.parse(line), Console(), Console(stderr=True)) == 0
     assert "--nodes, --coscheduling, --prometheus had no effect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "components", [[], [Component("trainer-controller-manager", ["/manager"])]], ids=["absent", "running"]
+)
+async def test_the_manager_of_an_existing_cluster_stays_as_it_is(
+    components: list[Component],
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def is_up(_cluster: object) -> bool:
+        return True
+
+    monkeypatch.setattr("trainerctl.localcluster.cluster.Cluster.is_up", is_up)
+    State("https://127.0.0.1:1", "", 0, components).write(directory)
+    arguments = parser.parse(["cluster", "up", "--without-manager"])
+    assert await cluster.up_command(arguments, Console(), Console(stderr=True)) == 0
+    said = capsys.readouterr().err
+    assert ("--without-manager had no effect" in said) == bool(components)
+    assert ("The manager was not started" in said) == (not components)
