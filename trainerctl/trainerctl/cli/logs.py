@@ -13,6 +13,7 @@ import msgspec
 from controller_runtime import rest
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
+from pkg.constants.trainer import NODE
 from pkg.why import LiveObject, Snapshot, kinds, reading, removed
 from pkg.why.liveobject import maps, text
 from pkg.why.snapshot import COMPLETION_INDEX, step_of
@@ -80,6 +81,12 @@ def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[LiveObj
     return [pod for pod in pods if _rank(pod) == arguments.rank]
 
 
+def container_of(pod: LiveObject) -> str:
+    """Return the name of the container that does the work. The launcher of MPI may run in a container ``node``."""
+    names = [text(each, "name") for each in maps(pod.data, "spec", "containers")]
+    return next((each for each in (step_of(pod), NODE) if each in names), names[0])
+
+
 def _rank(pod: LiveObject) -> int:
     index = pod.annotation(COMPLETION_INDEX)
     return int(index) if index.isascii() and index.isdigit() else 0
@@ -113,7 +120,7 @@ class _Log:
         request = await reading.log_request(
             self._cluster.client,
             (self._pod.namespace, self._pod.name),
-            (("container", self._container()), *self._query()),
+            (("container", container_of(self._pod)), *self._query()),
         )
         if self._arguments.follow:
             request = msgspec.structs.replace(request, stream=True, timeout=None)
@@ -126,10 +133,6 @@ class _Log:
             streams.say_error(f"{self._pod.name}: {error}")
             self.code = 1
         return self.code
-
-    def _container(self) -> str:
-        names = [text(each, "name") for each in maps(self._pod.data, "spec", "containers")]
-        return step_of(self._pod) if step_of(self._pod) in names else names[0]
 
     def _query(self) -> list[tuple[str, str]]:
         query = []

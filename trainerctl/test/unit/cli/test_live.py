@@ -21,6 +21,7 @@ from controller_runtime.rest import (
     Response,
     TransportTimeoutError,
 )
+from pkg.why import LiveObject
 from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects
 
@@ -255,6 +256,26 @@ def unreadable() -> TrainJobObjects:
 )
 def test_logs_say_why_no_pod_can_be_read(world: TrainJobObjects, step: str, lines: list[str]) -> None:
     assert logs.no_pod(world.snapshot(), step).splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("step", "containers", "read"),
+    [
+        ("launcher", ["proxy", "node"], "node"),
+        ("launcher", ["proxy", "launcher"], "launcher"),
+        ("mine", ["proxy", "mine", "node"], "mine"),
+        ("mine", ["worker", "proxy"], "worker"),
+    ],
+)
+def test_the_log_is_that_of_the_container_that_does_the_work(
+    step: str, containers: list[str], read: str
+) -> None:
+    world = TrainJobObjects()
+    pod = world.pods[0]
+    pod["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = step
+    pod["spec"]["containers"] = [{"name": each} for each in containers]
+
+    assert logs.container_of(LiveObject(pod)) == read
 
 
 def test_the_message_of_an_event_makes_no_line_of_its_own() -> None:
