@@ -9,6 +9,7 @@ ConfigMaps and some other objects are looked up by name. We read only the metada
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, TypedDict
@@ -37,7 +38,9 @@ _LOG_TAIL: Final = (("tailLines", "20"), ("limitBytes", "16384"))
 _LOG_SECONDS: Final = 5.0
 
 
-class _Selection(TypedDict, total=False):
+class Selection(TypedDict, total=False):
+    """Selects objects of a kind."""
+
     namespace: str
     labels: Mapping[str, str]
     fields: Mapping[str, str]
@@ -79,20 +82,20 @@ class Reading:
             if any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
                 group.start_soon(
                     self._list,
-                    [(kind, _Selection()) for kind in (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)],
+                    [(kind, Selection()) for kind in (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)],
                 )
         absent = frozenset(self._absent)
         return dataclasses.replace(snapshot, absent=absent, logs=self._logs, truncated=self._truncated)
 
-    async def _list(self, wanted: Iterable[tuple[str, _Selection]]) -> None:
+    async def _list(self, wanted: Iterable[tuple[str, Selection]]) -> None:
         async with anyio.create_task_group() as group:
             for kind, selection in wanted:
                 group.start_soon(self._list_kind, kind, selection)
 
-    async def _list_kind(self, kind: str, selection: _Selection) -> None:
+    async def _list_kind(self, kind: str, selection: Selection) -> None:
         for version in kinds.VERSIONS[kind]:
             try:
-                found, missing = await self._pages(version, selection)
+                found, are_all = await listed(self._client, version, selection, pages=_PAGES)
             except NoKindMatchError:
                 self._unread[kind] = NOT_INSTALLED
                 continue
@@ -101,22 +104,9 @@ class Reading:
                 return
             self._unread.pop(kind, None)
             self._objects.setdefault(kind, []).extend(found)
-            if missing:
-                self._truncated[kind] = missing
+            if not are_all:
+                self._truncated[kind] = f"only the first {len(found)} were read"
             return
-
-    async def _pages(self, version: GVK, selection: _Selection) -> tuple[list[LiveObject], str]:
-        """Return the objects. The text is empty if they are complete, else it says why objects are missing."""
-        found: list[LiveObject] = []
-        token = ""
-        for _ in range(_PAGES):
-            page = await self._client.list(
-                unstructured(version), limit=_PAGE, continue_token=token, **selection
-            )
-            found += [LiveObject(each.to_dict()) for each in page]
-            if not (token := page.continue_token):
-                return found, ""
-        return found, f"only the first {len(found)} were read"
 
     async def _look_up(self, reference: Reference) -> None:
         for version in kinds.VERSIONS.get(reference.kind, ()):
@@ -135,14 +125,14 @@ class Reading:
         names = (controllers.MANAGER, controllers.JOB_SET_MANAGER)
         await self._list(
             [
-                *((kinds.DEPLOYMENT, _Selection(fields={"metadata.name": name})) for name in names),
-                *((kinds.LEASE, _Selection(fields={"metadata.name": name})) for name in leases.NAMES),
+                *((kinds.DEPLOYMENT, Selection(fields={"metadata.name": name})) for name in names),
+                *((kinds.LEASE, Selection(fields={"metadata.name": name})) for name in leases.NAMES),
             ]
         )
         for each in self._objects.get(kinds.DEPLOYMENT, ()):
             labels = at(each.data, "spec", "selector", "matchLabels")
             if not each.number("status", "availableReplicas") and isinstance(labels, dict):
-                await self._list([(kinds.POD, _Selection(namespace=each.namespace, labels=labels))])
+                await self._list([(kinds.POD, Selection(namespace=each.namespace, labels=labels))])
 
     async def _read_logs(self, snapshot: Snapshot) -> None:
         if not isinstance(self._client, LiveClient):
@@ -174,6 +164,20 @@ async def take(client: Reader, namespace: str, name: str, now: datetime) -> Snap
     return await Reading(client, namespace, name).take(now)
 
 
+async def listed(
+    client: Reader, version: GVK, selection: Selection, *, pages: int | None = None
+) -> tuple[list[LiveObject], bool]:
+    """Return the selected objects of a kind, and True if these are all. Read at most ``pages`` pages."""
+    found: list[LiveObject] = []
+    token = ""
+    for _ in itertools.count() if pages is None else range(pages):
+        page = await client.list(unstructured(version), limit=_PAGE, continue_token=token, **selection)
+        found += [LiveObject(each.to_dict()) for each in page]
+        if not (token := page.continue_token):
+            return found, True
+    return found, False
+
+
 async def log_request(
     client: LiveClient, pod: tuple[str, str], query: Iterable[tuple[str, str]]
 ) -> rest.Request:
@@ -183,15 +187,15 @@ async def log_request(
     return msgspec.structs.replace(target, query=tuple(query), headers={"Accept": f"{LOG_TYPE}, */*"})
 
 
-def _selections(namespace: str, name: str) -> list[tuple[str, _Selection]]:
-    labelled = _Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
-    everything = _Selection(namespace=namespace)
+def _selections(namespace: str, name: str) -> list[tuple[str, Selection]]:
+    labelled = Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
+    everything = Selection(namespace=namespace)
     return [
-        (kinds.JOB_SET, _Selection(namespace=namespace, fields={"metadata.name": name})),
+        (kinds.JOB_SET, Selection(namespace=namespace, fields={"metadata.name": name})),
         (kinds.JOB, labelled),
         (kinds.POD, labelled),
-        (kinds.NODE, _Selection()),
-        (kinds.NAMESPACE, _Selection(fields={"metadata.name": namespace})),
+        (kinds.NODE, Selection()),
+        (kinds.NAMESPACE, Selection(fields={"metadata.name": namespace})),
         *(
             (kind, everything)
             for kind in (

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 from controller_runtime.client import LiveClient
-from controller_runtime.machinery import unstructured
 from controller_runtime.rest import (
     ConfigError,
     Request,
@@ -26,9 +25,9 @@ from controller_runtime.rest import (
 )
 from pkg.why import LiveObject, Snapshot, kinds, reading
 
+from trainerctl.offline import inputfiles
+
 FIELD_OWNER: Final = "trainerctl"
-DEFAULT_NAMESPACE: Final = "default"
-_PAGE: Final = 500
 _TOLERATED: Final = timedelta(seconds=5)
 """We ignore smaller differences between the clocks: responses contain whole seconds, and a busy server responds late.
 """
@@ -111,13 +110,9 @@ class Connection(NamedTuple):
         Raises:
             StatusError: the objects cannot be read.
         """
-        found: list[LiveObject] = []
-        token, listed = "", unstructured(kinds.VERSIONS[kind][0])
-        while True:
-            page = await self.client.list(listed, namespace=namespace, limit=_PAGE, continue_token=token)
-            found += [LiveObject(each.to_dict()) for each in page]
-            if not (token := page.continue_token):
-                return found
+        selection = reading.Selection(namespace=namespace)
+        found, _ = await reading.listed(self.client, kinds.VERSIONS[kind][0], selection)
+        return found
 
 
 @asynccontextmanager
@@ -141,5 +136,5 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
     async with Transport(config) as transport:
         clock = ServerClock(FirstAnswer(transport))
         yield Connection(
-            LiveClient(clock), arguments.namespace or config.namespace or DEFAULT_NAMESPACE, clock
+            LiveClient(clock), arguments.namespace or config.namespace or inputfiles.DEFAULT_NAMESPACE, clock
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final, Self, TypedDict
+from typing import Final, Self
 
 import anyio
 from controller_runtime.machinery import unstructured
@@ -17,6 +17,7 @@ from controller_runtime.rest import NoKindMatchError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import LiveObject, Snapshot, kinds
 from pkg.why.phase import Phase, cells, phase, tree
+from pkg.why.reading import Selection
 from rich.live import Live
 from rich.text import Text
 
@@ -29,12 +30,6 @@ _PAUSE: Final = 0.1
 """After drawing, we collect changes for this many seconds before we draw again."""
 
 Draw = Callable[["Objects"], Iterable[tuple[str, ...]]]
-
-
-class _Selection(TypedDict, total=False):
-    namespace: str
-    labels: Mapping[str, str]
-    fields: Mapping[str, str]
 
 
 class Objects:
@@ -55,8 +50,11 @@ class Objects:
         others = {kind: self.all(kind) for kind in self._found if kind != kinds.TRAIN_JOB}
         return Snapshot(found[0], datetime.now(UTC), others) if found else None
 
-    async def follow(self, cluster: live.Connection, kind: str, selection: _Selection) -> None:
-        """Keep the objects of a kind up to date until cancelled. Return immediately if the kind is not installed."""
+    async def follow(self, cluster: live.Connection, kind: str, selection: Selection) -> None:
+        """Keep the objects of a kind up to date until cancelled.
+
+        Return if the kind is not installed or may not be read, except for TrainJobs.
+        """
         watched = unstructured(kinds.VERSIONS[kind][0])
         while True:
             try:
@@ -94,8 +92,8 @@ class Objects:
 async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
     """Show a TrainJob until it has ended or is deleted. Return 1 if it does not exist or has failed."""
     namespace = cluster.namespace
-    labelled = _Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
-    named = _Selection(namespace=namespace, fields={"metadata.name": name})
+    labelled = Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
+    named = Selection(namespace=namespace, fields={"metadata.name": name})
     selections = {kinds.TRAIN_JOB: named, kinds.JOB_SET: named, kinds.JOB: labelled, kinds.POD: labelled}
     last: Phase | None = None
 
@@ -117,7 +115,7 @@ async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
 
 async def watch_all(cluster: live.Connection, namespace: str, out: Console) -> int:
     """Show the TrainJobs of one or all namespaces until cancelled."""
-    selections = {kinds.TRAIN_JOB: _Selection(namespace=namespace)}
+    selections = {kinds.TRAIN_JOB: Selection(namespace=namespace)}
     screen = Screen(out, get.HEAD[1:], lambda objects: _jobs(objects, bool(namespace)))
     await _watch(cluster, selections, screen, lambda _objects: False)
     return 0
@@ -165,7 +163,7 @@ class Screen:
 
 async def _watch(
     cluster: live.Connection,
-    selections: Mapping[str, _Selection],
+    selections: Mapping[str, Selection],
     screen: Screen,
     finished: Callable[[Objects], bool],
 ) -> None:
