@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import anyio
 from controller_runtime.machinery import unstructured
-from controller_runtime.machinery.errors import ExpiredError
+from controller_runtime.machinery.errors import ExpiredError, ForbiddenError
 from controller_runtime.rest import NoKindMatchError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import LiveObject, Snapshot, kinds
@@ -69,9 +69,10 @@ class Objects:
                         self.apply(kind, event.type, LiveObject(event.object.to_dict()))
             except ExpiredError:
                 continue
-            except NoKindMatchError:
+            except (NoKindMatchError, ForbiddenError):
                 if kind == kinds.TRAIN_JOB:
                     raise
+                self._found.pop(kind, None)
                 self._note(kind)
                 return
 

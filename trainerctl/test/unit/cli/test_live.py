@@ -12,7 +12,8 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.client import ObjectList
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import (
     ConfigError,
     FakeResponse,
@@ -311,6 +312,35 @@ async def test_a_missing_train_job_does_not_keep_the_others_from_deletion(
     out = Console(file=io.StringIO())
     assert await change.delete_command(argparse.Namespace(names=["a", "b"]), out, out) == 1
     assert client.deleted == ["b"]
+
+
+class Hidden:
+    """A client that may list only TrainJobs."""
+
+    def __init__(self, world: TrainJobObjects) -> None:
+        self._train_job = world.train_job
+
+    async def list(self, kind: Any, **_options: Any) -> Any:
+        if kind.gvk != KIND.gvk:
+            raise ForbiddenError(f"{kind.gvk.kind} is forbidden", code=403, reason="Forbidden")
+        return ObjectList([KIND.from_dict(self._train_job)])
+
+    @asynccontextmanager
+    async def watch(self, _kind: Any, **_options: Any) -> AsyncIterator[Any]:
+        async def events() -> AsyncIterator[Any]:
+            ended = {**self._train_job, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+            yield SimpleNamespace(type="MODIFIED", object=KIND.from_dict(ended))
+            await anyio.sleep_forever()
+
+        yield events()
+
+
+async def test_a_train_job_is_watched_although_its_pods_may_not_be_read() -> None:
+    cluster: Any = SimpleNamespace(client=Hidden(TrainJobObjects()), namespace="team-a")
+    out = io.StringIO()
+    with anyio.fail_after(5):
+        assert await watchtree.watch_one(cluster, "llama", Console(file=out)) == 0
+    assert "TrainJob/llama  Complete" in out.getvalue()
 
 
 async def test_watching_without_the_crd_of_train_jobs_is_an_error() -> None:
