@@ -406,8 +406,8 @@ def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
         "-n",
         "--namespace",
         type=flagtypes.namespace,
-        default="default",
-        help="namespace for objects that do not set one (default 'default')",
+        help="namespace for objects that do not set one (default: the namespace of the context if a cluster is read, "
+        "else 'default')",
     )
     _output(parser, outputs)
 

@@ -32,7 +32,8 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
         settings = podgrouper.Settings.of(cfg)
     except config.ConfigurationError as error:
         raise inputfiles.InputError(str(error)) from error
-    objects = by_key(await inputfiles.load(arguments.files), arguments.namespace)
+    namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
+    objects = by_key(await inputfiles.load(arguments.files), namespace)
     pods = [key for key in objects if key.kind == Pod.gvk]
     if not pods:
         raise inputfiles.InputError("the input contains no Pod; give pods together with their owners")

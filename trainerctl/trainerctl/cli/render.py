@@ -70,8 +70,9 @@ async def _load(arguments: argparse.Namespace) -> Offline:
     found = await inputfiles.load(arguments.files)
     version = arguments.compatibility_version
     if arguments.kubeconfig is None and arguments.context is None:
-        return await trainjobs.prepare(found, namespace=arguments.namespace, version=version)
+        namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
+        return await trainjobs.prepare(found, namespace=namespace, version=version)
     async with live.connect(arguments) as cluster:
         return await trainjobs.prepare(
-            found, namespace=arguments.namespace, cluster=cluster.client, version=version
+            found, namespace=cluster.namespace, cluster=cluster.client, version=version
         )

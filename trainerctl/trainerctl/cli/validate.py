@@ -52,7 +52,8 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
 
 
 async def _predict(arguments: argparse.Namespace, documents: Sequence[InputObject]) -> list[Verdict]:
-    validator = Validator(stored.schemas(), arguments.namespace, arguments.compatibility_version)
+    namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
+    validator = Validator(stored.schemas(), namespace, arguments.compatibility_version)
     await validator.start(documents)
     return [await validator.judge(document) for document in documents]
 

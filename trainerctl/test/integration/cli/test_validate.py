@@ -234,16 +234,20 @@ async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
     trainer_control_plane: Environment, live_client: LiveClient, namespace: str, tmp_path: Path
 ) -> None:
     kubeconfig, file = tmp_path / "kubeconfig", tmp_path / "in.yaml"
-    kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
+    config: Any = trainer_control_plane.kubeconfig_for("admin", ["system:masters"])
+    config["contexts"][0]["context"]["namespace"] = namespace
+    kubeconfig.write_text(yaml.safe_dump(config))
     await live_client.create(TrainJob.from_dict({**train_job("{metadata.namespace: " + namespace + "}")}))
     changed = train_job("{metadata.namespace: " + namespace + ", spec.labels: {a: b}}")
     new = [
         train_job(f"{{metadata.name: new, {each}}}") for each in ("", "spec.nope: 1", "spec.managedBy: me")
     ]
-    file.write_text(yaml.safe_dump_all([changed, *new, {**new[0], "apiVersion": "trainer.kubeflow.org/v9"}]))
+    immutable = train_job("{spec.runtimeRef.name: other}")  # refused only in the namespace of the context
+    unknown = {**new[0], "apiVersion": "trainer.kubeflow.org/v9"}
+    file.write_text(yaml.safe_dump_all([changed, *new, unknown, immutable]))
     done = await anyio.run_process(
         [
-            sys.executable, "-m", "trainerctl", "validate", "-f", str(file), "--server", "-n", namespace, "-o", "json",
+            sys.executable, "-m", "trainerctl", "validate", "-f", str(file), "--server", "-o", "json",
             "--kubeconfig", str(kubeconfig),
         ],
         check=False, cwd=Path(__file__).parents[3],
@@ -253,6 +257,7 @@ async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
     assert done.returncode == 1
     assert [(each["code"], each["reason"]) for each in verdicts] == [
         (200, ""), (200, ""), (400, "BadRequest"), (422, "Invalid"), (404, "NotFound"),
+        (422, "Invalid"),
     ]  # fmt: skip
     assert 'unknown field "spec.nope"' in verdicts[2]["message"]
     assert [each["field"] for each in verdicts[3]["causes"]] == ["spec.managedBy"]

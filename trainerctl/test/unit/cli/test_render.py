@@ -287,6 +287,28 @@ async def test_a_cluster_gives_the_runtimes_that_the_files_lack() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("flags", "namespace"),
+    [([], "default"), (["--context", "c"], "team-b"), (["--context", "c", "-n", "team-c"], "team-c")],
+)
+async def test_objects_without_a_namespace_are_in_that_of_the_context(
+    flags: list[str], namespace: str, tmp_path: Path
+) -> None:
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team-b"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "u", "user": {}}],
+    }  # fmt: skip
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    mine = {**job(runtime="mine"), "metadata": {"name": "job"}}
+    path = write(tmp_path, mine, runtime())
+    kubeconfig = ["--kubeconfig", str(tmp_path / "kubeconfig")] if flags else []
+
+    given = await render.load(parser.parse(["render", "-f", path, *flags, *kubeconfig]))
+
+    assert [subject.train_job.namespace for subject in given.subjects] == [namespace]
+
+
 def test_private_keys_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert trainerctl.main(["render", "-f", write(tmp_path, job(runtime="deepspeed-distributed"))]) == 0
     out = capsys.readouterr().out
