@@ -11,7 +11,8 @@ server unreachable   5 ms, doubled after each further failure up to 8 s. The lim
                      one of these retries reaches the server, all of these requests are retried
 server failed        the limiter's delay, but at most 60 s: a changing object causes many reconciles in a short time,
                      and each of them counts as a failure. These failures are counted separately. The count starts over
-                     when the request succeeds, or fails for one of the reasons below
+                     when the request succeeds, or fails for one of the reasons below. A response that cannot be
+                     decoded, such as a proxy's error page, is such a failure, too
 kind not served      the limiter's delay, but at most 30 s: no event reports that the kind is served again
 any other            the limiter's delay. Events must not postpone the retry: if an event causes a reconcile before the
                      retry is due, and this reconcile fails, too, the failure is not counted, and the retry keeps its
@@ -51,9 +52,9 @@ UNREACHABLE_RATE: Final = 25.0
 _FEW: Final = 100
 """If at most this many requests wait for the server, their delays are not made longer."""
 SERVER_DELAY: Final = 60.0
-"""Maximum retry delay in seconds after a failure of the server (5xx, 429) or a conflict."""
+"""Maximum retry delay in seconds after a failure of the server (5xx, 429, an invalid response) or a conflict."""
 _DEGRADED_DELAY: Final = 30.0
-_SERVER_ERRORS: Final = (ServerError, TooManyRequestsError, ConflictError)
+_SERVER_ERRORS: Final = (ServerError, TooManyRequestsError, ConflictError, rest.AnswerError)
 
 
 def is_terminal(error: BaseException) -> bool:
@@ -88,8 +89,11 @@ def requested_delay(error: BaseException) -> float | None:
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Return True if the server was not reached."""
-    return any(isinstance(each, rest.TransportError) for each in raised.parts(error))
+    """Return True if the server was not reached. A response that cannot be decoded shows that something answered."""
+    return any(
+        isinstance(each, rest.TransportError) and not isinstance(each, rest.AnswerError)
+        for each in raised.parts(error)
+    )
 
 
 def is_server_failure(error: BaseException) -> bool:

@@ -145,6 +145,7 @@ async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection
 
 
 BUSY = ServerError("unavailable", code=503)
+UNREADABLE = rest.AnswerError("the object is not decoded: it has more than 40,000 lists and maps")
 
 
 async def test_a_failure_of_the_server_is_retried_soon_although_an_obstacle_lasted(make: Make) -> None:
@@ -158,9 +159,12 @@ async def test_a_failure_of_the_server_is_retried_soon_although_an_obstacle_last
     assert gaps[16:] == [0.005, 0.01, 0.02]
 
 
-async def test_failures_of_the_server_alone_are_retried_ever_later_up_to_a_minute(make: Make) -> None:
-    beside = ExceptionGroup("both", [ValueError("obstacle"), BUSY])
-    script = Script(*[BUSY, beside] * 10)
+@pytest.mark.parametrize("failure", [BUSY, UNREADABLE], ids=["503", "not decodable"])
+async def test_failures_of_the_server_alone_are_retried_ever_later_up_to_a_minute(
+    make: Make, failure: Exception
+) -> None:
+    beside = ExceptionGroup("both", [ValueError("obstacle"), failure])
+    script = Script(*[failure, beside] * 10)
     async with running(make(script)) as made:
         made.queue.add(A)
         await anyio.sleep(10_000)
