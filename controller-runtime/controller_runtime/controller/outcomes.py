@@ -28,7 +28,13 @@ import anyio
 from controller_runtime import rest, workqueue
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
 from controller_runtime.machinery import GVK, raised
-from controller_runtime.machinery.errors import ConflictError, ServerError, StatusError, TooManyRequestsError
+from controller_runtime.machinery.errors import (
+    ConflictError,
+    NotFoundError,
+    ServerError,
+    StatusError,
+    TooManyRequestsError,
+)
 from controller_runtime.reconcile import Request, TerminalError
 
 PANICS: Final = (
@@ -79,7 +85,11 @@ def is_terminal(error: BaseException) -> bool:
 
 def is_degraded(error: BaseException) -> bool:
     """Return True if ``error``, one of its causes or one of its members reports that a kind is not served."""
-    return any(isinstance(each, CacheDegradedError) for each in raised.parts(error))
+    return any(
+        isinstance(each, (CacheDegradedError, rest.NoKindMatchError))
+        or (isinstance(each, NotFoundError) and not each.names_object)
+        for each in raised.parts(error)
+    )
 
 
 def requested_delay(error: BaseException) -> float | None:

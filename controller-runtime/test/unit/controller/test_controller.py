@@ -15,7 +15,12 @@ from structlog.testing import capture_logs
 
 from controller_runtime import cache, reconcile, rest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.errors import ConflictError, ServerError, TooManyRequestsError
+from controller_runtime.machinery.errors import (
+    ConflictError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+)
 from controller_runtime.reconcile import ControllerError, Request, Result, TerminalError
 from controller_runtime.workqueue import LOW_PRIORITY, ItemExponentialFailureRateLimiter
 from ctrl_testkit.scripted import A, B, Make, Script, running, total
@@ -43,13 +48,20 @@ async def test_an_error_is_retried_ever_later_and_forgotten_after_a_success(make
     assert total(made, "reconcile_total", result="success") == 1
 
 
-@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "beside another"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(cache.CacheDegradedError(Pod.gvk, "no such kind"), id="read from the cache"),
+        pytest.param(rest.NoKindMatchError(Pod.gvk), id="not discovered"),
+        pytest.param(NotFoundError("404 page not found", code=404), id="not found by a live call"),
+        pytest.param(
+            ExceptionGroup("two", [ValueError("no"), rest.NoKindMatchError(Pod.gvk)]), id="beside another"
+        ),
+    ],
+)
 async def test_what_wants_a_kind_that_is_not_served_is_retried_every_half_minute(
-    make: Make, *, grouped: bool
+    make: Make, error: Exception
 ) -> None:
-    error: Exception = cache.CacheDegradedError(Pod.gvk, "no such kind")
-    if grouped:
-        error = ExceptionGroup("two", [ValueError("no"), error])
     script = Script(*[error] * 60)
     async with running(make(script)) as made:
         made.queue.add(A)
