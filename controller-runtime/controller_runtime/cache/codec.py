@@ -50,7 +50,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     deleting: bool
     """True if the object has a deletionTimestamp."""
     held: bool
-    """True if the object has finalizers or a grace period, which keep it after its deletionTimestamp is set."""
+    """True if the object has finalizers or a grace period, which keep it after its deletionTimestamp is set. A
+    Namespace has finalizers in its spec."""
     data: bytes
     too_large_reason: str = ""
     """Why the object is too large, or an empty string. Only the metadata of a large object is kept, because decoding
@@ -120,6 +121,10 @@ class _Meta(msgspec.Struct, rename="camel"):
     finalizers: list[str] | None = None
 
 
+class _Spec(msgspec.Struct):
+    finalizers: list[str] | None = None
+
+
 class _Key(msgspec.Struct):
     name: str
     namespace: str = ""
@@ -135,6 +140,7 @@ class _Marked(msgspec.Struct):
 
 _decode_line = msgspec.json.Decoder(Line).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
+_decode_spec = msgspec.json.Decoder(_Spec).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
 _decode_marked = msgspec.json.Decoder(_Marked).decode
 _encode = msgspec.json.Encoder().encode
@@ -208,10 +214,19 @@ def entry_of(
         if deep and (reason := rawjson.Counter(limits).feed(text)) is not None:
             return _outlined(parts["metadata"], meta_parts, reason)
         meta = _decode_meta(parts["metadata"])
+        if meta.deletion_timestamp and not meta.finalizers and "spec" in parts:
+            meta.finalizers = _finalizers_in(parts["spec"])
     except (*rawjson.UNREADABLE, KeyError) as error:
         reason = "metadata is missing" if isinstance(error, KeyError) else str(error)
         raise errors.BadObjectError(reason, _key_in(raw)) from error
     return _entry(meta, text if transform is None else _transformed(text, transform, meta))
+
+
+def _finalizers_in(spec: msgspec.Raw) -> list[str] | None:
+    try:
+        return _decode_spec(spec).finalizers
+    except rawjson.UNREADABLE:
+        return None  # not the spec of a Namespace
 
 
 def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:

@@ -160,11 +160,17 @@ class Store:
         self._remember(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
 
     def remember_delete(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
-        """If the object at ``key`` has this ``uid``, hide it until the watch reports that we deleted it."""
-        seen = self.get(key, now)
-        if seen is not None and seen.uid == uid:
-            since = version or seen.resource_version
-            self._remember(key, _Write(None, uid, version, since, _NOTHING, now + WRITE_TTL), now)
+        """If the object at ``key`` has this ``uid``, hide it until the watch reports that we deleted it.
+
+        ``version`` is the resourceVersion in the response to the write that deleted the object, if there is one. If the
+        watch has already reported that the object outlived this write, do nothing.
+        """
+        seen, observed = self.get(key, now), self.observed(key)
+        if seen is None or seen.uid != uid:
+            return
+        write = _Write(None, uid, version, version or seen.resource_version, _NOTHING, now + WRITE_TTL)
+        if not version or observed is None or not _confirms(observed, write):
+            self._remember(key, write, now)
 
     def remembered(self, key: NamespacedName) -> Entry | None:
         """Return the result of our last write at ``key`` if the watch has not confirmed it yet, otherwise None."""
@@ -259,8 +265,11 @@ def _confirms(entry: Entry, write: _Write) -> bool:
     if write.entry is None:
         if entry.uid != write.uid:
             return not older(entry.resource_version, write.since)  # else an earlier object of the name
-        # We expected an immediate deletion, but the watch reports that the object is still terminating.
-        return older(write.version, entry.resource_version) if write.version else entry.deleting
+        # We expected an immediate deletion, but the watch reports that the object is still terminating. The response to
+        # the write that removes the last finalizer has the version of the state before it, in which the finalizer is.
+        if not write.version or (entry.ended and entry.resource_version == write.version):
+            return entry.deleting
+        return older(write.version, entry.resource_version)
     return not older(entry.resource_version, write.version)
 
 

@@ -195,10 +195,11 @@ def still_exists(answer: dict[str, JSON]) -> bool:
     """Return True if the server's response to a DELETE shows that the object still exists."""
     if answer.get("kind") == "Status":
         return False
-    metadata = answer.get("metadata")
+    metadata, spec = answer.get("metadata"), answer.get("spec")
     if not isinstance(metadata, dict):
         return False
     waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    waiting = waiting or (isinstance(spec, dict) and spec.get("finalizers"))  # those of a Namespace
     return bool(metadata.get("deletionTimestamp") and waiting)
 
 

@@ -38,6 +38,7 @@ from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.cache.objects import CachedObject
+from controller_runtime.client.bodies import still_exists
 from controller_runtime.controller import Controller, outcomes
 from controller_runtime.fake.requests import kind_of
 from controller_runtime.fake.watches import Event as Change
@@ -257,10 +258,8 @@ class Rules(Observer):
         metadata = body.get("metadata") or {}
         if "uid" in metadata:
             ref = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
-            ended = metadata.get("deletionTimestamp") and not (
-                metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
-            )
-            written = Written(metadata["uid"], int(metadata["resourceVersion"]), bool(ended))
+            ended = "deletionTimestamp" in metadata and not still_exists(body)
+            written = Written(metadata["uid"], int(metadata["resourceVersion"]), ended)
             replica.answered.setdefault(asyncio.current_task(), {})[ref] = written
 
     async def _read(

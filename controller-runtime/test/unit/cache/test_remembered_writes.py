@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace
 from controller_runtime.cache import (
     ByObject,
 )
@@ -152,6 +152,26 @@ class TestOwnWrites:
         server.tell("MODIFIED", dying)
         await settle()
         assert await watched.list(ConfigMap) == []
+
+    @pytest.mark.parametrize("early", [True, False], ids=["after its event", "before its event"])
+    @pytest.mark.parametrize("kind", [Namespace, metadata_only(Namespace)], ids=["whole", "metadata"])
+    async def test_of_a_terminating_namespace_do_not_hide_it(
+        self, server: Any, start: Any, settle: Any, kind: Any, *, early: bool
+    ) -> None:
+        cache = await start()
+        terminating, spec = {"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"finalizers": ["kubernetes"]}
+        watched = {"namespace": "", **({"spec": spec} if kind is Namespace else {})}
+        server.put("a", metadata=terminating, **watched)
+        await cache.get(kind, ("", "a"))
+        written = server.put("a", metadata=terminating | {"labels": {"x": "y"}}, **watched, silent=True)
+        if early:
+            server.tell("MODIFIED", written)
+            await settle()
+        cache.remember_write(Namespace.from_dict({**written, "kind": "Namespace", "spec": spec}))
+        if not early:
+            server.tell("MODIFIED", written)
+            await settle()
+        assert (await cache.get(kind, ("", "a"))).labels == {"x": "y"}
 
     async def test_without_the_label_that_is_selected_are_not_remembered(
         self, server: Any, start: Any

@@ -124,6 +124,15 @@ async def test_delete_sends_its_options() -> None:
         pytest.param({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 30}, True, id="grace"),
         pytest.param({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 0}, False, id="no grace"),
         pytest.param({"deletionTimestamp": "t", "finalizers": ["a/x"]}, True, id="finalizers"),
+        pytest.param(
+            {
+                **POD,
+                "metadata": {**POD["metadata"], "deletionTimestamp": "t"},
+                "spec": {"finalizers": ["kubernetes"]},
+            },
+            True,
+            id="finalizers in the spec, as in a namespace",
+        ),
     ],
 )
 async def test_remove_tells_whether_the_object_is_still_there(answer: dict[str, Any], exists: bool) -> None:
