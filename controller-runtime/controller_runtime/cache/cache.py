@@ -237,7 +237,7 @@ class Cache:
             raise ValueError("a cache has no pages to continue")
         namespace, fields = options.get("namespace", ""), options.get("fields")
         labels, limit = options.get("labels"), options.get("limit") or None
-        informer = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
+        informer = await self._readable(kind, namespace or (fields or {}).get("metadata.namespace", ""))
         for field in fields or ():
             if field not in _KEY_FIELDS and not informer.store.has_index(field):
                 raise errors.IndexMissingError(kind.gvk, field)

@@ -215,18 +215,20 @@ class Store:
     ) -> list[Entry]:
         """Return the newest entries, in one namespace or all, that match every one of ``fields``.
 
-        The keys of ``fields`` are names of open indices, ``metadata.name`` or ``metadata.namespace``. A
-        ``metadata.namespace`` replaces ``namespace``. With ``limit``, at most that many entries are returned.
+        The keys of ``fields`` are names of open indices, ``metadata.name`` or ``metadata.namespace``. With ``limit``, at
+        most that many entries are returned.
         """
         self._expire(now)
         fields = dict(fields or {})
-        namespace = fields.pop("metadata.namespace", namespace)
-        name = fields.pop("metadata.name", None)
+        space, name = fields.pop("metadata.namespace", None), fields.pop("metadata.name", None)
+        namespace = namespace or space or ""
         chosen = self._candidates(namespace, fields)
         if self._writes:
             chosen = itertools.chain(self._up_to_date(chosen), self._remembered_in(namespace, fields))
         if name is not None:
             chosen = (entry for entry in chosen if entry.name == name)
+        if space is not None:
+            chosen = (entry for entry in chosen if entry.namespace == space)
         return list(itertools.islice(chosen, limit))
 
     def _candidates(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Entry]:

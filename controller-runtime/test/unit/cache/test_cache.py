@@ -199,6 +199,8 @@ async def test_lists_are_narrowed_by_namespace_labels_name_and_index(server: Any
     assert keys(await cache.list(ConfigMap, fields={"shade": "r"})) == [("x", "a"), ("y", "a")]
     assert keys(await cache.list(ConfigMap, fields={"shade": "r"}, namespace="y")) == [("y", "a")]
     assert keys(await cache.list(ConfigMap, fields={"shade": "r", "metadata.namespace": "x"})) == [("x", "a")]
+    assert keys(await cache.list(ConfigMap, fields={"metadata.namespace": "x"}, namespace="y")) == []
+    assert keys(await cache.list(ConfigMap, fields={"metadata.namespace": ""})) == []
     assert keys(await cache.list(ConfigMap, fields={"metadata.name": "b"})) == [("x", "b")]
     assert keys(await cache.list(ConfigMap, limit=1)) == [("x", "a")]
     assert keys(await cache.list(ConfigMap, fields={"shade": "none"})) == []
