@@ -94,7 +94,7 @@ class Registration:
     def on_delete(self, last: CachedObject[Object], unknown: bool) -> None:
         """Report a deletion if the object was reported before.
 
-        If the object cannot be decoded, report only its metadata.
+        If the object cannot be decoded, report only its metadata; it then lacks fields that its class requires.
         """
         if self.backlog and self.backlog.pop(last.key, False):
             return
@@ -102,7 +102,7 @@ class Registration:
             try:
                 on_delete(self._given(last), unknown)
             except UndecodableObjectError:
-                on_delete(self._given(last.outline()), unknown)
+                on_delete(self._given(last.as_kind(self.kind).outline()), unknown)
 
     def add(self, new: CachedObject[Object], *, initial: bool) -> None:
         """Report an object for the first time."""

@@ -14,7 +14,7 @@ from controller_runtime import log, metrics
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, Struct
 
-from .codec import Entry, outline
+from .codec import Entry
 from .errors import CacheError, UndecodableObjectError
 
 S = TypeVar("S", bound=Struct)
@@ -93,8 +93,7 @@ class CachedObject(LazyObject[T]):
 
     def outline(self) -> CachedObject[T]:
         """Return the object with only its metadata. Use it if the other fields cannot be decoded."""
-        data = outline(self.entry.data)
-        return CachedObject(self.kind, msgspec.structs.replace(self.entry, data=data, too_large_reason=""))
+        return CachedObject(self.kind, self.entry, self.kind.of_metadata(self.metadata))
 
     def _decode(self) -> T:
         try:

@@ -348,6 +348,26 @@ async def test_an_odd_object_is_told_once_it_is_mended_and_its_end_by_its_metada
     assert (await watched.get_informer(ConfigMap)).skipped == 3
 
 
+class Full(Object, group="", version="v1", kind="ConfigMap", plural="configmaps"):
+    """A ConfigMap that must have data."""
+
+    data: dict[str, str]
+
+
+@pytest.mark.parametrize("first", [ConfigMap, Full])
+async def test_the_end_of_an_odd_object_is_told_although_its_class_requires_a_field(
+    server: Any, start: Any, settle: Any, heard: Any, first: type[Object]
+) -> None:
+    server.put("odd", data={"k": 1})
+    cache = await start()
+    await cache.get_informer(first)
+    (await cache.get_informer(Full)).add_event_handler(heard.handler)
+    await cache.wait_for_sync(1)
+    server.remove("odd")
+    await settle()
+    assert heard.take() == ["delete odd"]
+
+
 async def test_metadata_only_is_asked_for_and_kept_apart(server: Any, start: Any) -> None:
     server.put("a", metadata={"labels": {"x": "y"}})
     cache = await start()
