@@ -455,9 +455,13 @@ class Reflector:
         finally:
             await lines.close()
         again = Watching(self._decoder.known)
-        if anyio.current_time() - opened < SHORT_WATCH:
-            return Waiting(self._backoff.next(anyio.current_time()), again)
-        return again
+        if anyio.current_time() - opened >= SHORT_WATCH:
+            return again
+        if again.resource_version == state.resource_version:
+            # The server may be unable to watch from this version: after several such watches, list again.
+            ended = StreamStopped("the watch ended at once and delivered nothing")
+            return self._fail(Watching(state.resource_version, state.failures), ended)
+        return Waiting(self._backoff.next(anyio.current_time()), again)
 
     async def _open(self, version: str, *, initial: bool) -> Lines:
         target = self._target

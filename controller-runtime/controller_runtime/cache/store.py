@@ -215,8 +215,8 @@ class Store:
     ) -> list[Entry]:
         """Return the newest entries, in one namespace or all, that match every one of ``fields``.
 
-        The keys of ``fields`` are names of open indices, ``metadata.name`` or ``metadata.namespace``. With ``limit``, at
-        most that many entries are returned.
+        The keys of ``fields`` are names of open indices, ``metadata.name`` or ``metadata.namespace``. With ``limit``,
+        at most that many entries are returned.
         """
         self._expire(now)
         fields = dict(fields or {})

@@ -77,15 +77,22 @@ async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(
     assert len(server.streams) == 1
 
 
-async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarely(
+async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarely_and_then_listed(
     server: Any, watched: Any
 ) -> None:
     closes = lambda _request: FakeResponse(lines=())  # noqa: E731
-    server.faults.extend([closes] * 100)
+    server.faults.extend([closes] * 5)
     before = server.hang_up()
-    await anyio.sleep(60)
-    # 0.8 + 1.6 + 3.2 + 6.4 + 12.8 + 25.6 s
-    assert len(server.transport.requests) - before == 6
+    server.put("missed", silent=True)
+    await anyio.sleep(50)
+    # 0.8 + 1.6 + 3.2 + 6.4 + 12.8 s
+    assert len(server.transport.requests) - before == 5
+    assert await watched.list(ConfigMap) == []
+    assert watched.interrupted_since(ConfigMap) is not None
+    await anyio.sleep(1)
+    assert "sendInitialEvents" in server.queries[-1]
+    assert [obj.name for obj in await watched.list(ConfigMap)] == ["missed"]
+    assert watched.interrupted_since(ConfigMap) is None
 
 
 async def test_backoff_starts_over_after_two_quiet_minutes(server: Any, watched: Any, settle: Any) -> None:
