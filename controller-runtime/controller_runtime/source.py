@@ -24,7 +24,14 @@ import anyio
 import anyio.lowlevel
 
 from controller_runtime import cache, event, handler, log, predicate, reconcile, rest, workqueue
-from controller_runtime.machinery import NamespacedName, Object, PartialObjectMetadata, Resource, raised
+from controller_runtime.machinery import (
+    NamespacedName,
+    Object,
+    PartialObjectMetadata,
+    Resource,
+    offload,
+    raised,
+)
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.workqueue import Origins
 
@@ -177,6 +184,7 @@ class _EventHandler(Generic[T]):
 
     async def run(self) -> None:
         """Run the queued calls in order, and retry those that failed, until cancelled."""
+        number = 0
         while True:
             while (attempt := self._retries.due()) is not None or self._calls:
                 call, failures = attempt or (self._calls.popleft(), 0)
@@ -184,6 +192,9 @@ class _EventHandler(Generic[T]):
                 await self._take(call, failures)
                 self._busy = False
                 self._taken.set()
+                number += 1
+                if number % offload.STEP == 0:
+                    await anyio.lowlevel.checkpoint()
             self._more.clear()
             if (delay := self._retries.wait()) is None:
                 await self._more.wait()

@@ -19,6 +19,9 @@ import anyio.to_thread
 P = ParamSpec("P")
 R = TypeVar("R")
 
+STEP: Final = 16
+"""A loop over objects gives other tasks a turn after this many objects. Decoding as many small objects takes about half
+a millisecond."""
 LARGE: Final = 16 * 1024
 """An object of more than this many bytes of JSON is large: work on it may take more than a millisecond or two."""
 

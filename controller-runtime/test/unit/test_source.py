@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
@@ -124,6 +126,33 @@ async def test_a_handler_that_waits_sees_events_in_order_and_holds_nobody_up(
             await anyio.sleep(31)
             assert seen == ["a", "b", "c"]
             assert await drain(queue) == [("ns/a", 0), ("ns/b", 0), ("ns/c", 0)]
+
+
+async def test_a_backlog_of_handlers_that_never_wait_leaves_turns_to_other_tasks(
+    world: Any, make_pod: MakePod, settle: Settle
+) -> None:
+    handled: list[str] = []
+    begin = anyio.Event()
+
+    async def late(obj: Pod) -> Iterable[Request]:
+        if not begin.is_set():
+            await begin.wait()
+        handled.append(obj.name)
+        return [Request.for_object(obj)]
+
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.enqueue_requests_from_map_func(late))
+        async with running(kind):
+            await kind.wait_for_sync()
+            for number in range(200):
+                world.put(make_pod(f"p{number}"))
+            await settle()
+            begin.set()
+            turns = [0]
+            while turns[-1] < 200:
+                await anyio.lowlevel.checkpoint()
+                turns.append(len(handled))
+    assert max(later - sooner for sooner, later in itertools.pairwise(turns)) == 16
 
 
 @pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
