@@ -23,6 +23,7 @@ from controller_runtime.machinery import (
     Object,
     PartialObjectMetadata,
     Resource,
+    offload,
 )
 from controller_runtime.machinery import labels as selectors
 
@@ -34,9 +35,6 @@ from .objects import SharedObjects
 from .options import Options
 
 T = TypeVar("T", bound=Object)
-DECODE_STEP: Final = 16
-"""How many objects a list decodes before other tasks get a turn. Decoding them takes about half a millisecond."""
-
 MATCH_STEP: Final = 1024
 """How many objects a list compares with a label selector before other tasks get a turn."""
 
@@ -256,7 +254,7 @@ class Cache:
             except errors.UndecodableObjectError as error:
                 informer.skip(error)
                 skipped.append(error)
-            if number % DECODE_STEP == 0:
+            if number % offload.STEP == 0:
                 await anyio.lowlevel.checkpoint()
         listed.skipped = skipped
         return listed

@@ -14,12 +14,12 @@ import anyio.lowlevel
 import msgspec
 
 from controller_runtime import log
-from controller_runtime.machinery import LazyObject, NamespacedName, Object, raised
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, offload, raised
 
 from .codec import Entry
 from .errors import UndecodableObjectError
 from .objects import CachedObject, UnreadableLog
-from .reflector import STEP, RandomFunc
+from .reflector import RandomFunc
 from .store import Store
 
 T = TypeVar("T", bound=Object)
@@ -305,7 +305,7 @@ class Processor:
                     self._report(registration, Put(obj, None if adding else obj, initial=True))
                 registration.backlog.pop(key, None)
                 number += 1
-                if number % STEP == 0:
+                if number % offload.STEP == 0:
                     await anyio.lowlevel.checkpoint()
 
     async def resync(self, period: float, random: RandomFunc) -> None:

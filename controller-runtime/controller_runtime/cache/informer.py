@@ -19,7 +19,7 @@ import anyio.lowlevel
 import msgspec
 
 from controller_runtime import log, metrics, rest
-from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource
+from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource, offload
 from controller_runtime.machinery import labels as selectors
 from controller_runtime.machinery.errors import NotFoundError
 
@@ -28,7 +28,7 @@ from .handlers import EventHandlerFuncs, LazyHandlerFuncs, Processor, Registrati
 from .indexers import Indexers
 from .objects import CachedObject, UnreadableLog
 from .options import ByObject, Options
-from .reflector import STEP, Reflector, Target
+from .reflector import Reflector, Target
 from .store import Store
 
 T = TypeVar("T", bound=Object)
@@ -433,7 +433,7 @@ class NamespaceInformer:
         for number, key in enumerate(self._shared.store.observed_keys(self._namespace), 1):
             if key not in found:
                 self._shared.remove(key, resource_version)
-            if number % STEP == 0:
+            if number % offload.STEP == 0:
                 await anyio.lowlevel.checkpoint()
         self._shared.settle(resource_version, self._namespace)
         if not self.synced:

@@ -30,7 +30,7 @@ import anyio.lowlevel
 import msgspec
 
 from controller_runtime import rest
-from controller_runtime.machinery import Resource, rawjson
+from controller_runtime.machinery import Resource, offload, rawjson
 from controller_runtime.machinery import errors as api
 from controller_runtime.rest import request as requests
 
@@ -43,10 +43,8 @@ RandomFunc = Callable[[], float]
 """Returns a number in [0, 1)."""
 MAX_RESUMES: Final = 5
 """After this many failed attempts in a row to resume a watch, everything is listed again."""
-STEP: Final = 16
-"""How many objects are processed before other tasks get a turn."""
 _STEP_BYTES: Final = 256 << 10
-"""Other tasks also get a turn after this many bytes of objects, even if fewer than :data:`STEP` were processed."""
+"""Other tasks get a turn after this many bytes, or after ``offload.STEP`` objects."""
 _SPREAD: Final = 0.1
 """A delay that the server requested is lengthened by up to this fraction, so that clients do not retry together."""
 MAX_BROKEN_STREAMS: Final = 2
@@ -421,7 +419,7 @@ class Reflector:
         take = self._decoder.take_object
         for item in page.items or ():
             take(item)
-            work += max(len(item), _STEP_BYTES // STEP)
+            work += max(len(item), _STEP_BYTES // offload.STEP)
             if work >= _STEP_BYTES:
                 work = 0
                 await anyio.lowlevel.checkpoint()
@@ -512,7 +510,7 @@ class Reflector:
                 deadline = now() + limit
                 if abs(deadline - watchdog.deadline) > 1:
                     watchdog.deadline = deadline
-                work += max(len(line), _STEP_BYTES // STEP)
+                work += max(len(line), _STEP_BYTES // offload.STEP)
                 if work >= _STEP_BYTES:
                     work = 0
                     await anyio.lowlevel.checkpoint()

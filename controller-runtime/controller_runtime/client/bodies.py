@@ -19,6 +19,7 @@ from controller_runtime.machinery import (
     PartialObjectMetadata,
     Struct,
     errors,
+    offload,
     rawjson,
 )
 
@@ -28,8 +29,6 @@ from .options import DeleteOptions
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("client")
-_STEP: Final = 16
-"""After this many decoded objects, other tasks of the event loop get a turn."""
 
 
 class ResponseObject(LazyObject[T]):
@@ -135,7 +134,7 @@ async def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     for number, item in enumerate(listed.items or (), 1):
         if (found := decode_listed(kind, bytes(item), skipped.append)) is not None:
             objects.append(found)
-        if number % _STEP == 0:
+        if number % offload.STEP == 0:
             await anyio.lowlevel.checkpoint()
     objects.skipped = skipped
     objects.resource_version = listed.metadata.resource_version

@@ -35,7 +35,6 @@ import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.cache import CacheDegradedError, CacheError
-from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.cache.objects import CachedObject
 from controller_runtime.client.bodies import still_exists
@@ -43,7 +42,7 @@ from controller_runtime.controller import Controller, outcomes
 from controller_runtime.fake.requests import kind_of
 from controller_runtime.fake.watches import Event as Change
 from controller_runtime.leaderelection import LeaderElectionError
-from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata
+from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata, offload
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
@@ -326,7 +325,7 @@ class Rules(Observer):
         # While a longer list is decoded, other tasks run and may change the cache.
         if (
             informer is not None
-            and len(found) < DECODE_STEP
+            and len(found) < offload.STEP
             and not options.get("labels")
             and not options.get("limit")
         ):
