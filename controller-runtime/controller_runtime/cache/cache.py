@@ -43,7 +43,8 @@ class Cache:
     """A Reader and FieldIndexer that uses informers, and the runnable that runs these informers.
 
     Reads return new objects that belong to the caller. Reads see a write of this process as soon as it was passed to
-    ``remember_write``. If the server does not serve a kind or denies access to it, only reads of that kind fail.
+    ``remember_write``; only reads of metadata see a write whose response has only metadata. If the server does not
+    serve a kind or denies access to it, only reads of that kind fail.
     """
 
     def __init__(
