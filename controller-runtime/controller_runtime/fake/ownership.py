@@ -102,7 +102,7 @@ def value_at(obj: JSON, path: Path) -> JSON:
 
 
 def merge(live: JSON, config: JSON, schema: MergeSchema) -> JSON:
-    """Return ``live`` with the values of ``config``. Lists with key fields are merged; new items come last."""
+    """Return ``live`` with the values of ``config``. Lists with key fields, and lists that are sets, are merged."""
     if isinstance(live, dict) and isinstance(config, dict) and not schema.is_atomic:
         merged = dict(live)
         for key, value in config.items():
@@ -110,7 +110,7 @@ def merge(live: JSON, config: JSON, schema: MergeSchema) -> JSON:
         return merged
     if isinstance(live, list) and isinstance(config, list):
         if schema.is_set:
-            return live + [value for value in config if value not in live]
+            return _in_order([(each, each) for each in live], [(each, each) for each in config])
         if not config and schema.keys(live):
             return live
         if schema.keys(config) and (not live or schema.keys(live)):
@@ -119,14 +119,31 @@ def merge(live: JSON, config: JSON, schema: MergeSchema) -> JSON:
 
 
 def _merge_items(live: list[JSON], config: list[JSON], schema: MergeSchema) -> list[JSON]:
-    items = list(live)
+    merged: list[tuple[JSON, JSON]] = []
     for item, step in zip(config, _steps(config, schema), strict=True):
-        index = _index(items, step)
-        if index is None:
-            items.append(item)
-        else:
-            items[index] = merge(items[index], item, schema.item)
-    return items
+        index = _index(live, step)
+        merged.append((step.keys, item if index is None else merge(live[index], item, schema.item)))
+    return _in_order(
+        [(step.keys, item) for item, step in zip(live, _steps(live, schema), strict=True)], merged
+    )
+
+
+def _in_order(live: list[tuple[JSON, JSON]], config: list[tuple[JSON, JSON]]) -> list[JSON]:
+    """Return the items of two lists in the order of a server. Each item is given with its key.
+
+    An item of ``config`` replaces the item of ``live`` that has the same key. The items of ``config`` keep their order.
+    The other items of ``live`` stay in front of the items that follow them in ``live``.
+    """
+    known, wanted = [key for key, _ in live], [key for key, _ in config]
+    merged: list[JSON] = []
+    new: list[JSON] = []
+    for key, item in config:
+        new.append(item)
+        if key in known:
+            at = next((index for index, (each, _) in enumerate(live) if each == key), len(live))
+            merged += [value for each, value in live[:at] if each not in wanted] + new
+            live, new = live[at + 1 :], []
+    return merged + [value for each, value in live if each not in wanted] + new
 
 
 def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) -> JSON:

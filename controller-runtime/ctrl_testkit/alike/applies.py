@@ -119,6 +119,16 @@ async def apply_of_sets_and_atomic_maps(c: Backend, ns: str) -> list[Observation
     ]
 
 
+async def apply_orders_the_items_of_lists_that_merge(c: Backend, ns: str) -> list[Observation]:
+    orders = []
+    for first, second in (("abcd", "dxby"), ("abc", "xc"), ("ab", "ba"), ("axb", "by"), ("abcd", "cnazb")):
+        for owner, items in (("one", first), ("two", second), ("one", first[::-1])):
+            spec = {"keyed": [{"name": each} for each in items], "tags": list(items)}
+            merged = (await c.apply(widget(ns, name=f"w-{second}", spec=spec), field_owner=owner)).spec
+            orders.append(["".join(each["name"] for each in merged["keyed"]), "".join(merged["tags"])])
+    return orders
+
+
 async def apply_of_lists_of_kubernetes_kinds(c: Backend, ns: str) -> list[Observation]:
     def template(kind: type[Any], *containers: dict[str, Any]) -> Any:
         spec = {"spec": {"containers": list(containers)}}
