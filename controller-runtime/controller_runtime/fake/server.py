@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from controller_runtime.machinery import Object, errors
+from controller_runtime.machinery import NamespacedName, Object, errors
 from controller_runtime.rest import CompleteResponse, Request, Response
 
 from . import kinds, requests
@@ -54,7 +54,6 @@ class Server:
         self.admit_subresource = self.writes.admit_subresource
         self.complete = self.writes.complete
         self._current = Current(self.history, storage)
-        self._pages: dict[str, tuple[list[Document], int]] = {}
 
     # Kinds.
 
@@ -151,40 +150,33 @@ class Server:
     # Reads.
 
     def _list(self, parsed: ParsedRequest, view: View) -> Response:
-        query = parsed.query
+        query, first = parsed.query, 0
         version = query.get("resourceVersion", "")
-        if token := query.get("continue", ""):
-            return self._page(parsed, token)
         documents: list[Document]
-        if query.get("resourceVersionMatch") == "Exact":
+        if token := query.get("continue", ""):
+            documents, at, first = self._rest(parsed.table, token)
+        elif query.get("resourceVersionMatch") == "Exact":
             documents, at = self._at(parsed.table, version), int(version)
         elif not version:
             documents, at = parsed.table.documents(), int(self.storage.version)
         else:
             documents, at = view.documents(parsed.table), view.applied
-        picked = [each for each in documents if parsed.picks(each)]
-        limit = int(query.get("limit") or 0)
-        if limit and not version and len(picked) > limit:
-            token = f"{at}-{len(self._pages)}"
-            self._pages[token] = (picked, at)
-            return self._page(parsed, f"{token}:0")
-        return requests.success(parsed.collection(picked, at))
+        picked = [each for each in documents if parsed.picks(each)][first:]
+        limit = 0 if version else int(query.get("limit") or 0)
+        page = picked[:limit] if limit else picked
+        left = len(picked) - len(page)
+        return requests.success(parsed.collection(page, at, f"{at}:{first + limit}" if left else "", left))
 
-    def _page(self, parsed: ParsedRequest, token: str) -> Response:
-        name, _, start = token.partition(":")
-        if not start.isdecimal():
+    def _rest(self, table: Table, token: str) -> tuple[list[Document], int, int]:
+        """Return the objects of a list that is continued, its version, and the number of items in its earlier pages."""
+        at, _, first = token.partition(":")
+        if not (at.isdecimal() and first.isdecimal()):
             text = "invalid continue token: continue key is not valid"
             raise errors.BadRequestError(text, code=400, reason="BadRequest")
-        documents, at = self._pages.get(name, ([], -1))
-        if at < self.history.floor:
+        if (found := self.history.at(table, int(at))) is None:
             text = "The provided continue parameter is too old to display a consistent list result."
             raise errors.ExpiredError(text, code=410, reason="Expired")
-        first, limit = int(start), int(parsed.query.get("limit") or 500)
-        page = documents[first : first + limit]
-        left = len(documents) - first - len(page)
-        return requests.success(
-            parsed.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left)
-        )
+        return _sorted(found), int(at), int(first)
 
     def _at(self, table: Table, version: str) -> list[Document]:
         """Return the objects of a kind as they were at ``version``, sorted by namespace and name."""
@@ -200,7 +192,11 @@ class Server:
         if found is None:
             text = f"The provided resource version {version} is too old."
             raise errors.ExpiredError(text, code=410, reason="Expired")
-        return [document for _, document in sorted(found.items())]
+        return _sorted(found)
+
+
+def _sorted(objects: Mapping[NamespacedName, Document]) -> list[Document]:
+    return [document for _, document in sorted(objects.items())]
 
 
 async def _reach(parsed: ParsedRequest, view: View) -> None:

@@ -353,6 +353,8 @@ class TestRead:
         for name in "abc":
             await client.create(config_map(name))
         first = await client.list(ConfigMap, limit=2)
+        await client.delete(config_map("a"))
+        await client.create(config_map("aa"))
         second = await client.list(ConfigMap, limit=2, continue_token=first.continue_token)
         assert [each.name for each in [*first, *second]] == ["a", "b", "c"]
         assert (first.remaining, second.continue_token) == (1, "")
