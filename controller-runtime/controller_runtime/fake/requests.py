@@ -7,12 +7,20 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 import msgspec
 
-from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, labels
+from controller_runtime.machinery import (
+    GVK,
+    JSON,
+    NamespacedName,
+    PartialObjectMetadata,
+    errors,
+    field,
+    labels,
+)
 from controller_runtime.rest import CompleteResponse, Request, Response
 
 from .storage import DeleteOptions
@@ -21,6 +29,8 @@ from .tables import Document, Table, not_served
 Tables = Mapping[tuple[str, str, str], Table]
 _APPLY = "application/apply-patch+yaml"
 _META = {"apiVersion": "meta.k8s.io/v1"}
+_DELETE_OPTIONS: Final = GVK("meta.k8s.io", "v1", "DeleteOptions")
+_PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
 _EVERYWHERE: Final = ("metadata.name", "metadata.namespace")
 _SELECTABLE: Final[Mapping[str, frozenset[str]]] = {
     "Pod": frozenset(
@@ -94,11 +104,25 @@ class ParsedRequest:
         """Return the JSON value of the body, newly decoded on each call."""
         return _decoded(self.request.body or b"{}")
 
+    def document(self) -> Document:
+        """Return the object in the body, newly decoded on each call. Raises ValueError if the metadata is malformed."""
+        return checked(self.body())
+
     def delete_options(self, body: Document) -> DeleteOptions:
-        """Return the options of a delete, from ``body``, which may be empty, and the query."""
+        """Return the options of a delete, from ``body``, which may be empty, and the query.
+
+        Raises:
+            InvalidError: the propagation policy is unknown.
+        """
         grace = body.get("gracePeriodSeconds", self.query.get("gracePeriodSeconds"))
+        propagation = body.get("propagationPolicy") or self.query.get("propagationPolicy")
+        if propagation not in (None, *_PROPAGATIONS):
+            unknown = field.not_supported(
+                field.Path("propagationPolicy"), propagation, [*_PROPAGATIONS, "nil"]
+            )
+            raise errors.new_invalid(_DELETE_OPTIONS, "", field.AggregateError([unknown]))
         return DeleteOptions(
-            body.get("propagationPolicy") or self.query.get("propagationPolicy"),
+            propagation,
             None if grace is None else int(grace),
             body.get("preconditions") or {},
             self.dry_run or body.get("dryRun") == ["All"],
@@ -240,6 +264,12 @@ def _text(value: JSON) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
+
+
+def checked(document: Any) -> Document:
+    """Return ``document``. Raises ValueError if it is not an object in JSON, or if its metadata is malformed."""
+    PartialObjectMetadata.from_dict(document)
+    return cast("Document", document)
 
 
 def _decoded(body: bytes) -> JSON:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from controller_runtime.machinery import patch as patches
 
 from . import checks
 from .garbage import NAMESPACES
-from .requests import ParsedRequest, Tables
+from .requests import ParsedRequest, Tables, checked
 from .storage import Storage
 from .tables import Document, Table, key_of
 
@@ -143,9 +143,9 @@ class Writes:
 
     def _creation(self, parsed: ParsedRequest, user: str) -> Review:
         """Return the review for the creation of an object."""
-        document = parsed.body()
+        document = parsed.document()
         self._check_namespace(parsed)
-        document.setdefault("metadata", {})
+        document["metadata"] = document.get("metadata") or {}
         if parsed.table.resource.namespaced:
             document["metadata"].setdefault("namespace", parsed.key.namespace)
         document = self._complete(parsed.table, document)
@@ -196,26 +196,26 @@ class Writes:
                     self._admitted = {}
 
     def _updated(self, parsed: ParsedRequest, user: str, dry_run: bool) -> Document:
-        document = parsed.body()
+        document = parsed.document()
         manager = parsed.manager(user)
         return self._storage.update(
             parsed.table, document, manager, subresource=parsed.subresource, dry_run=dry_run
         )
 
     def _patched(self, parsed: ParsedRequest, user: str, dry_run: bool) -> Document:
-        body, manager = parsed.body(), parsed.manager(user)
+        manager = parsed.manager(user)
         if parsed.is_apply:
             checks.check_manager(parsed.query.get("fieldManager", ""))
             return self._storage.apply(
                 parsed.table,
-                body,
+                parsed.document(),
                 manager,
                 subresource=parsed.subresource,
                 force=parsed.query.get("force") == "true",
                 dry_run=dry_run,
             )
         row = parsed.table.find(parsed.key)
-        after = patched(parsed.table, row.document, body, parsed.content_type)
+        after = patched(parsed.table, row.document, parsed.body(), parsed.content_type)
         return self._storage.patched(
             parsed.table, row, after, manager, subresource=parsed.subresource, dry_run=dry_run
         )
@@ -275,7 +275,8 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
     Raises:
         BadRequestError: the patch changes the name or the namespace, or its body is not an object (for a JSON patch:
             not a list).
-        InvalidError: the patch cannot be applied to the object, or changes its apiVersion or kind.
+        InvalidError: the patch cannot be applied to the object, or changes its apiVersion or kind, or the result has
+            malformed metadata.
         StatusError: the kind does not support patches of this type.
         NotImplementedError: the patch is a strategic merge patch, and this Kubernetes kind's schema is not recorded
             here.
@@ -291,10 +292,11 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
             result = patches.strategic_merge_patch(
                 copy.deepcopy(document), copy.deepcopy(body), table.properties.schema
             )
-    except (patches.PatchError, patches.StrategicMergeError) as error:
+        after = checked(result)
+    except ValueError as error:
         raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
-    _check_identity(document, result)
-    return cast("Document", result)
+    _check_identity(document, after)
+    return after
 
 
 def _check_type(table: Table, body: JSON, content_type: str) -> None:
@@ -320,10 +322,8 @@ def _check_type(table: Table, body: JSON, content_type: str) -> None:
         raise errors.BadRequestError(f"the patch must be {expected}", code=400, reason="BadRequest")
 
 
-def _check_identity(before: Document, after: JSON) -> None:
-    if not isinstance(after, dict) or any(
-        after.get(each) != before.get(each) for each in ("apiVersion", "kind")
-    ):
+def _check_identity(before: Document, after: Document) -> None:
+    if any(after.get(each) != before.get(each) for each in ("apiVersion", "kind")):
         raise errors.InvalidError(
             "the patch changes the apiVersion or the kind of the object", code=422, reason="Invalid"
         )

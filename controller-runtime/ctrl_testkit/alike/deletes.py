@@ -21,6 +21,7 @@ async def deletes_and_their_preconditions(c: Backend, ns: str) -> list[Observati
     return [
         await observe(c.remove(obj, preconditions={"uid": "11111111-1111-4111-8111-111111111111"})),
         await observe(c.remove(obj, preconditions={"resourceVersion": obj.metadata.resource_version or ""})),
+        await observe(c.remove(newest, propagation="Sideways")),  # type: ignore[arg-type]  # refused
         await observe(c.remove(newest, preconditions={"uid": newest.metadata.uid or ""})),
         await observe(c.remove(newest)),
         await observe(c.remove(config_map(""))),

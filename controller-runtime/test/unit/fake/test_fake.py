@@ -181,6 +181,26 @@ class TestPatch:
         with pytest.raises(errors.BadRequestError, match="does not match the name on the URL"):
             await client.patch(config_map(), raw_patch(MERGE, b'{"metadata":{"name":"other"}}'))
 
+    @pytest.mark.parametrize(
+        "metadata", [b'"x"', b'{"labels":{"a":1}}', b'{"finalizers":"x"}', b'{"resourceVersion":5}']
+    )
+    async def test_metadata_of_other_types_are_refused(self, client: FakeClient, metadata: bytes) -> None:
+        await client.create(config_map())
+        for patch in (
+            raw_patch(MERGE, b'{"metadata":%b}' % metadata),
+            raw_patch(STRATEGIC, b'{"metadata":%b}' % metadata),
+            raw_patch(JSON, b'[{"op":"replace","path":"/metadata","value":%b}]' % metadata),
+        ):
+            with pytest.raises(errors.InvalidError):
+                await client.patch(config_map(), patch)
+
+    async def test_an_unknown_propagation_is_refused(self, client: FakeClient) -> None:
+        obj = await client.create(config_map())
+        with pytest.raises(
+            errors.InvalidError, match=r'supported values: "Foreground", "Background", "Orphan"'
+        ):
+            await client.delete(obj, propagation="Sideways")  # type: ignore[arg-type]  # refused
+
     async def test_an_apply_patch_is_an_apply(self, client: FakeClient) -> None:
         await client.patch(config_map(), raw_patch(APPLY, config_map().to_json()), field_owner="me")
         assert client.calls[-1].verb == "apply"
