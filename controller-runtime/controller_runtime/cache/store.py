@@ -43,13 +43,17 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 class _Index:
-    """For each value, the keys of the objects that have it. For each key, the values of the object."""
+    """For each value, the keys of the objects that have it. For each key, the values of the object.
+
+    The keys are plain tuples: the garbage collector visits each NamedTuple, but soon skips plain tuples of strings, and
+    dicts that have only such keys.
+    """
 
     def __init__(self) -> None:
-        self.keys: dict[str, dict[NamespacedName, None]] = {}
-        self.values: dict[NamespacedName, tuple[str, ...]] = {}
+        self.keys: dict[str, dict[tuple[str, str], None]] = {}
+        self.values: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    def put(self, key: NamespacedName, values: tuple[str, ...]) -> None:
+    def put(self, key: tuple[str, str], values: tuple[str, ...]) -> None:
         before = self.values.get(key, ())
         if before == values:
             return
@@ -95,9 +99,9 @@ class Store:
         within[entry.name] = entry
         if not self._indices and not self._writes:
             return before
-        key = entry.key
+        key, pair = entry.key, (entry.namespace, entry.name)
         for name, index in self._indices.items():
-            index.put(key, values.get(name, ()))
+            index.put(pair, values.get(name, ()))
         if (write := self._writes.get(key)) is not None and _confirms(entry, write):
             del self._writes[key]
         return before
@@ -241,9 +245,9 @@ class Store:
         found.sort(key=len)
         fewest, *others = found
         return (
-            self._objects[key.namespace][key.name]
-            for key in fewest
-            if (not namespace or key.namespace == namespace) and all(key in keys for keys in others)
+            self._objects[space][name]
+            for space, name in fewest
+            if (not namespace or space == namespace) and all((space, name) in keys for keys in others)
         )
 
     def _up_to_date(self, entries: Iterable[Entry]) -> Iterator[Entry]:

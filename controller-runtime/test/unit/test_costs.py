@@ -185,13 +185,15 @@ async def test_a_watched_kind_takes_four_tasks_however_many_handlers(informers: 
         tasks.cancel_scope.cancel()
 
 
-async def kept(count: int) -> tuple[int, int]:
+async def kept(count: int, *, indexed: bool) -> tuple[int, int]:
     """Return how many memory blocks and garbage-collected objects ``count`` cached pods add."""
     informers = informers_of(count, anyio.Event())
     async with anyio.create_task_group() as tasks:
         await tasks.start(informers.start)
         gc.collect()
         blocks, tracked = sys.getallocatedblocks(), len(gc.get_objects())
+        if indexed:
+            await informers.index_field(Pod, "name", lambda pod: [pod.name])
         await informers.get_informer(Pod)
         await informers.wait_for_sync()
         gc.collect()
@@ -200,9 +202,13 @@ async def kept(count: int) -> tuple[int, int]:
     return found
 
 
-async def test_a_cached_object_is_a_handful_of_memory_blocks_and_nothing_to_collect() -> None:
-    await kept(20)  # the first call builds the decoders
-    few, many = await kept(200), await kept(1200)
+@pytest.mark.parametrize(("indexed", "most"), [(False, 8), (True, 17)])
+async def test_a_cached_object_is_a_handful_of_memory_blocks_and_nothing_to_collect(
+    *, indexed: bool, most: int
+) -> None:
+    await kept(20, indexed=indexed)  # the first call builds the decoders
+    few, many = await kept(200, indexed=indexed), await kept(1200, indexed=indexed)
     blocks, tracked = ((after - before) / 1000 for before, after in zip(few, many, strict=True))
-    assert blocks <= 8  # its entry, text, name, uid, version, labels and their values
+    # Its entry, text, name, uid, version, labels and their values. In an index, its key, its value and their dicts.
+    assert blocks <= most
     assert tracked <= 0.01
