@@ -1,38 +1,28 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Client credentials: headers for each request, renewed when they expire or are refused.
-
-Logins (an exec plugin, an OIDC issuer, gcloud) are run by kubernetes-asyncio.
-"""
+"""Client credentials: headers for each request, renewed when they expire or are refused."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 import anyio
 
-from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import one_line
 
 from .errors import ConfigError
 from .tls import IssuedPair
 
-if TYPE_CHECKING:
-    from .kubeconfig_import import Loader
-
 TOKEN_FILE_PERIOD: Final = 60.0
 """Seconds after which a token file is read again; the kubelet rewrites a token well before it expires."""
 _EXPIRY_MARGIN: Final = timedelta(seconds=10)
 _QUOTED_ENTRY: Final = re.compile(r"(?<=Expected key )(\S+) in .*\{.*")
-_PAST: Final = datetime.fromtimestamp(0, UTC)
 
 
 class Credentials(ABC):
@@ -132,31 +122,42 @@ class TokenFile(Credentials):
             raise ConfigError(f"token file {self._path}: {problem}")
 
 
-class PluginCredentials(Credentials):
-    """A token that kubernetes-asyncio obtains from an exec plugin, an OIDC issuer or gcloud.
+class Issued(NamedTuple):
+    """The result of a login: a token, a client certificate with its key, or both."""
 
-    The token is renewed when it expires and when the server refuses it. If several requests need a new token at the
-    same time, one renewal serves all of them; if it fails, all of them get the error.
+    token: str = ""
+    cert: bytes = b""
+    key: bytes = b""
+    expiry: datetime | None = None
+    """When the first of them expires, if the login knows."""
+
+
+def has_expired(expiry: datetime) -> bool:
+    """Return True if ``expiry`` has passed or is a few seconds away."""
+    return expiry - _EXPIRY_MARGIN <= datetime.now(UTC)
+
+
+class PluginCredentials(Credentials):
+    """A token, a client certificate or both, which ``login`` obtains from an exec plugin or an OIDC issuer.
+
+    They are renewed when they expire and when the server refuses them. If several requests need new ones at the same
+    time, one renewal serves all of them; if it fails, all of them get the error. After a renewal that failed, the
+    previous ones stay in use until they expire.
     """
 
-    def __init__(self, label: str, loader: Loader, command: JSON = None) -> None:
+    def __init__(self, label: str, login: Callable[[], Awaitable[Issued]]) -> None:
         self._label = label
-        self._loader = loader
-        self._command = command
+        self._login = login
         self._headers: dict[str, str] | None = None
         self.issued: IssuedPair | None = None
-        """The client certificate that the plugin issued instead of a token; renewed like a token."""
+        """The client certificate that the login issued; renewed like a token."""
         self._expiry: datetime | None = None
         self._loading = anyio.Lock()
         self._loads = 0
         self._failure: ConfigError | None = None
 
     async def headers(self) -> dict[str, str]:
-        expiry: datetime | None = getattr(self._loader, "exec_plugin_expiry", None)
-        if self.issued is not None:
-            expiry = self._expiry
-        expired = expiry is not None and expiry - _EXPIRY_MARGIN <= datetime.now(UTC)
-        if self._headers is None or expired or self._loader.provider is not None:
+        if self._headers is None or (self._expiry is not None and has_expired(self._expiry)):
             await self._load_once()
         return self._headers or {}
 
@@ -178,7 +179,7 @@ class PluginCredentials(Credentials):
         try:
             await self._run()
         except ConfigError as error:
-            self._failure, self._headers = error, None
+            self._failure = error
             self._loads += 1
             raise
         # A cancelled load is not counted: the next waiting task loads again.
@@ -187,73 +188,16 @@ class PluginCredentials(Credentials):
 
     async def _run(self) -> None:
         try:
-            with _without_its_log(), _without_its_memory(self._loader):
-                # The public load_and_set would write inline certificates to files that outlive the process.
-                await self._loader._load_authentication()
-        except OSError as error:
-            raise ConfigError(
-                f"{self._label}: {self._program()}{error.strerror or redacted(error)}"
-            ) from error
+            found = await self._login()
         except Exception as error:
-            # The library passes on any exception of its plugins and its JSON parsing.
+            # A plugin may issue anything, and its configuration may contain anything.
             raise ConfigError(f"{self._label}: {redacted(error)}") from error
-        token = getattr(self._loader, "token", "")
-        pair = _issued_certificate(self._loader) if self._command is not None and not token else None
-        if pair is not None:
-            self._take(*pair)
-        elif self._command is not None and not token:
-            raise ConfigError(
-                f"{self._label}: {self._program()}it returned neither a token nor a certificate"
-            )
-        self._headers = {"Authorization": token} if token else {}
-
-    def _take(self, cert: bytes, key: bytes) -> None:
-        if self.issued is None:
-            self.issued = IssuedPair(cert, key)
-        else:
-            self.issued.renew(cert, key)
-        try:
-            self._expiry = self.issued.expiry()
-        except ValueError as error:
-            raise ConfigError(
-                f"{self._label}: {self._program()}its certificate is invalid: {error}"
-            ) from error
-
-    def _program(self) -> str:
-        command = self._command.get("command") if isinstance(self._command, Mapping) else None
-        return f"exec {command}: " if command else ""
-
-
-def _issued_certificate(loader: Loader) -> tuple[bytes, bytes] | None:
-    """Return the client certificate and key that an exec plugin issued, or None."""
-    cert, key = getattr(loader, "cert_file", None), getattr(loader, "key_file", None)
-    return (Path(cert).read_bytes(), Path(key).read_bytes()) if cert and key else None
-
-
-@contextlib.contextmanager
-def _without_its_memory(loader: Loader) -> Iterator[None]:
-    """Make the library run the plugin again instead of reusing the plugin's previous result."""
-    loader.exec_plugin_expiry, loader.token = _PAST, ""
-    try:
-        yield
-    finally:
-        if loader.exec_plugin_expiry is _PAST:
-            del loader.exec_plugin_expiry
-
-
-@contextlib.contextmanager
-def _without_its_log() -> Iterator[None]:
-    """Suppress the library's log. The library also raises the errors that it logs, and the caller reports those."""
-
-    def nothing(_record: logging.LogRecord) -> bool:
-        return False
-
-    logger = logging.getLogger("kubernetes_asyncio.config.kube_config")
-    logger.addFilter(nothing)
-    try:
-        yield
-    finally:
-        logger.removeFilter(nothing)
+        if found.cert and self.issued is not None:
+            self.issued.renew(found.cert, found.key)
+        elif found.cert:
+            self.issued = IssuedPair(found.cert, found.key)
+        self._expiry = found.expiry
+        self._headers = {"Authorization": f"Bearer {found.token}"} if found.token else {}
 
 
 def redacted(error: BaseException) -> str:

@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read kubeconfigs: files are merged and checked, and one context is selected, with its server, TLS and identity.
 
-kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module replaces the other parts of
-kubernetes-asyncio: here, inline certificates stay in memory instead of being written to temporary files, and a token
-file is read again from time to time instead of only once.
+kubernetes-asyncio merges the files. Everything else is done here and in ``login``, with the semantics of client-go.
+Certificates stay in memory instead of being written to temporary files.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,13 +21,26 @@ from urllib.parse import urlsplit
 from controller_runtime import log
 from controller_runtime.machinery import JSON, yaml
 
-from . import http1, kubeconfig_import, proxy
+from . import http1, kubeconfig_import, login, proxy
 from .config import Config, Impersonation
-from .credentials import Anonymous, Basic, Credentials, PluginCredentials, StaticToken, TokenFile, redacted
+from .credentials import (
+    Anonymous,
+    Basic,
+    Credentials,
+    Issued,
+    PluginCredentials,
+    StaticToken,
+    TokenFile,
+    has_expired,
+    redacted,
+)
 from .errors import ConfigError
-from .kubeconfig_import import Loader, Node
+from .kubeconfig_import import Node
 from .tls import IssuedPair, TLSConfig
 
+_EXTENSION: Final = "client.authentication.k8s.io/exec"
+"""The extension of a cluster that is passed to exec plugins."""
+_EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _SECRETS: Final = frozenset({"exec", "auth-provider", "tokenFile", "token", "username", "password"})
 
 _log: Final = log.logger_from("rest")
@@ -36,10 +49,13 @@ _log: Final = log.logger_from("rest")
 class Access:
     """One context: its cluster and its user. Error messages contain ``source``."""
 
-    def __init__(self, source: str, loader: Loader, cluster: Entry, user: Entry, namespace: str) -> None:
+    def __init__(
+        self, source: str, cluster: Entry, user: Entry, namespace: str, save: Callable[[], None]
+    ) -> None:
+        """Make an access; ``save`` writes tokens that an issuer renewed to the files."""
         self.source = source
         self.namespace = namespace
-        self._loader = loader
+        self._save = save
         self._cluster = cluster
         self._user = user
         self._issued: IssuedPair | None = None
@@ -147,31 +163,89 @@ class Access:
         """
         user = self._user
         if not self.host.startswith("https:"):
-            if user.values.keys() & _SECRETS:
+            if any(user.values.get(each) for each in _SECRETS):
                 _log.warning(
                     "Credentials are not sent over plain HTTP", kubeconfig=self.source, server=self.host
                 )
             return Anonymous()
         credentials: Credentials
-        if "exec" in user.values:
+        plugin, provider = user.values.get("exec"), user.values.get("auth-provider")
+        if plugin is not None:
             _check_exec(user)
-        if "exec" in user.values or "auth-provider" in user.values:
-            plugin = PluginCredentials(
-                f"kubeconfig {self.source}: {user.label}", self._loader, user.values.get("exec")
-            )
-            await plugin.headers()
-            self._issued = plugin.issued
-            return plugin
-        elif path := user.path("tokenFile"):
+        id_token = self._id_token(provider) if provider is not None else None
+        if path := user.path("tokenFile"):
             credentials = TokenFile(path)
         elif token := user.text("token"):
             credentials = StaticToken(token)
         elif user.text("username") or user.text("password"):
             credentials = Basic(user.text("username"), user.text("password"))
+        elif id_token is not None:
+            credentials = self._renewed_by(id_token)
+        elif plugin is not None and not (user.pem("client-certificate") and user.pem("client-key")):
+            credentials = self._renewed_by(lambda: login.run_plugin(plugin, self._shown_to(plugin)))
         else:
             return Anonymous()
         await credentials.headers()
+        if isinstance(credentials, PluginCredentials):
+            self._issued = credentials.issued
         return credentials
+
+    def _renewed_by(self, logs_in: Callable[[], Awaitable[Issued]]) -> PluginCredentials:
+        return PluginCredentials(f"kubeconfig {self.source}: {self._user.label}", logs_in)
+
+    def _shown_to(self, plugin: Mapping[str, JSON]) -> Mapping[str, JSON] | None:
+        """Return what a plugin is told about the cluster, or None if it does not ask."""
+        if not plugin.get("provideClusterInfo"):
+            return None
+        cluster = self._cluster
+        ca = cluster.pem("certificate-authority")
+        known = {
+            "server": self.host,
+            "tls-server-name": cluster.text("tls-server-name"),
+            "insecure-skip-tls-verify": self._skips_verifying(),
+            "certificate-authority-data": ca.read_bytes() if isinstance(ca, Path) else ca,
+            "proxy-url": self.proxy,
+            "disable-compression": cluster.values.get("disable-compression"),
+        }
+        extensions = {each["name"]: each.get("extension") for each in cluster.values.get("extensions") or ()}
+        return {key: value for key, value in known.items() if value} | {"config": extensions.get(_EXTENSION)}
+
+    def _id_token(self, provider: JSON) -> Callable[[], Awaitable[Issued]]:
+        """Return the login of an OIDC user. It returns the ID token of the kubeconfig while the token is valid.
+
+        A renewed token is also written to the kubeconfig.
+
+        Raises:
+            ConfigError: the provider is not known, or a setting is missing or has the wrong type.
+        """
+        name = provider.get("name") if isinstance(provider, Mapping) else None
+        if name != "oidc":
+            raise self._user.error(
+                "auth-provider:", f"no Auth Provider found for name {name!r}; use an exec plugin"
+            )
+        config = provider.get("config")
+        if not isinstance(config, dict):
+            raise self._user.error("auth-provider.config", "must be a map")
+        settings = Entry(self.source, f"{self._user.label}: auth-provider", config, self._user.folder)
+        for key in ("idp-issuer-url", "client-id"):
+            if not settings.text(key):
+                raise settings.error(key, "is missing")
+        tls = TLSConfig(ca=settings.pem("idp-certificate-authority"))
+        issuer = login.Issuer(
+            settings.text("idp-issuer-url"), settings.text("client-id"), settings.text("client-secret"), tls
+        )
+
+        async def log_in() -> Issued:
+            token, renewal = settings.text("id-token"), settings.text("refresh-token")
+            if not token or has_expired(login.expiry(token)):
+                if not renewal:
+                    raise ConfigError("no valid id-token, and cannot refresh without refresh-token")
+                config["id-token"], config["refresh-token"] = await issuer.renewed(renewal)
+                self._save()
+                token = settings.text("id-token")
+            return Issued(token, expiry=login.expiry(token))
+
+        return log_in
 
 
 class Entry:
@@ -223,12 +297,16 @@ class Entry:
 
 
 def _check_exec(user: Entry) -> None:
-    """Raise ConfigError for a plugin whose fields have wrong types. A relative path is relative to the kubeconfig."""
+    """Raise ConfigError for an invalid field of a plugin. A relative path is relative to the kubeconfig."""
     plugin = user.values["exec"]
     if not isinstance(plugin, dict) or not isinstance(command := plugin.get("command"), str):
         raise user.error("exec", "must be a map with a command")
     if os.sep in command:
         plugin["command"] = str(user.folder / command)
+    if plugin.get("apiVersion") not in _EXEC_VERSIONS:
+        raise user.error("exec.apiVersion", f"must be {' or '.join(_EXEC_VERSIONS)}")
+    if plugin.get("interactiveMode") not in (None, "", "Never", "IfAvailable", "Always"):
+        raise user.error("exec.interactiveMode", "must be Never, IfAvailable or Always")
     user.texts("exec.args", plugin.get("args"))
     variables = plugin.get("env")
     if variables is not None and not (
@@ -314,7 +392,7 @@ def _access(
     context: str | None,
     *,
     base_path: str | None,
-    persist: Callable[[], object] | None = None,
+    persist: Callable[[], object] = lambda: None,
 ) -> Access:
     library = kubeconfig_import.modules()
     name = context or config.safe_get("current-context")
@@ -325,12 +403,9 @@ def _access(
         values = entry.safe_get("context") or {}
         cluster = _entry(source, config, "cluster", str(values.get("cluster") or ""), base_path)
         user = _entry(source, config, "user", str(values.get("user") or ""), base_path)
-        loader = library.kube_config.KubeConfigLoader(
-            config, active_context=str(name), config_base_path=base_path, config_persister=_persister(persist)
-        )
     except library.config_exception.ConfigException as error:
         raise ConfigError(f"kubeconfig {source}: {redacted(error)}") from error
-    return Access(source, loader, cluster, user, str(values.get("namespace") or ""))
+    return Access(source, cluster, user, str(values.get("namespace") or ""), _saving(persist))
 
 
 def _entry(source: str, config: Node, role: str, name: str, base_path: str | None) -> Entry:
@@ -349,18 +424,11 @@ def _find(source: str, config: Node, part: str, name: str) -> Node:
     return node
 
 
-def _persister(save: Callable[[], object] | None) -> Callable[[object], None] | None:
-    """Return a function that writes renewed tokens to the file, as kubectl does.
+def _saving(save: Callable[[], object]) -> Callable[[], None]:
+    """Return ``save`` without its error if a file is not writable."""
 
-    If the file is not writable, the function does nothing.
-    """
-    if save is None:
-        return None
-
-    def persist(_: object) -> None:
-        try:
+    def saved() -> None:
+        with contextlib.suppress(OSError):
             save()
-        except OSError:
-            return
 
-    return persist
+    return saved

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports kubernetes-asyncio without its 1,260 generated modules; no other module imports it.
 
-This project uses its ``config`` package: kubeconfig files, exec plugins and OIDC. But importing any part of the
+This project uses its ``config`` package, which merges kubeconfig files. But importing any part of the
 distribution runs ``kubernetes_asyncio/__init__.py``, which loads a model class for every API type: 30 MiB and 120 ms
 that are not needed. ``config`` itself imports only two names from ``client``: ``ApiClient``, which is not used here,
 and ``Configuration``, a plain set of attributes.
 
 While ``config`` is imported, two empty packages replace ``kubernetes_asyncio`` and ``kubernetes_asyncio.client``.
 Afterwards these packages and all modules loaded below them are removed from ``sys.modules``, so a program that also
-imports the distribution gets the real one. Only the OIDC client needs aiohttp (about 15 MiB), which is loaded when a
-token is first refreshed. ``test_kubeconfig_import.py`` checks these assumptions against each release.
+imports the distribution gets the real one. ``config`` also imports aiohttp (about 15 MiB), which it never uses here.
+``test_kubeconfig_import.py`` checks these assumptions against each release.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import importlib.util
 import sys
 import threading
 import types
-from datetime import datetime
 from functools import lru_cache
 from typing import IO, Final, NamedTuple, Protocol
 
@@ -52,18 +51,6 @@ class Node(Protocol):
 
     def __getitem__(self, key: str) -> Node:
         """Return the map or list at ``key``."""
-
-
-class Loader(Protocol):
-    """Loads the credentials of one context. A plugin sets the attributes when it runs; before, some are missing."""
-
-    provider: str | None
-    token: str
-    exec_plugin_expiry: datetime
-    cert_file: str | None
-    key_file: str | None
-
-    async def _load_authentication(self) -> object: ...
 
 
 class _Unused:

@@ -268,11 +268,65 @@ async def test_credentials_do_not_go_out_in_the_clear(write: Write, user: dict[s
     assert [line["event"] for line in lines] == ["Credentials are not sent over plain HTTP"]
 
 
-async def test_an_error_names_the_missing_key_and_quotes_no_token(write: Write) -> None:
-    oidc = {"name": "oidc", "config": {"refresh-token": "s3cret"}}
-    path = write(cluster={"server": "https://c.test"}, **{"auth-provider": oidc})
-    with pytest.raises(rest.ConfigError, match=r"Expected key client-id$") as caught:
+ABSENT_PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent"}
+
+
+@pytest.mark.parametrize(
+    ("user", "authorization"),
+    [
+        pytest.param({"token": "t", "exec": ABSENT_PLUGIN}, "Bearer t", id="token"),
+        pytest.param({"username": "me", "password": "s3cret", "exec": ABSENT_PLUGIN}, "Basic", id="password"),
+        pytest.param(
+            {"client-certificate-data": "pem", "client-key-data": "pem", "exec": ABSENT_PLUGIN}, "", id="pair"
+        ),
+        pytest.param(
+            {
+                "token": "t",
+                "auth-provider": {"name": "oidc", "config": {"idp-issuer-url": "i", "client-id": "c"}},
+            },
+            "Bearer t",
+            id="token of an OIDC user",
+        ),
+        pytest.param({"exec": None, "auth-provider": None}, "", id="null"),
+    ],
+)
+async def test_static_credentials_win_over_a_login(
+    write: Write, user: dict[str, Any], authorization: str
+) -> None:
+    me = Authority.create("ca").client("me")
+    pem = {"client-certificate-data": me.certificate, "client-key-data": me.key}
+    filled = {
+        key: base64.b64encode(pem[key]).decode() if value == "pem" else value for key, value in user.items()
+    }
+    config = await rest.load_config(str(write(cluster={"server": "https://c.test"}, **filled)))
+    assert (await config.credentials.headers()).get("Authorization", "").startswith(authorization)
+    assert config.tls is not None
+    assert (config.tls.cert is not None) == ("client-certificate-data" in user)
+
+
+@pytest.mark.parametrize(
+    ("provider", "problem"),
+    [
+        (
+            {"name": "gcp", "config": {}},
+            "auth-provider: no Auth Provider found for name 'gcp'; use an exec plugin",
+        ),
+        ("oidc", "auth-provider: no Auth Provider found for name None"),
+        ({"name": "oidc"}, "auth-provider.config must be a map"),
+        (
+            {"name": "oidc", "config": {"refresh-token": "s3cret", "idp-issuer-url": "i"}},
+            ": client-id is missing",
+        ),
+        ({"name": "oidc", "config": {"refresh-token": "s3cret"}}, ": idp-issuer-url is missing"),
+    ],
+)
+async def test_an_error_of_an_auth_provider_names_the_setting_and_quotes_no_token(
+    write: Write, provider: Any, problem: str
+) -> None:
+    path = write(cluster={"server": "https://c.test"}, **{"auth-provider": provider})
+    with pytest.raises(rest.ConfigError, match=problem) as caught:
         await rest.load_config(str(path))
+    assert str(caught.value).startswith(f"kubeconfig {path}: user 'u': ")
     assert "s3cret" not in str(caught.value)
 
 

@@ -49,16 +49,7 @@ def test_the_generated_modules_are_not_loaded_and_the_real_library_can_be() -> N
 
 @pytest.mark.parametrize(
     ("module", "names"),
-    [
-        ("kube_config", ["KubeConfigLoader", "KubeConfigMerger", "ConfigNode"]),
-        ("config_exception", ["ConfigException"]),
-    ],
+    [("kube_config", ["KubeConfigMerger", "ConfigNode"]), ("config_exception", ["ConfigException"])],
 )
 def test_the_names_we_use_are_there(module: str, names: list[str]) -> None:
     assert not set(names) - set(vars(getattr(kubeconfig_import.modules(), module)))
-
-
-def test_the_hooks_we_use_are_there() -> None:
-    loader = kubeconfig_import.modules().kube_config.KubeConfigLoader
-    assert callable(loader._load_authentication)
-    assert callable(loader.load_from_exec_plugin)

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """An exec plugin runs once for all requests that wait for it, and again when its credentials expire or are refused."""
 
+import base64
 import dataclasses
 import json
 import sys
-from datetime import UTC, datetime
+import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +20,37 @@ from controller_runtime.envtest import Authority
 from controller_runtime.rest import layers
 from ctrl_testkit.small import WriteKubeconfig as Write
 
+VERSION = "client.authentication.k8s.io/v1"
+EXPIRED, VALID = "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
 
-def plugin(tmp_path: Path, *statuses: dict[str, Any]) -> dict[str, Any]:
-    """Write an exec plugin that returns one status after the other and repeats the last; return its configuration."""
+
+def plugin(tmp_path: Path, *statuses: dict[str, Any], does: str = "") -> dict[str, Any]:
+    """Write an exec plugin that returns one status after the other and repeats the last; return its configuration.
+
+    ``does`` is code that runs first.
+    """
     script = tmp_path / "plugin.py"
     script.write_text(
-        "import json, pathlib, sys\n"
+        f"import json, os, pathlib, sys\n{does}\n"
         f"count = pathlib.Path({str(tmp_path / 'count')!r})\n"
         "n = int(count.read_text()) if count.exists() else 0\n"
         "count.write_text(str(n + 1))\n"
         f"status = json.loads({json.dumps(json.dumps(statuses))})[min(n, {len(statuses) - 1})]\n"
-        "kind = {'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential'}\n"
+        f"kind = {{'apiVersion': {VERSION!r}, 'kind': 'ExecCredential'}}\n"
         "print(json.dumps({**kind, 'status': status}))\n"
     )
-    return {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(script)]}
+    return {"apiVersion": VERSION, "command": sys.executable, "args": [str(script)]}
+
+
+def issued(user: str, *, days_ago: int = 0) -> dict[str, str]:
+    """Return the status of a plugin that issues a certificate for ``user``; certificates are valid for a year."""
+    pair = Authority.create("ca").client(user, now=datetime.now(UTC) - timedelta(days_ago))
+    return {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
+
+
+def says(status: str) -> dict[str, Any]:
+    """Return the configuration of a plugin with this output."""
+    return {"apiVersion": VERSION, "command": "printf", "args": ["%s", status]}
 
 
 @pytest.mark.real_time
@@ -56,10 +75,10 @@ async def test_a_plugins_token_is_renewed_when_it_has_expired(write: Write, tmp_
 
 @pytest.mark.real_time
 async def test_a_plugin_sees_the_variables_of_its_entry(write: Write, tmp_path: Path) -> None:
-    kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    kind = {"apiVersion": VERSION, "kind": "ExecCredential"}
     script = f"import json, os; print(json.dumps({kind} | {{'status': {{'token': os.environ['WORD']}}}}))"
     made = {
-        "apiVersion": kind["apiVersion"],
+        "apiVersion": VERSION,
         "command": sys.executable,
         "args": ["-c", script],
         "env": [{"name": "WORD", "value": "secret"}],
@@ -69,13 +88,62 @@ async def test_a_plugin_sees_the_variables_of_its_entry(write: Write, tmp_path: 
 
 
 @pytest.mark.real_time
-async def test_a_plugin_may_issue_a_certificate(write: Write, tmp_path: Path) -> None:
-    pair = Authority.create("ca").client("me")
-    status = {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
-    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, status))
+@pytest.mark.parametrize("token", [{}, {"token": "one"}], ids=["alone", "and a token"])
+async def test_a_plugin_may_issue_a_certificate_which_stays_in_memory(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: dict[str, str]
+) -> None:
+    (scratch := tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    status = issued("me")
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, {**token, **status}))
     config = await rest.load_config(str(path))
     assert config.tls is not None
-    assert (config.tls.cert, config.tls.key) == (pair.certificate, pair.key)
+    assert isinstance(config.tls.cert, bytes)
+    assert isinstance(config.tls.key, bytes)
+    assert [config.tls.cert.decode(), config.tls.key.decode()] == list(status.values())
+    assert await config.credentials.headers() == ({"Authorization": "Bearer one"} if token else {})
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.real_time
+async def test_a_plugin_is_told_of_the_cluster_if_it_asks(write: Write, tmp_path: Path) -> None:
+    does = f"pathlib.Path({str(tmp_path / 'info')!r}).write_text(os.environ['KUBERNETES_EXEC_INFO'])"
+    ca = Authority.create("ca").certificate
+    (tmp_path / "ca.crt").write_bytes(ca)
+    cluster = {
+        "server": "https://c.test/below",
+        "certificate-authority": "ca.crt",
+        "tls-server-name": "other",
+        "proxy-url": "http://proxy.test",
+        "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}],
+    }
+    made = plugin(tmp_path, {"token": "one"}, does=does)
+    request = {"kind": "ExecCredential", "apiVersion": VERSION, "spec": {"interactive": False}}
+    await rest.load_config(str(write(cluster=cluster, exec=made)))
+    assert json.loads((tmp_path / "info").read_text()) == request
+    await rest.load_config(str(write(cluster=cluster, exec={**made, "provideClusterInfo": True})))
+    request["spec"] = {
+        "interactive": False,
+        "cluster": {
+            "server": "https://c.test/below",
+            "certificate-authority-data": base64.b64encode(ca).decode(),
+            "tls-server-name": "other",
+            "proxy-url": "http://proxy.test",
+            "config": {"audience": "a"},
+        },
+    }
+    assert json.loads((tmp_path / "info").read_text()) == request
+
+
+@pytest.mark.real_time
+async def test_what_a_plugin_says_on_its_standard_error_is_shown(
+    write: Write, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    does = (
+        "print('Open https://issuer.test and enter ABC.', file=sys.stderr); sys.stderr.write('.' * 300_000)"
+    )
+    await rest.load_config(str(write(exec=plugin(tmp_path, {"token": "one"}, does=does))))
+    assert capfd.readouterr().err.startswith("Open https://issuer.test and enter ABC.\n")
 
 
 @pytest.mark.real_time
@@ -175,64 +243,99 @@ async def test_a_request_that_gives_up_leaves_the_plugin_to_the_next(write: Writ
 
 
 @pytest.mark.real_time
+async def test_a_token_stays_in_use_when_it_was_refused_and_its_plugin_fails(
+    write: Write, tmp_path: Path
+) -> None:
+    status = {"token": "one", "expirationTimestamp": VALID}
+    config = await rest.load_config(str(write(exec=plugin(tmp_path, status, {}))))
+    with pytest.raises(rest.ConfigError, match="it returned neither a token nor a certificate"):
+        await config.credentials.refresh()
+    assert await config.credentials.headers() == {"Authorization": "Bearer one"}
+
+
+@pytest.mark.real_time
 async def test_a_plugins_certificate_is_renewed_when_the_server_refuses_it(
     write: Write, tmp_path: Path
 ) -> None:
-    pairs = [Authority.create("ca").client(user) for user in ("old", "new")]
-    statuses = [
-        {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
-        for pair in pairs
-    ]
+    statuses = [issued(user) for user in ("old", "new")]
     path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
     config = dataclasses.replace(await rest.load_config(str(path)), user_agent="a copy")
     assert config.tls is not None
     assert config.tls.issued is not None
     assert await config.credentials.headers() == {}
-    assert config.tls.issued.cert == pairs[0].certificate
+    assert config.tls.issued.cert.decode() == statuses[0]["clientCertificateData"]
     assert await config.credentials.refresh()
-    assert config.tls.issued.cert == pairs[1].certificate
+    assert config.tls.issued.cert.decode() == statuses[1]["clientCertificateData"]
     assert not await config.credentials.refresh()
 
 
 @pytest.mark.real_time
-async def test_a_plugins_certificate_is_renewed_when_it_has_run_out(write: Write, tmp_path: Path) -> None:
-    pairs = [Authority.create("ca").client(user) for user in ("old", "new")]
-    statuses = [
-        {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
-        for pair in pairs
-    ]
-    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
-    config = await rest.load_config(str(path))
-    issued = config.tls.issued if config.tls is not None else None
-    assert issued is not None
+@pytest.mark.parametrize(
+    ("stated", "days_ago"),
+    [
+        pytest.param(EXPIRED, 0, id="as the plugin says"),
+        pytest.param(VALID, 366, id="as the certificate says"),
+    ],
+)
+async def test_a_plugins_certificate_is_renewed_when_it_has_expired(
+    write: Write, tmp_path: Path, stated: str, days_ago: int
+) -> None:
+    statuses = [issued("old", days_ago=days_ago) | {"expirationTimestamp": stated}, issued("new")]
+    config = await rest.load_config(str(write(exec=plugin(tmp_path, *statuses))))
     await config.credentials.headers()
-    assert issued.cert == pairs[0].certificate
-    config.credentials._expiry = datetime.now(UTC)  # type: ignore[attr-defined] # a plugin's
-    await config.credentials.headers()
-    assert issued.cert == pairs[1].certificate
+    assert config.tls is not None
+    assert config.tls.issued is not None
+    assert config.tls.issued.cert.decode() == statuses[1]["clientCertificateData"]
 
 
 @pytest.mark.real_time
 async def test_a_plugin_that_fails_is_named(write: Write) -> None:
-    path = write(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false"})
-    with pytest.raises(rest.ConfigError, match=f"^kubeconfig {path}: user 'u': exec: process returned 1$"):
+    path = write(exec={"apiVersion": VERSION, "command": "/bin/false"})
+    with pytest.raises(
+        rest.ConfigError, match=r": user 'u': exec /bin/false: failed with exit code 1$"
+    ) as caught:
         await rest.load_config(str(path))
+    assert str(caught.value).startswith(f"kubeconfig {path}: ")
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        ("", "its output is not an ExecCredential: Input data was truncated"),
+        ("[" * 100_000, "its output is not an ExecCredential: "),
+        ('{"kind":"ExecCredential","apiVersion":"v1"}', f"it returned v1 ExecCredential, not {VERSION}"),
+        ({}, "it returned neither a token nor a certificate"),
+        ({"token": "t", "clientKeyData": "s3cret"}, "it returned a key without a certificate"),
+        ({"token": "t", "clientCertificateData": "c"}, "it returned a certificate without a key"),
+        ({"clientKeyData": "s3cret", "clientCertificateData": "c"}, "its certificate is invalid: "),
+        ({"token": "s3cret", "expirationTimestamp": "2999-01-01T00:00:00"}, "its output is not an ExecCred"),
+    ],
+)
+async def test_an_invalid_output_of_a_plugin_is_an_error_without_its_secrets(
+    write: Write, output: str | dict[str, str], problem: str
+) -> None:
+    if isinstance(output, dict):
+        output = json.dumps({"kind": "ExecCredential", "apiVersion": VERSION, "status": output})
+    with pytest.raises(rest.ConfigError, match=f"user 'u': exec printf: {problem}") as caught:
+        await rest.load_config(str(write(exec=says(output))))
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.real_time
+async def test_a_plugin_that_writes_without_end_is_given_up(write: Write) -> None:
+    with pytest.raises(rest.ConfigError, match="exec yes: its output is longer than 1048576 bytes"):
+        await rest.load_config(str(write(exec={"apiVersion": VERSION, "command": "yes"})))
 
 
 @pytest.mark.real_time
 async def test_a_plugin_that_is_not_there_is_named_and_told_once(
     write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = write(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such"})
+    path = write(exec={"apiVersion": VERSION, "command": "/no/such"})
     with pytest.raises(rest.ConfigError, match=r"user 'u': exec /no/such: No such file or directory$"):
         await rest.load_config(str(path))
     assert caplog.text == ""
-
-
-@pytest.mark.real_time
-async def test_a_plugin_must_give_something(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(rest.ConfigError, match=r"it returned neither a token nor a certificate$"):
-        await rest.load_config(str(write(exec=plugin(tmp_path, {}))))
 
 
 @pytest.mark.parametrize(
@@ -240,15 +343,20 @@ async def test_a_plugin_must_give_something(write: Write, tmp_path: Path) -> Non
     [
         ("echo", "exec must be a map with a command"),
         ({}, "exec must be a map with a command"),
-        ({"command": "echo", "args": "hi"}, "exec.args must be a list of strings"),
-        ({"command": "echo", "env": ["A"]}, "exec.env must be a list of names and values, both strings"),
+        ({"args": "hi"}, "exec.args must be a list of strings"),
+        ({"env": ["A"]}, "exec.env must be a list of names and values, both strings"),
+        ({"env": [{"name": "A", "value": 1}]}, "exec.env must be a list of names and values"),
+        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "exec.apiVersion must be client.auth"),
+        ({"interactiveMode": "Sometimes"}, "exec.interactiveMode must be Never, IfAvailable or Always"),
         (
-            {"command": "echo", "env": [{"name": "A", "value": 1}]},
-            "exec.env must be a list of names and values",
+            {"interactiveMode": "Always"},
+            "exec echo: interactiveMode is Always, but the standard input is not",
         ),
     ],
 )
 async def test_a_plugin_with_fields_of_wrong_types_is_named(write: Write, plugin: Any, problem: str) -> None:
+    if plugin and isinstance(plugin, dict):
+        plugin = {"apiVersion": VERSION, "command": "echo", **plugin}
     with pytest.raises(rest.ConfigError, match=rf"^kubeconfig .*: user '.*': {problem}"):
         await rest.load_config(str(write(exec=plugin)))
 

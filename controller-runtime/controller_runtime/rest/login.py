@@ -1,0 +1,184 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The logins of kubeconfigs, as in client-go: an exec plugin, and an OpenID Connect issuer that renews an ID token."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Final
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import anyio
+import msgspec
+
+from controller_runtime.machinery import JSON, rawjson
+from controller_runtime.machinery.errors import StatusError
+
+from . import http1, proxy
+from .config import Config
+from .credentials import Issued
+from .errors import ConfigError, decoded
+from .request import Request
+from .tls import IssuedPair, TLSConfig
+from .transport import Transport
+
+_LONGEST_OUTPUT: Final = 1 << 20
+"""Maximum number of bytes that a plugin may write."""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _Status | None = None
+
+
+async def run_plugin(plugin: Mapping[str, JSON], cluster: Mapping[str, JSON] | None) -> Issued:
+    """Run the exec plugin and return what it issued. ``cluster`` is passed to the plugin.
+
+    The plugin shares the standard error of this process, so users see its prompts.
+
+    Raises:
+        ConfigError: the plugin cannot be run or failed, or its output is not valid.
+    """
+    try:
+        return _issued(await _output(plugin, cluster), plugin["apiVersion"])
+    except OSError as error:
+        raise ConfigError(f"exec {plugin['command']}: {error.strerror}") from error
+    except ConfigError as error:
+        raise ConfigError(f"exec {plugin['command']}: {error}") from error
+
+
+async def _output(plugin: Mapping[str, JSON], cluster: Mapping[str, JSON] | None) -> bytes:
+    mode, terminal = plugin.get("interactiveMode"), os.isatty(0)
+    if mode == "Always" and not terminal:
+        raise ConfigError("interactiveMode is Always, but the standard input is not a terminal")
+    interactive = terminal and mode != "Never"
+    spec = {"interactive": interactive} | ({} if cluster is None else {"cluster": cluster})
+    request = {"kind": "ExecCredential", "apiVersion": plugin["apiVersion"], "spec": spec}
+    environ = {**os.environ, **{each["name"]: each["value"] for each in plugin.get("env") or ()}}
+    environ["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(request).decode()
+    output = b""
+    async with await anyio.open_process(
+        [plugin["command"], *(plugin.get("args") or ())],
+        stdin=None if interactive else subprocess.DEVNULL,
+        stderr=None,
+        env=environ,
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 -- it is a pipe
+        async for piece in process.stdout:
+            output += piece
+            if len(output) > _LONGEST_OUTPUT:
+                raise ConfigError(f"its output is longer than {_LONGEST_OUTPUT} bytes")
+        if code := await process.wait():
+            raise ConfigError(f"failed with exit code {code}")
+    return output
+
+
+def _issued(output: bytes, version: str) -> Issued:
+    try:
+        answer = msgspec.json.decode(output, type=_ExecCredential)
+    except rawjson.UNREADABLE as error:
+        raise ConfigError(f"its output is not an ExecCredential: {error}") from error
+    if (answer.kind, answer.api_version) != ("ExecCredential", version):
+        raise ConfigError(f"it returned {answer.api_version} {answer.kind}, not {version} ExecCredential")
+    status = answer.status or _Status()
+    token, cert, key = status.token or "", status.client_certificate_data, status.client_key_data
+    if bool(cert) != bool(key):
+        raise ConfigError(
+            f"it returned a {'certificate without a key' if cert else 'key without a certificate'}"
+        )
+    if not token and not cert:
+        raise ConfigError("it returned neither a token nor a certificate")
+    pair = IssuedPair((cert or "").encode(), (key or "").encode())
+    ends = [status.expiration_timestamp] if status.expiration_timestamp is not None else []
+    try:
+        ends += [pair.expiry()] if cert else []
+    except ValueError as error:
+        raise ConfigError(f"its certificate is invalid: {error}") from error
+    return Issued(token, pair.cert, pair.key, min(ends, default=None))
+
+
+class _Metadata(msgspec.Struct):
+    token_endpoint: str
+
+
+class _Tokens(msgspec.Struct):
+    id_token: str
+    refresh_token: str | None = None
+
+
+class Issuer:
+    """An OpenID Connect issuer, and how this client identifies itself to it. It must be reached by https."""
+
+    def __init__(self, url: str, client_id: str, client_secret: str, tls: TLSConfig) -> None:
+        self._url = url.rstrip("/")
+        self._client = (client_id, client_secret)
+        self._tls = tls
+
+    async def renewed(self, refresh_token: str) -> tuple[str, str]:
+        """Return a new ID token, and the refresh token to use next time.
+
+        Raises:
+            ConfigError: an address of the issuer does not begin with https://.
+            StatusError: the issuer refused the request.
+            TransportError: the issuer did not send a valid response.
+        """
+        found = await self._ask(f"{self._url}/.well-known/openid-configuration")
+        endpoint = decoded(msgspec.json.Decoder(_Metadata).decode, found).token_endpoint
+        name, secret = self._client
+        form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        basic = base64.b64encode(f"{quote_plus(name)}:{quote_plus(secret)}".encode()).decode()
+        try:
+            answer = await self._ask(endpoint, form, {"Authorization": f"Basic {basic}"})
+        except StatusError:
+            # Some issuers accept the client's name and secret only in the form.
+            form |= {"client_id": name} | ({"client_secret": secret} if secret else {})
+            answer = await self._ask(endpoint, form, {})
+        tokens = decoded(msgspec.json.Decoder(_Tokens).decode, answer)
+        return tokens.id_token, tokens.refresh_token or refresh_token
+
+    async def _ask(
+        self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        address = urlsplit(url)
+        if address.scheme != "https":
+            raise ConfigError(
+                f"the issuer's address {http1.without_credentials(url)!r} does not begin with https://"
+            )
+        host = f"https://{address.netloc}"
+        target = address._replace(scheme="", netloc="", fragment="").geturl() or "/"
+        request = Request("GET", target)
+        if form is not None:
+            sent = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+            request = Request("POST", target, headers=sent, body=urlencode(form).encode())
+        config = Config(host, tls=self._tls, proxy=proxy.from_environment(host, os.environ))
+        async with Transport(config) as transport:
+            response = await transport.send(request)
+            await response.raise_for_status()
+            return await response.read()
+
+
+def expiry(token: str) -> datetime:
+    """Return when the ID token expires. A token that does not say so counts as expired.
+
+    Raises:
+        ConfigError: the text is not a JWT.
+    """
+    parts = token.split(".")
+    try:
+        payload = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+        claims = msgspec.json.decode(payload, type=dict[str, JSON])
+        return datetime.fromtimestamp(float(claims.get("exp") or 0), UTC)
+    except (*rawjson.UNREADABLE, IndexError, TypeError, ValueError, OverflowError, OSError) as error:
+        raise ConfigError("the ID token is not a valid JWT") from error
