@@ -87,6 +87,8 @@ class Access:
             raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
         if "://" not in host:
             host = f"{'https' if self._mentions_tls() else 'http'}://{host}"
+        scheme, found, rest = host.partition("://")
+        host = scheme.lower() + found + rest
         if problem := _bad_address(host):
             raise self._cluster.error("server", f"{http1.without_credentials(host)!r} {problem}")
         # Like other credentials, a user name and password in the URL are not sent over plain HTTP.

@@ -233,6 +233,8 @@ CA = "certificate-authority-data"
             "https://c.test",
         ),
         ({"server": "http://c.test", CA: "pem"}, {}, "http://c.test"),
+        ({"server": "HTTPS://c.test", CA: "pem"}, {}, "https://c.test"),
+        ({"server": "Http://jane:s3cret@c.test"}, {}, "http://c.test"),
         ({"server": "http://jane:s3cret@c.test/below"}, {}, "http://c.test/below"),
         ({"server": "https://jane:s3cret@c.test/below"}, {}, "https://jane:s3cret@c.test/below"),
     ],
