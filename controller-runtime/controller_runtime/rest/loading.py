@@ -3,8 +3,8 @@
 """Find the settings of the connection to an API server.
 
 :func:`load_config` looks in the same places as kubectl and controller-runtime, in this order: the given file,
-the files named by ``KUBECONFIG``, the pod's own service account, ``~/.kube/config``. If a context is given, the service
-account is skipped, because only files have contexts.
+the files named by ``KUBECONFIG``, the pod's own service account if it can be used, ``~/.kube/config``. If a context is
+given, the service account is skipped, because only files have contexts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ async def load_config(
     default = _default_kubeconfig(environ)
     paths = path or environ.get("KUBECONFIG", "")
     if not paths and context is None and environ.get("KUBERNETES_SERVICE_HOST"):
-        return in_cluster_config(environ)
+        try:
+            return in_cluster_config(environ)
+        except ConfigError:
+            # A pod may have no service account token but a kubeconfig.
+            if not default:
+                raise
     if not paths and not default:
         raise ConfigError(
             "no cluster configuration found: no kubeconfig is given, KUBECONFIG is not set, "

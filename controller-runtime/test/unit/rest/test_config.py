@@ -43,6 +43,11 @@ async def test_the_home_directory_comes_last(write: Write, tmp_path: Path) -> No
     (tmp_path / ".kube").mkdir()
     write().rename(tmp_path / ".kube" / "config")
     assert (await rest.load_config(environ={"HOME": str(tmp_path)})).namespace == "ns-config"
+    without_token = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(rest.ConfigError, match=r"^in-cluster configuration: .*token"):
+        await rest.load_config(environ={"HOME": "/nonexistent", **without_token})
+    config = await rest.load_config(environ={"HOME": str(tmp_path), **without_token})
+    assert config.namespace == "ns-config"
 
 
 async def test_without_any_source_one_line_says_where_was_looked(tmp_path: Path) -> None:
