@@ -72,8 +72,12 @@ def _matches(entry: str, host: str, ip: _IP | None, port: int) -> bool:
     name = name.removeprefix("*") if name.startswith("*.") else name
     if not name or not name.strip("."):
         return False
-    name = name if name.isascii() else name.encode("idna").decode("ascii")
-    return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
+    below, domain = name.startswith("."), name.removeprefix(".")
+    try:
+        domain = domain if domain.isascii() else domain.encode("idna").decode("ascii")
+    except UnicodeError:
+        return False
+    return host.endswith(f".{domain}") or (host == domain and not below)
 
 
 def _split(entry: str) -> tuple[str, str | None]:

@@ -60,6 +60,9 @@ def test_the_variable_of_the_servers_scheme_counts(
         ("[fd00::1]:444", "https://[fd00::1]", False),
         (",,:443,., 10.0.0.0/99", "https://c.test", False),
         ("bücher.test", "https://bücher.test", True),
+        ("*.bücher.test", "https://api.bücher.test", True),
+        (".bücher.test", "https://bücher.test", False),
+        pytest.param(f"bücher..test,{'ü' * 64},c.test", "https://c.test", True, id="no name"),
     ],
 )
 def test_what_no_proxy_names_is_reached_directly(no_proxy: str, server: str, *, direct: bool) -> None:
