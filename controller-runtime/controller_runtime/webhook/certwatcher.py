@@ -72,6 +72,7 @@ class CertWatcher:
         Raises:
             CertificateError: the files cannot be used; the previous certificate stays in use.
         """
+        metrics.CERTWATCHER_READS.inc()
         try:
             pair = (self._cert.read_bytes(), self._key.read_bytes())
         except OSError as error:
@@ -79,7 +80,6 @@ class CertWatcher:
             raise CertificateError(f"{error.filename}: {error.strerror}") from error
         if pair == self._loaded:
             return False
-        metrics.CERTWATCHER_READS.inc()
         try:
             context = server_context()
             load_chain(context, *pair)

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from controller_runtime import metrics
 from controller_runtime.webhook import CertificateError, CertWatcher, SelfSigned
 
 
@@ -135,3 +136,18 @@ def test_a_key_of_another_certificate_is_refused(files: tuple[Path, Path]) -> No
 
 def test_old_tls_is_refused() -> None:
     assert SelfSigned().context().minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_every_read_is_counted_and_every_read_that_failed(files: tuple[Path, Path]) -> None:
+    def counted() -> list[float]:
+        names = ("certwatcher_read_certificate_total", "certwatcher_read_certificate_errors_total")
+        return [metrics.REGISTRY.get_sample_value(name) or 0 for name in names]
+
+    watcher = CertWatcher(*files)
+    before = counted()
+    assert watcher.reload()
+    assert not watcher.reload()
+    files[1].unlink()
+    with pytest.raises(CertificateError):
+        watcher.reload()
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [3, 1]
