@@ -91,11 +91,8 @@ class _Wire:
 
     @property
     def host(self) -> str:
-        """The server's host and port, as a metric label."""
-        try:
-            return http1.Origin.parse(self._config.host).authority
-        except http1.Error:
-            return self._config.address
+        """The server's host and port as written in its URL, which is client-go's metric label."""
+        return self._config.address.partition("://")[2].partition("/")[0]
 
     def open(self) -> None:
         self._now = asyncio.get_running_loop().time

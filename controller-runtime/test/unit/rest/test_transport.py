@@ -59,6 +59,24 @@ def body(text: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
 
 
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://127.0.0.1:443", "127.0.0.1:443"),
+        ("https://127.0.0.1", "127.0.0.1"),
+        ("https://jane:s3cret@[::1]:443/below", "[::1]:443"),
+    ],
+)
+async def test_the_label_of_a_server_is_its_host_and_port_as_written(url: str, host: str) -> None:
+    seen: list[str] = []
+    async with rest.Transport(
+        rest.Config(url), observe=lambda _code, _method, host: seen.append(host)
+    ) as transport:
+        with pytest.raises(rest.TransportError):
+            await transport.send(GET)
+    assert seen == [host]
+
+
 async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> None:
     heads: list[str] = []
 
