@@ -23,7 +23,8 @@ from controller_runtime.machinery.labels import selector_string as selector_stri
 from .errors import InvalidRequestError
 from .http1 import ORDINARY, Bounds
 
-DEFAULT_TIMEOUT: Final = 30.0
+DEFAULT_TIMEOUT: Final = 40.0
+"""Seconds; longer than the 34 s after which an API server ends a write itself, e.g. because a webhook is slow."""
 COLLECTION: Final = Bounds(1 << 30, 600.0)
 """Limits for lists, for instance of all pods of a large cluster over a slow network."""
 DELETION: Final = Bounds(1 << 20, 600.0, unread=1 << 30)

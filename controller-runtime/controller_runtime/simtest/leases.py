@@ -18,7 +18,7 @@ from controller_runtime.rest import CompleteResponse, Request, Response
 from .loop import Process
 from .network import WRITE_METHODS, Observer, is_fenced_write
 
-_WRITE_TIMEOUT: Final = 35.0
+_WRITE_TIMEOUT: Final = 45.0
 """Maximum seconds from sending a write until it is answered and its manager has ended."""
 
 

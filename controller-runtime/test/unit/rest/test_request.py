@@ -30,6 +30,24 @@ def test_get_names_the_object_by_its_path(resource: Resource, namespace: str, pa
     assert request.get(resource, namespace, "x").path == path
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        request.create(PODS, "a", b""),
+        request.update(PODS, "a", "x", b""),
+        request.patch(PODS, "a", "x", b"", content_type=request.APPLY),
+        request.delete(PODS, "a", "x"),
+        request.delete_collection(PODS, namespace="a"),
+        request.post(request.get(PODS, "a", "x"), b""),
+    ],
+    ids=lambda write: f"{write.method} {write.path}",
+)
+def test_a_write_waits_until_the_server_gives_up(write: rest.Request) -> None:
+    """An API server answers a write after at most 34 s (``requestTimeoutUpperBound``), with the name of a slow webhook."""
+    assert write.timeout is not None
+    assert write.timeout > 34
+
+
 def test_names_are_percent_encoded() -> None:
     roles = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False)
     assert request.get(roles, "", "system:a b?c#d").path.endswith("/clusterroles/system%3Aa%20b%3Fc%23d")
