@@ -30,17 +30,18 @@ _ALWAYS: Final = frozenset(
 )
 """The suites of TLS 1.3. As in Go, these suites cannot be configured."""
 _SECURE: Final = {
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
+"""The suites that Go allows by default, in the order in which servers prefer them."""
 _INSECURE: Final = {
     "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
@@ -74,6 +75,9 @@ class Settings(msgspec.Struct, frozen=True):
         if self.suites and not ciphers:
             # No suite of an older version is allowed.
             minimum = ssl.TLSVersion.TLSv1_3
+        if minimum < ssl.TLSVersion.TLSv1_2:
+            # OpenSSL offers older versions only at this level, and Python's default has no suite for them.
+            ciphers = [*(ciphers or _SECURE.values()), "@SECLEVEL=0"]
         return ServerOptions(minimum_version=minimum, ciphers=":".join(ciphers), next_protocols=(HTTP_1_1,))
 
 

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import ssl
+import warnings
 
 import pytest
 from controller_runtime import serving
@@ -79,6 +80,15 @@ def test_an_old_version_is_set_without_a_warning_of_the_interpreter(version: str
         pytest.param(TLSOptions(), ssl.TLSVersion.TLSv1_2, "TLSv1.2", id="1.2 by default"),
         pytest.param(TLSOptions(min_version="1.3"), ssl.TLSVersion.TLSv1_2, None, id="not 1.2 where 1.3 is asked"),
         pytest.param(TLSOptions(min_version="1.3"), ssl.TLSVersion.TLSv1_3, "TLSv1.3", id="1.3"),
+        pytest.param(TLSOptions(), ssl.TLSVersion.TLSv1_1, None, id="not 1.1 by default"),
+        pytest.param(TLSOptions(min_version="1.0"), ssl.TLSVersion.TLSv1, "TLSv1", id="1.0"),
+        pytest.param(TLSOptions(min_version="1.0"), ssl.TLSVersion.TLSv1_2, "TLSv1.2", id="1.2 where 1.0 is allowed"),
+        pytest.param(TLSOptions(min_version="1.1"), ssl.TLSVersion.TLSv1_1, "TLSv1.1", id="1.1"),
+        pytest.param(TLSOptions(min_version="1.1"), ssl.TLSVersion.TLSv1, None, id="not 1.0 where 1.1 is asked"),
+        pytest.param(
+            TLSOptions(min_version="1.0", cipher_suites=["TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"]),
+            ssl.TLSVersion.TLSv1, "TLSv1", id="a suite of 1.0",
+        ),
         pytest.param(TLSOptions(cipher_suites=[ECDSA]), ssl.TLSVersion.TLSv1_2, "TLSv1.2", id="a suite"),
         pytest.param(
             TLSOptions(cipher_suites=["TLS_AES_128_GCM_SHA256"]), ssl.TLSVersion.TLSv1_2, None, id="only suites of 1.3"
@@ -92,7 +102,10 @@ def test_server_and_client_agree_only_on_allowed_versions(
     tlsconfig.resolve(options).server_options().apply(context)
     client = ssl.create_default_context()
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-    client.maximum_version = newest
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the interpreter warns of old versions
+        client.minimum_version, client.maximum_version = ssl.TLSVersion.TLSv1, newest
+    client.set_ciphers("ALL:@SECLEVEL=0")
 
     assert _shake_hands(context, client) == agreed
 
