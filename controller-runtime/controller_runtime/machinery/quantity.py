@@ -24,7 +24,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 # The quantifiers never give characters back, so a long wrong text costs no more than a right one.
-_TEXT: Final = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?+([A-Za-z]*+)([+-]?[0-9]*+)", re.ASCII)
+_TEXT: Final = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)", re.ASCII)
 _FAST_DIGITS: Final = 18
 
 

@@ -60,6 +60,21 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         quantity.canonical(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("1x", "quantities must match the regular expression"),
+        ("100Mb", "quantities must match the regular expression"),
+        ("1GI", "quantities must match the regular expression"),
+        ("1K", "unable to parse quantity's suffix"),
+        ("1mm", "unable to parse quantity's suffix"),
+    ],
+)
+def test_the_problem_of_a_suffix_is_that_of_go(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        quantity.canonical(text)
+
+
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(-(10**24), 10**24), st.sampled_from(list(Format)))
 def test_reading_what_was_written_gives_the_same_number(nanos: int, form: Format) -> None:
