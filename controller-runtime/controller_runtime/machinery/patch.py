@@ -148,7 +148,9 @@ def _pointer(operation: Document, key: str) -> list[str]:
 
 
 def _index(items: list[JSON], step: str, *, end: int) -> int:
-    if not (step.isascii() and step.isdigit()) or (len(step) > 1 and step[0] == "0") or int(step) >= end:
+    valid = step.isascii() and step.isdigit() and (step == "0" or step[0] != "0")
+    # Python does not convert a number of thousands of digits.
+    if not valid or len(step) > len(str(end)) or int(step) >= end:
         raise PatchError(f"no such index: {step!r}")
     return int(step)
 

@@ -104,6 +104,9 @@ def test_a_pointer_leads_through_its_keys(keys: list[str]) -> None:
     assert apply_json_patch(document, [{"op": "test", "path": pointer(*keys), "value": 7}]) == document
 
 
+LONG = "1" * 5_000
+
+
 @pytest.mark.parametrize(
     ("operation", "problem"),
     [
@@ -112,6 +115,9 @@ def test_a_pointer_leads_through_its_keys(keys: list[str]) -> None:
         ({"op": "add", "path": "/x/y", "value": 1}, "no such key: 'x'"),
         ({"op": "add", "path": "/a/3", "value": 1}, "no such index: '3'"),
         ({"op": "add", "path": "/a/01", "value": 1}, "no such index: '01'"),
+        pytest.param(
+            {"op": "remove", "path": f"/a/{LONG}"}, f"no such index: '{LONG}'", id="thousands of digits"
+        ),
         ({"op": "remove", "path": "/a/-"}, "no such index: '-'"),
         ({"op": "add", "path": "/s/x", "value": 1}, "a scalar has no key or index 'x'"),
         ({"op": "add", "path": "/s/x/y", "value": 1}, "a scalar has no key or index 'x'"),
