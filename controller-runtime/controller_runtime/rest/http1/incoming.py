@@ -204,7 +204,9 @@ class ResponseParser:
                 return
             if isinstance(error.__context__, Error):
                 raise error.__context__ from None
-            raise Error(f"malformed response: {one_line(error)}") from error
+            upgrade = isinstance(error, httptools.HttpParserUpgrade)  # its text is only a position
+            reason = "it switches to another protocol" if upgrade else one_line(error)
+            raise Error(f"malformed response: {reason}") from error
 
     def on_message_begin(self) -> None:
         self.extra = self.finished

@@ -136,7 +136,10 @@ async def test_an_answer_that_breaks_off_says_how(
         (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "malformed response: "),
         (b"HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n", "malformed response: "),
         (STREAM + b"xyz\r\n", "malformed response: .*chunk"),
-        (b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", "malformed response: "),
+        (
+            b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
+            "malformed response: it switches to another protocol",
+        ),
         (
             b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200_000,
             "malformed response: its head is longer than 1048576 bytes",
