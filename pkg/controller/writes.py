@@ -77,9 +77,11 @@ def remove_annotation(live: Object, name: str) -> client.Patch:
 def raise_if_stale(error: InvalidError, reason: str) -> None:
     """Raise PendingError if a patch was refused because the values that the patch tests have changed.
 
-    Such a refusal names no object, because the patch was not applied. Other refusals name the patched object.
+    Such a refusal names no object, because the patch was not applied. Other refusals name the patched object or fields,
+    except those of webhooks, which name their webhook.
     """
-    if not error.details.get("kind"):
+    by_webhook = error.message.startswith("admission webhook ")
+    if not (error.details.get("kind") or error.causes or by_webhook):
         raise PendingError(reason) from error
 
 

@@ -150,6 +150,27 @@ async def test_a_condition_that_another_writer_adds_is_kept_when_the_rest_of_the
     assert await b.conditions() == {"Theirs": ("True", "R")}
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        InvalidError('admission webhook "w" denied the request: no', code=422),
+        InvalidError("no", code=422, details={"causes": [{"field": "status", "message": "no"}]}),
+    ],
+    ids=["webhook", "causes"],
+)
+async def test_a_refusal_of_a_status_is_not_mistaken_for_a_change_by_another_writer(
+    bench: MakeBench, new_train_job: MakeJob, refusal: InvalidError
+) -> None:
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise refusal
+
+    b = bench(new_train_job(suspend=True))
+    b.client = interceptor.wrap(b.client, interceptor.Funcs(subresource_patch=refuse))  # type: ignore[assignment]
+    b.restart()
+    with pytest.raises(InvalidError, match="no"):
+        await b.reconciler.reconcile(KEY)
+
+
 async def test_a_status_is_written_again_after_the_kind_was_not_served(
     bench: MakeBench, new_train_job: MakeJob
 ) -> None:
