@@ -174,6 +174,8 @@ class Access:
         plugin, provider = user.values.get("exec"), user.values.get("auth-provider")
         if plugin is not None:
             _check_exec(user)
+            if provider is not None:
+                raise user.error("auth-provider", "cannot be combined with exec")
         id_token = self._id_token(provider) if provider is not None else None
         if path := user.path("tokenFile"):
             credentials = TokenFile(path)

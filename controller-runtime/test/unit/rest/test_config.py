@@ -112,6 +112,9 @@ async def test_a_bad_file_is_named_on_one_line(tmp_path: Path, text: str, compla
     assert "\n" not in str(caught.value)
 
 
+ABSENT_PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent"}
+
+
 @pytest.mark.parametrize(
     ("user", "complaint"),
     [
@@ -119,6 +122,11 @@ async def test_a_bad_file_is_named_on_one_line(tmp_path: Path, text: str, compla
             {"client-certificate": "absent.pem"}, "client-certificate .*absent.pem does not exist", id="file"
         ),
         pytest.param({"client-key-data": "§"}, "client-key-data is not base64", id="data"),
+        pytest.param(
+            {"exec": ABSENT_PLUGIN, "auth-provider": {"name": "oidc"}},
+            "auth-provider cannot be combined with exec",
+            id="two logins",
+        ),
         pytest.param({"tokenFile": "absent"}, "token file .*absent: No such file", id="token file"),
         pytest.param({"as-groups": ["a"]}, "as is required with as-uid", id="groups of nobody"),
         pytest.param({"as": "jane", "as-groups": "a"}, "as-groups must be a list of strings", id="groups"),
@@ -264,7 +272,7 @@ async def test_a_server_without_a_scheme_speaks_tls_where_there_are_settings_of_
         {"token": "t"},
         {"username": "me", "password": "s3cret"},
         {"tokenFile": "/nonexistent"},
-        {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent"}},
+        {"exec": ABSENT_PLUGIN},
     ],
     ids=lambda user: next(iter(user)),
 )
@@ -273,9 +281,6 @@ async def test_credentials_do_not_go_out_in_the_clear(write: Write, user: dict[s
         config = await rest.load_config(str(write(cluster={"server": "http://c.test"}, **user)))
     assert isinstance(config.credentials, rest.Anonymous)
     assert [line["event"] for line in lines] == ["Credentials are not sent over plain HTTP"]
-
-
-ABSENT_PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent"}
 
 
 @pytest.mark.parametrize(
