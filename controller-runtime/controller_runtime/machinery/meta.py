@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from .base import JSON, Struct
+
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 class OwnerReference(Struct):
@@ -162,3 +165,11 @@ def parse_time(text: str) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(f"not a time of the years 1 to 9999 in UTC: {text!r}") from error
+
+
+def is_time(text: str) -> bool:
+    """Return True if Go can read ``text`` as a metav1.Time: other ISO 8601 times are refused."""
+    try:
+        return _RFC3339.fullmatch(text) is not None and bool(parse_time(text))
+    except ValueError:
+        return False

@@ -204,6 +204,11 @@ class MergeSchema:
         self._item: MergeSchema | None = None
 
     @property
+    def schema(self) -> Mapping[str, JSON]:
+        """The schema of the value, which must not be changed."""
+        return self._schema
+
+    @property
     def is_atomic(self) -> bool:
         """True if server-side apply replaces the map as a whole."""
         return bool(self._schema.get(MAP_TYPE) == "atomic")

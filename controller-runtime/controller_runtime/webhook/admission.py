@@ -19,7 +19,7 @@ import pydantic_core
 from controller_runtime import cache, log, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import JSON, Object, field, offload, rawjson
+from controller_runtime.machinery import JSON, Object, crd, field, offload, rawjson
 from controller_runtime.machinery.errors import StatusError, to_status
 from controller_runtime.machinery.patch import pointer
 
@@ -132,9 +132,9 @@ class ValidatorHandler(Handler, Generic[T]):
         kind, validator = self._kind, self._validator
         match operation:
             case "CREATE":
-                return await validator.validate_create(await offload.run(decode, kind, obj))
+                return await validator.validate_create(await offload.run(_readable, kind, obj))
             case "UPDATE":
-                new = await offload.run(decode, kind, obj)
+                new = await offload.run(_readable, kind, obj, old)
                 return await validator.validate_update(await offload.run(decode, kind, old), new)
             case "DELETE":
                 return await validator.validate_delete(await offload.run(decode, kind, old))
@@ -251,9 +251,22 @@ def decode(kind: type[T], data: JSON) -> T:
     raise BadRequestError("there is no content to decode")
 
 
-def _any(data: bytes | None) -> JSON:
+def _readable(kind: type[T], data: JSON, old: JSON = None) -> T:
+    """Decode a new or changed object, which typed Go clients must be able to read, unless they could not read ``old``.
+
+    Raises:
+        BadRequestError: :func:`decode` cannot decode the object, or a number or time in it is not one for Go.
+    """
+    decoded = decode(kind, data)
+    error = crd.unreadable_in_go(kind, _any(data))
+    if error is not None and (old is None or crd.unreadable_in_go(kind, _any(old)) is None):
+        raise BadRequestError(f"{kind.gvk.kind}: {log.cut(str(error))}")
+    return decoded
+
+
+def _any(data: JSON) -> JSON:
     try:
-        return None if data is None else msgspec.json.decode(data)
+        return msgspec.json.decode(data) if isinstance(data, bytes) else data
     except rawjson.UNREADABLE as error:
         raise BadRequestError(f"the object cannot be decoded: {log.cut(str(error))}") from error
 

@@ -90,8 +90,8 @@ PLURALS = ["trainjobs", "trainingruntimes", "clustertrainingruntimes"]
 # Digests of the expected schemas, to check the CRDs on a machine that does not have the references.
 DIGESTS = {
     "trainjobs": "c03c8e1b3b5c6a7f",
-    "trainingruntimes": "e0fcc2c8efc168b6",
-    "clustertrainingruntimes": "99fcb01c99ad3852",
+    "trainingruntimes": "f69739af19efad9d",
+    "clustertrainingruntimes": "d3f5a40454abf476",
 }
 STATE = {
     "name": "State",
@@ -108,6 +108,7 @@ BOUNDED: dict[str, list[tuple[str, ...]]] = {
     "trainjobs": [("spec", "trainer", "numNodes"), ("spec", "trainer", "numProcPerNode")],
     "trainingruntimes": [
         ("spec", "mlPolicy", "numNodes"),
+        ("spec", "mlPolicy", "torch", "numProcPerNode"),
         ("spec", "mlPolicy", "mpi", "numProcPerNode"),
         ("spec", "mlPolicy", "flux", "numProcPerNode"),
     ],

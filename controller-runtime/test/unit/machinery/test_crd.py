@@ -8,7 +8,7 @@ import pydantic
 import pytest
 from pydantic import Field
 
-from controller_runtime.apis.core.v1 import LocalObjectReference
+from controller_runtime.apis.core.v1 import ConfigMap, LocalObjectReference
 from controller_runtime.machinery import (
     ATOMIC,
     CRD,
@@ -22,7 +22,7 @@ from controller_runtime.machinery import (
     openapi,
     unstructured,
 )
-from controller_runtime.machinery.crd import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition, unreadable_in_go
 from controller_runtime.machinery.quantity import IntOrString, Quantity
 
 
@@ -47,6 +47,8 @@ class WidgetSpec(Struct):
     ratio: float | None = None
     anything: JSON | None = None
     on: Annotated[bool | None, CRD(default=False)] = None
+    volumes: Annotated[list[dict[str, JSON]] | None, CRD(list_type="atomic", schema="core.v1.Volume")] = None
+    when: Annotated[str | None, CRD(format="date-time")] = None
 
 
 class Parcel(Object, group="example.com", version="v1", kind="Parcel", plural="parcels"):
@@ -264,3 +266,28 @@ def test_a_kind_of_a_module_without_source_has_a_definition_without_the_texts_of
     exec(code, names)
     found = custom_resource_definition(names["Kind"])["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert found["properties"]["spec"]["properties"] == {"days": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        ({"size": 2**31 - 1, "port": -(2**31), "memory": 2**70, "ratio": 2.0**70, "anything": 2**70}, None),
+        ({"size": 2**31}, "spec.size: Invalid value: 2147483648: must fit into 32 bits"),
+        ({"port": 2**31}, "spec.port: Invalid value: 2147483648: must fit into 32 bits"),
+        ({"port": "2147483648"}, None),
+        ({"volumes": [{"iscsi": {"lun": 1}}, {"iscsi": {"lun": -(2**31) - 1}}]}, "spec.volumes[1].iscsi.lun"),
+        ({"volumes": [[[{"iscsi": {"lun": 2**31}}]]]}, None),
+        (
+            {"when": "2031-05-06t07:08:09z"},
+            'spec.when: Invalid value: "2031-05-06t07:08:09z": must be a time',
+        ),
+        ({"when": "2031-05-06T07:08:09Z"}, None),
+    ],
+)
+def test_numbers_and_times_that_go_cannot_read_are_found(spec: dict[str, Any], error: str | None) -> None:
+    found = unreadable_in_go(Widget, {"metadata": {"generation": 2**70}, "spec": spec})
+    assert found is None if error is None else str(found).startswith(error)
+
+
+def test_kubernetes_own_kinds_are_left_to_the_api_server() -> None:
+    assert unreadable_in_go(ConfigMap, {"data": 2**70}) is None

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from controller_runtime.machinery.meta import format_micro_time, format_time, parse_time
+from controller_runtime.machinery.meta import format_micro_time, format_time, is_time, parse_time
 
 MOMENT = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=timezone(timedelta(hours=2)))
 
@@ -33,3 +33,18 @@ def test_a_time_without_a_zone_is_none(text: str) -> None:
 def test_a_time_outside_the_years_of_python_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="1 to 9999"):
         parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("2031-05-06T07:08:09Z", True),
+        ("2031-05-06T07:08:09.123456789+02:00", True),
+        ("2031-05-06t07:08:09z", False),
+        ("2031-05-06T07:08:09x5Z", False),
+        ("2031-02-30T07:08:09Z", False),
+        ("20310506T070809Z", False),
+    ],
+)
+def test_go_reads_only_times_of_rfc_3339(text: str, read: bool) -> None:
+    assert is_time(text) is read

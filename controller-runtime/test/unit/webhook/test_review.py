@@ -17,7 +17,7 @@ from controller_runtime import log, metrics, rest, webhook
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import Object, Struct, field, offload
+from controller_runtime.machinery import Int32, Object, Struct, field, offload
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.serving import HTTPRequest
@@ -458,7 +458,7 @@ async def test_a_defaulters_changes_are_a_json_patch() -> None:
 
 
 class Settings(Struct):
-    seconds: int = 0
+    seconds: Int32 = 0
     tags: set[str] = Field(default_factory=set)
 
 
@@ -481,6 +481,28 @@ async def test_a_patch_fits_the_object_that_the_server_has_sent(spec: dict[str, 
     patched = apply_json_patch(sent, json.loads(base64.b64decode(response["patch"])))
     assert patched["spec"]["seconds"] == 5
     assert set(patched["spec"]["tags"]) == ({"a", "c"} if spec else {"c"})
+
+
+class Lenient(webhook.CustomValidator[Timer]):
+    async def validate_create(self, obj: Timer) -> list[str]:
+        return []
+
+    async def validate_update(self, old: Timer, new: Timer) -> list[str]:
+        return []
+
+    async def validate_delete(self, obj: Timer) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize(("old", "code"), [(None, 400), (1, 400), (2**32, 200)])
+async def test_an_object_that_go_can_read_must_stay_readable(old: int | None, code: int) -> None:
+    timer, stored = ({"metadata": {"name": "t"}, "spec": {"seconds": each}} for each in (2**31, old))
+    asked = review(object=timer) if old is None else review("UPDATE", object=timer, oldObject=stored)
+    response = await verdict(webhook.ValidatorHandler(Timer, Lenient()), asked)
+    assert response["status"]["code"] == code
+    if code == 400:
+        text = "Timer: spec.seconds: Invalid value: 2147483648: must fit into 32 bits"
+        assert response["status"]["message"] == text
 
 
 async def test_a_defaulter_that_changes_nothing_sends_no_patch() -> None:

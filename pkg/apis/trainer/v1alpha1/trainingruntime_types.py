@@ -111,6 +111,8 @@ class TorchMLPolicySource(Struct):
         IntOrString | None,
         CRD(
             default="auto",
+            minimum=_MIN_INT32,
+            maximum=MAX_INT32,
             rules=(
                 Rule(
                     "self > 0 || self in ['auto', 'cpu', 'gpu']",
