@@ -40,9 +40,6 @@ When an immutable field of the mirror changes, the mirror gets the other manager
 counts as a new patch.
 """
 
-FIRST_GENERATION_DIGEST_ANNOTATION: Final = f"{GROUP}/first-generation-digest"
-"""Annotation with the digest of the fields from which the mirroring runtime patch was made."""
-
 # --- labels ---
 
 KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"

@@ -9,11 +9,8 @@ when these fields are removed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sized
-from typing import Final
 
-import msgspec
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi, wire_name
 from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
@@ -26,18 +23,9 @@ from pkg.util import generations
 
 Document = dict[str, JSON]
 
-_DIGEST: Final = constants.FIRST_GENERATION_DIGEST_ANNOTATION
-
 
 class NotMirrorableError(ValueError):
     """The fields cannot be mirrored, because no runtime patch has the same effect. The text says why."""
-
-
-def digest(spec: trainer.TrainJobSpec) -> str:
-    """Return the digest of the first generation's fields."""
-    document = spec.to_dict()
-    sources = {name: document.get(name) for name in ("podTemplateOverrides", "labels", "annotations")}
-    return hashlib.sha256(msgspec.json.encode(sources, order="sorted")).hexdigest()[:16]
 
 
 def update(train_job: trainer.TrainJob, *, wanted: bool) -> None:
@@ -52,7 +40,6 @@ def update(train_job: trainer.TrainJob, *, wanted: bool) -> None:
     present = [patch for patch in spec.runtime_patches or () if generations.is_mirror(patch)]
     if not generations.has_first_generation(spec) or not (wanted or present):
         return
-    current = digest(spec)
     others = [patch for patch in spec.runtime_patches or () if not generations.is_mirror(patch)]
     try:
         mirror = compose(spec)
@@ -65,19 +52,14 @@ def update(train_job: trainer.TrainJob, *, wanted: bool) -> None:
         if patch.manager == mirror.manager:
             mirror.time = patch.time
     spec.runtime_patches = [mirror, *others]
-    train_job.metadata.annotations = {**(train_job.metadata.annotations or {}), _DIGEST: current}
 
 
 def remove(train_job: trainer.TrainJob) -> None:
-    """Remove the mirror and the annotation with its digest."""
-    spec, annotations = train_job.spec, train_job.metadata.annotations
+    """Remove the mirror."""
+    spec = train_job.spec
     if any(map(generations.is_mirror, spec.runtime_patches or ())):
         kept = [patch for patch in spec.runtime_patches or () if not generations.is_mirror(patch)]
         spec.runtime_patches = kept or None
-    if annotations and _DIGEST in annotations:
-        train_job.metadata.annotations = {
-            name: value for name, value in annotations.items() if name != _DIGEST
-        } or None
 
 
 def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:

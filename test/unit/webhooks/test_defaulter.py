@@ -21,7 +21,6 @@ from pkg.webhooks import TrainJobDefaulter
 NOW = "2031-05-06T07:08:09Z"
 THEN = "2001-01-01T00:00:00Z"
 WORD = "trainer.kubeflow.org/num-proc-per-node"
-DIGEST = "trainer.kubeflow.org/first-generation-digest"
 MIRROR = "trainer.kubeflow.org/first-generation"
 OTHERS = "kueue.x-k8s.io/multikueue"
 SDK = "trainer.kubeflow.org/kubeflow-sdk"
@@ -153,7 +152,6 @@ async def test_the_first_generation_is_mirrored_where_a_newer_client_reads_it(
     mirror, other = stored["spec"]["runtimePatches"]
     assert other == {**patch(), "time": NOW}
     assert {name: stored["spec"][name] for name in FIRST} == FIRST
-    assert stored["metadata"]["annotations"][DIGEST]
     node = {
         "metadata": {"labels": {"x": "y"}},
         "spec": {
@@ -191,7 +189,6 @@ async def test_a_mirror_is_made_once_and_follows_its_sources() -> None:
     stored = await mutated(changed, first)
     (mirror,) = stored["spec"]["runtimePatches"]
     assert mirror["trainingRuntimeSpec"]["template"]["metadata"]["labels"] == {"a": "2"}
-    assert stored["metadata"]["annotations"][DIGEST] != first["metadata"]["annotations"][DIGEST]
 
 
 async def test_a_mirror_goes_with_its_sources_and_other_patches_stay() -> None:
@@ -200,7 +197,6 @@ async def test_a_mirror_goes_with_its_sources_and_other_patches_stay() -> None:
     del new["spec"]["labels"]
     stored = await mutated(new, old)
     assert [each["manager"] for each in stored["spec"]["runtimePatches"]] == [SDK]
-    assert DIGEST not in stored["metadata"].get("annotations", {})
 
 
 async def test_a_mirror_whose_sources_another_release_pruned_is_kept() -> None:

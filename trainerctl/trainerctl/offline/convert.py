@@ -78,7 +78,7 @@ def _train_job_to_second(document: InputObject, data: Wire) -> Iterator[Loss]:
         yield Loss((), v23rules.REFUSED_LATER.format(error))
     spec = data.get("spec") or {}
     yield from _number(data, spec.get("trainer") or {})
-    _drop_mirror(data, spec)
+    _drop_mirror(spec)
     if not generations.has_first_generation(train_job.spec):
         return
     patches = spec.get("runtimePatches") or []
@@ -120,15 +120,8 @@ def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
         )
 
 
-def _drop_mirror(data: Wire, spec: Wire) -> None:
-    """Remove the annotation that the mutating webhook has added.
-
-    If the TrainJob sets fields of the first generation, also remove the runtime patches into which the webhook has
-    copied them.
-    """
-    annotations = (data.get("metadata") or {}).get("annotations") or {}
-    if annotations.pop(constants.FIRST_GENERATION_DIGEST_ANNOTATION, None) and not annotations:
-        del data["metadata"]["annotations"]
+def _drop_mirror(spec: Wire) -> None:
+    """If a TrainJob sets fields of the first generation, remove the runtime patches that mirror these fields."""
     if any(spec.get(field) for field in _OLD_FIELDS):
         mirrors = constants.FIRST_GENERATION_MANAGERS
         kept = [each for each in spec.pop("runtimePatches", None) or () if each.get("manager") not in mirrors]
@@ -138,7 +131,7 @@ def _drop_mirror(data: Wire, spec: Wire) -> None:
 def _train_job_to_first(document: InputObject, data: Wire) -> Iterator[Loss]:
     document.decode(TrainJob)
     spec = data.get("spec") or {}
-    _drop_mirror(data, spec)
+    _drop_mirror(spec)
     annotations = (data.get("metadata") or {}).get("annotations") or {}
     trainer = spec.get("trainer")
     if _WORD_ANNOTATION in annotations and isinstance(trainer, dict):

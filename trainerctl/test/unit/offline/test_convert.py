@@ -131,9 +131,8 @@ def test_a_word_becomes_an_annotation_and_comes_back(
 
 def test_a_mirror_is_not_converted_beside_its_sources() -> None:
     mirror = {"manager": "trainer.kubeflow.org/first-generation"}
-    digest = {"trainer.kubeflow.org/first-generation-digest": "d"}
     spec = {"labels": {"l": "1"}, "runtimePatches": [mirror, {"manager": "a.io/b"}]}
-    given = document("TrainJob", spec, annotations=digest)
+    given = document("TrainJob", spec)
     made, _ = converted(given, convert.SECOND)
     assert [each["manager"] for each in made["runtimePatches"]] == [convert.MANAGER, "a.io/b"]
     assert converted(given, convert.FIRST)[0] == {"labels": {"l": "1"}}
