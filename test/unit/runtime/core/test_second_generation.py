@@ -144,6 +144,18 @@ async def test_the_manager_of_a_patch_is_a_domain_prefixed_path(manager: str, re
     assert [str(error) for error in errors] == [f"spec.runtimePatches.manager: {reason}"]
 
 
+@pytest.mark.parametrize(("manager", "refused"), [("acme.io/foo", True), ("kueue.x-k8s.io/manager", False)])
+async def test_only_kueues_empty_patch_may_come_and_go_while_the_train_job_runs(
+    manager: str, refused: bool
+) -> None:
+    empty = {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {}}}}
+    runtime, without = await served({"torch": {}}, {}, {})
+    _, with_patch = await served({"torch": {}}, {}, {"runtimePatches": [empty]})
+    for old, new in ((without, with_patch), (with_patch, without)):
+        _, errors = await runtime.validate_objects(old, new)
+        assert bool(errors) is refused
+
+
 async def test_the_names_of_a_missing_injection_target_are_quoted() -> None:
     targets = [{"jobName": 'a"', "containerNames": ["b\n"]}]
     runtime, train_job = await served({"torch": {"envInjection": {"targets": targets}}}, {}, {})

@@ -16,6 +16,7 @@ from controller_runtime.client import Reader
 from controller_runtime.machinery import JSON, equality, field, names
 
 from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
+from pkg.constants import trainer as constants
 from pkg.util import generations
 
 from .validation import RESERVED, RESERVED_ENV, forbid_active_jobs
@@ -43,9 +44,9 @@ def validate_patches(job: TrainJob) -> field.ErrorList:
 async def validate_patch_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
     """Check that the update may change the runtime patches.
 
-    The TrainJob must be suspended before or after the update, and none of its jobs may be active. A patch without any
-    value may be added or removed at any time. The mirror of the first generation's fields is not checked while these
-    fields are present, because they have their own rules.
+    The TrainJob must be suspended before or after the update, and none of its jobs may be active. Kueue's entry may
+    be added or removed at any time if it has no value: the webhook does so (:mod:`pkg.webhooks.kueue`). The mirror of
+    the first generation's fields is not checked while these fields are present, because they have their own rules.
     """
     if old is None or equality.deep_equal(_effective(old), _effective(new)):
         return field.ErrorList()
@@ -58,11 +59,11 @@ async def validate_patch_changes(client: Reader, old: TrainJob | None, new: Trai
 
 
 def _effective(train_job: TrainJob) -> list[RuntimePatch]:
-    """Return the runtime patches that have a value."""
+    """Return the runtime patches without an entry of Kueue that has no value."""
     return [
         patch
         for patch in generations.runtime_patches(train_job.spec)
-        if patch.training_runtime_spec is not None and _has_value(patch.training_runtime_spec.to_dict())
+        if patch.manager != constants.KUEUE_MANAGER or _has_value(patch.to_dict().get("trainingRuntimeSpec"))
     ]
 
 
