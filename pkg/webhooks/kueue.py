@@ -11,7 +11,6 @@ place it again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from controller_runtime.machinery import equality
 
@@ -19,9 +18,7 @@ from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.util import generations
 
-from .putguard import Dropped, has_active_jobs
-
-_OVERRIDES: Final = Dropped("podTemplateOverrides")
+from .putguard import OVERRIDES, Dropped, has_active_jobs
 
 
 def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[Dropped]) -> None:
@@ -35,7 +32,7 @@ def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[D
     placed = _placement(new)
     if not placed:
         return
-    if _OVERRIDES in put_back and not _has_entry(new):
+    if Dropped(OVERRIDES) in put_back and not _has_entry(new):
         template = trainer.JobSetTemplatePatch(spec=trainer.JobSetSpecPatch())
         spec = trainer.TrainingRuntimeSpecPatch(template=template)
         entry = trainer.RuntimePatch(manager=constants.KUEUE_MANAGER, training_runtime_spec=spec)

@@ -10,6 +10,10 @@ A client may also remove fields that it owns and, in ``runtimePatches``, the ent
 request suspends a TrainJob with active jobs, even these fields are put back: the fields cannot change before the jobs
 have ended, so the suspension would be refused. Few reviews say whether a request is a PUT or a patch, so the decision
 depends on the fields and their owners.
+
+If a request only removes fields and names no field manager, the review does not show which client sent it: an owner
+that removes its fields, or a typed client that repeats a PUT. If only one client may have sent such a request, that
+client is assumed. Otherwise the fields are put back.
 """
 
 from __future__ import annotations
@@ -26,8 +30,9 @@ from controller_runtime.machinery import JSON
 from pkg.apis.trainer.v1alpha1 import PodSpecPatch, RuntimePatch, TrainJob
 from pkg.util import generations
 
+OVERRIDES: Final = "podTemplateOverrides"
 _FIRST: Final = {
-    "podTemplateOverrides": "pod_template_overrides",
+    OVERRIDES: "pod_template_overrides",
     "labels": "labels",
     "annotations": "annotations",
 }
@@ -83,8 +88,11 @@ def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dro
         return []
     if new.spec.suspend and has_active_jobs(old):
         return [*first, *rest]
-    # The overrides are one value, which Kueue owns as a whole once it has added its own overrides.
-    unknown = any(not _owned_by(old, each, writers) for each in first)
+    placements = [generations.is_placement(each) for each in old.spec.pod_template_overrides or ()]
+    if first == [Dropped(OVERRIDES)] and all(placements) and old.spec.suspend and new.spec.suspend:
+        first = []  # after an eviction, Kueue up to v0.16 removes its placement
+    # Kueue owns all overrides once it has added a placement, but only newer releases drop those of the user.
+    unknown = any(placements) or any(not _owned_by(old, each, writers) for each in first)
     return [*(first if unknown else ()), *(kept for each in rest for kept in _not_owned(old, each, writers))]
 
 
@@ -125,7 +133,7 @@ def put_back(old: TrainJob, new: TrainJob, fields: list[Dropped]) -> list[str]:
         _restore_owners(old, new, each.owned)
     return [
         f"{each}: kept, because the client replaced the TrainJob without knowing this field; "
-        "remove it with kubectl, or as the owner of the field"
+        "remove it with kubectl, or name its owner as the field manager of the request"
         for each in fields
     ]
 
@@ -165,16 +173,27 @@ def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str
     The client wrote an entry of the managed fields if the entry's time has changed or if the entry has gained fields.
     The time alone is not enough, because it has only whole seconds. Entries that the client did not write can only lose
     fields.
+
+    If the client wrote no entry, its request only removes fields. Then return the only client that may have written the
+    TrainJob without naming its field manager, or an empty set if there are several. kubectl and clients of server-side
+    apply always name their field manager.
     """
     options = request.options
     if isinstance(options, dict) and (name := options.get("fieldManager")):
         return {str(name)}
     before = _entries(old)
-    return {
+    written = {
         entry.manager or ""
         for identity, entry in _entries(new).items()
         if not entry.subresource and _is_written(before.get(identity), entry)
     }
+    unnamed = {
+        entry.manager or ""
+        for entry in before.values()
+        if entry.operation == "Update" and not entry.subresource
+    }
+    unnamed = {name for name in unnamed if not name.startswith(_UNTYPED)}
+    return written or (unnamed if len(unnamed) == 1 else set())
 
 
 def _is_written(before: Entry | None, entry: Entry) -> bool:

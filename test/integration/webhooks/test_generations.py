@@ -129,6 +129,11 @@ async def test_a_removed_field_is_honoured_or_put_back_with_a_warning_that_names
 ) -> None:
     async with admitting_manager(), acting_as("sdk") as sdk, acting_as("notebook") as notebook:
         await sdk.create(job(namespace, torch_runtime, labels={"l": "1"}, activeDeadlineSeconds=60))
+        # No other client can have sent this request, which names no field manager.
+        gone, warnings = await put_seen(sdk, namespace, "labels", "")
+        assert ("labels" in gone["spec"], warnings) == (False, [])
+        body = msgspec.json.encode({"spec": {"labels": {"l": "1"}}})
+        await sdk.patch(Unstructured.wrap(gone), raw_patch(MERGE, body))
         kept, (warning,) = await put_seen(notebook, namespace, "labels", "notebook")
         assert kept["spec"]["labels"] == {"l": "1"}
         assert warning.startswith("spec.labels: kept")

@@ -284,6 +284,9 @@ async def test_placing_evicting_and_placing_again_loses_nothing(
         await world.for_all(kueue.stop)
         await world.built(None)
         await world.nothing_is_lost()
+        for each in (await world.train_jobs()).values():
+            managers = [patch["manager"] for patch in each["spec"].get("runtimePatches", ())]
+            assert (MANAGER in managers) is (generation == 2)  # not added for an older release
         await world.for_all(lambda name: kueue.start(name, ["node"], "reserved"))
         await world.built("reserved")
         await world.nothing_is_lost()

@@ -99,10 +99,33 @@ async def test_a_client_that_means_it_is_heard(entries: list[Document], options:
     assert await stored(old, new, options) == (new, [])
 
 
-async def test_a_put_that_changes_nothing_else_still_drops_nothing() -> None:
-    old = job([entry(OWNER, "labels")], labels={"a": "b"})
-    kept, _ = await stored(old, job([]), PUT)
-    assert kept["spec"]["labels"] == {"a": "b"}
+@pytest.mark.parametrize(
+    ("others", "removed"),
+    [
+        ([], True),
+        ([entry("kubectl-create", "runtimeRef")], True),
+        ([entry("ci", "runtimeRef", operation="Apply")], True),
+        ([{**entry("manager"), "subresource": "status"}], True),
+        ([entry("kueue", "suspend")], False),
+    ],
+)
+async def test_a_request_that_only_removes_comes_from_the_only_client_that_names_no_field_manager(
+    others: list[Document], removed: bool
+) -> None:
+    """If there are several, a typed client may have repeated its PUT, which changes nothing else."""
+    old, new = job([entry(OWNER, "labels"), *others], labels={"a": "b"}), job(others)
+    kept, warnings = await stored(old, new, PUT)
+    assert (kept == new, bool(warnings)) == (removed, not removed)
+
+
+async def test_an_older_kueue_removes_its_placement_after_an_eviction() -> None:
+    others = [entry("sdk", "runtimeRef"), entry("kueue", "suspend")]
+    owners = [others[0], entry("kueue", "podTemplateOverrides", "suspend")]
+    old = job(owners, podTemplateOverrides=[KUEUES], suspend=True)
+    new = job(others, suspend=True)
+    assert await stored(active(old, 0), new, PUT) == (new, [])
+    kept, _ = await stored(job(owners, podTemplateOverrides=[KUEUES], suspend=False), new, PUT)
+    assert kept["spec"]["podTemplateOverrides"] == [KUEUES]
 
 
 async def test_a_changed_field_is_the_client_s_own_affair() -> None:
@@ -215,6 +238,15 @@ async def test_a_list_that_a_client_has_extended_is_put_back_with_a_field_that_i
     assert found["spec"]["podTemplateOverrides"] == [USERS, KUEUES]
     assert found["spec"]["labels"] == {"l": "1"}
     assert len(warnings) == 2
+
+
+async def test_a_newer_kueue_that_drops_the_users_overrides_with_the_placement_gets_its_entry() -> None:
+    """It owns the whole list, because an older release, with the same name, has added the placement."""
+    owner = entry("kueue", "podTemplateOverrides", "suspend")
+    old = job([owner], podTemplateOverrides=[USERS, KUEUES], suspend=False)
+    found, _ = await stored(old, job([KUEUE_CAME], suspend=True), PUT)
+    assert found["spec"]["podTemplateOverrides"] == [USERS, KUEUES]
+    assert [each["manager"] for each in found["spec"]["runtimePatches"]] == [ENTRY["manager"]]
 
 
 async def test_a_newer_kueue_gets_its_entry_and_the_older_ones_placement_goes_when_no_job_is_active() -> None:
