@@ -198,7 +198,7 @@ class Access:
         return PluginCredentials(f"kubeconfig {self.source}: {self._user.label}", logs_in)
 
     def _shown_to(self, plugin: Mapping[str, JSON]) -> Mapping[str, JSON] | None:
-        """Return what a plugin is told about the cluster, or None if it does not ask."""
+        """Return what a plugin receives about the cluster, or None if it does not ask for it."""
         if not plugin.get("provideClusterInfo"):
             return None
         cluster = self._cluster
