@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""While the shipped manager works, it is terminated, its certificates change, or a kind that it needs is missing."""
+"""While the shipped manager works, it is terminated, or a kind that it needs is missing."""
 
 import ssl
 import time
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,7 +14,7 @@ import msgspec
 import pytest
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment, KeyPair, eventually
+from controller_runtime.envtest import Environment, eventually
 from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import RESTMapper, Transport
@@ -23,9 +22,6 @@ from controller_runtime.rest import RESTMapper, Transport
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
 CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
-RATE = 200
-QUIET = 3.0
-"""Seconds of load without rotations, for comparison."""
 
 
 class Admissions:
@@ -89,61 +85,6 @@ class Admissions:
     def wrong(self) -> dict[str, int]:
         """The answers that neither admit nor come from a closed port, with their numbers."""
         return {what: n for what, n in self.answers.items() if what not in ("allowed", "no connection")}
-
-
-async def test_f14_no_review_fails_while_certificates_change_twenty_times(
-    ours: Any, train: Any, namespace: str, figure: Any, outage_seconds: float
-) -> None:
-    """Catches a manager that stops listening, serves a certificate with the key of another, or misses a change."""
-    await train("before")
-    swaps = 20 if outage_seconds >= 30 else 3
-    load = Admissions(ours, namespace, f"torch-{namespace}")
-    trust = ssl.create_default_context(cadata=ours.authority.certificate.decode())
-    served: set[bytes] = set()
-
-    async def shows(pair: KeyPair) -> bool:
-        der = await anyio.to_thread.run_sync(served_by, ours.webhook_port, trust)
-        return ssl.DER_cert_to_PEM_cert(der).strip() == pair.certificate.decode().split("-----END")[
-            0
-        ].strip() + ("\n-----END CERTIFICATE-----")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(load.run, rate=RATE // 2, keep=True))
-        tasks.start_soon(partial(load.run, rate=RATE // 2, keep=False))
-        await anyio.sleep(QUIET)
-        quiet, load.answers["allowed"] = load.answers["allowed"] / QUIET, 0
-        began = time.monotonic()
-        for _ in range(swaps):
-            pair = ours.authority.server("webhook", ["127.0.0.1"])
-            replace(ours.folder, pair)
-            await eventually(partial(shows, pair), timeout=30, reason="the new certificate is served")
-            served.add(pair.certificate)
-        took = time.monotonic() - began
-        load.stopping = True
-    assert len(served) == swaps
-    figure(f"F14 {swaps} rotations in {took:.0f} s, {load.answers['allowed']} reviews: failed",
-           sum(load.wrong.values()) + load.answers["no connection"], at_most=0, unit="reviews")  # fmt: skip
-    missing = 1 - load.answers["allowed"] / (quiet * took)
-    figure(f"F14 of {quiet:.0f} reviews a second, missing while rotating", missing, at_most=0.5, unit="")
-
-
-def replace(folder: Path, pair: KeyPair) -> None:
-    """Replace both files, the certificate first, so that for a moment they do not match."""
-    for name, content in (("tls.crt", pair.certificate), ("tls.key", pair.key)):
-        fresh = folder / f".{name}"
-        fresh.write_bytes(content)
-        fresh.replace(folder / name)
-
-
-def served_by(port: int, trust: ssl.SSLContext) -> bytes:
-    """Return the certificate that a server shows to a new client, in DER."""
-    import socket
-
-    with (
-        socket.create_connection(("127.0.0.1", port), 5) as raw,
-        trust.wrap_socket(raw, server_hostname="127.0.0.1") as wrapped,
-    ):
-        return wrapped.getpeercert(binary_form=True) or b""
 
 
 async def test_f21_reviews_are_answered_until_the_end_and_the_lease_goes_last(
