@@ -8,14 +8,12 @@ that occurs once in the module, and the replacement. A mutant may name other sce
 searched for in a separate process, which edits the module while importing it; no file changes.
 
 A life that finds a mutant is run again without the bug, and must then pass. There are short searches for all mutants
-first, and then longer ones for those that were not found. With ``--record FILE``, each result is appended to a file,
-and a later run continues there. ``--docs FILE`` writes a summary of the recorded results into a document.
+first, and then longer ones for those that were not found.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -23,12 +21,11 @@ import itertools
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -58,25 +55,16 @@ class Mutant:
             )
         return source.replace(self.old, self.new)
 
-    @property
-    def digest(self) -> str:
-        """Return a hash of the edit. It shows whether a recorded result is of this edit."""
-        return hashlib.sha256("\0".join((self.module, self.old, self.new)).encode()).hexdigest()[:12]
-
 
 @dataclass(frozen=True)
 class Result:
     """The outcome of a search."""
 
-    table: str
     name: str
-    digest: str
     searched: int
     """The number of lives that were run."""
     found: bool
     failure: str = ""
-    older: bool = False
-    """True if the simulations have changed since the search. A new search then begins with the first life again."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +72,6 @@ class Table:
     """The scenarios and mutants of a file."""
 
     file: Path
-    title: str
     scenarios: list[str]
     mutants: list[Mutant]
 
@@ -92,7 +79,7 @@ class Table:
     def read(cls, file: Path) -> Table:
         """Return the table in a file."""
         found = tomllib.loads(file.read_text())
-        return cls(file, found["title"], found["scenarios"], [Mutant(**each) for each in found["mutant"]])
+        return cls(file, found["scenarios"], [Mutant(**each) for each in found["mutant"]])
 
 
 class Finder(importlib.abc.MetaPathFinder):
@@ -126,37 +113,6 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return code
 
 
-class Record:
-    """The results of searches, in a file of JSON lines if there is one; the last result of a mutant counts."""
-
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
-        self._results: dict[tuple[str, str], Result] = {}
-        lines = file.read_text().splitlines() if file is not None and file.exists() else []
-        for line in lines:
-            self._note(Result(**json.loads(line)))
-
-    def _note(self, result: Result) -> None:
-        self._results[result.table, result.name] = result
-
-    def add(self, result: Result) -> None:
-        """Keep a result."""
-        self._note(result)
-        if self._file is not None:
-            with self._file.open("a") as stream:
-                stream.write(json.dumps(asdict(result)) + "\n")
-
-    def of(self, table: Table, mutant: Mutant) -> Result:
-        """Return the recorded result of a mutant.
-
-        Return a result of 0 lives if the mutant was not searched for, or has changed since the search.
-        """
-        known = self._results.get((table.file.stem, mutant.name))
-        if known is None or known.digest != mutant.digest:
-            return Result(table.file.stem, mutant.name, mutant.digest, 0, found=False)
-        return known
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search for the mutants of tables; return 1 if a mutant was not found."""
     given = _parser().parse_args(arguments)
@@ -167,17 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         planted = None if given.healthy else mutant
         sys.stdout.write(json.dumps(search(scenarios, planted, given.after, given.lives)))
         return 0
-    record = Record(given.record)
     wanted = [
         (table, mutant)
         for table in tables
         for mutant in table.mutants
         if not given.only or mutant.name in given.only
     ]
-    if given.docs is not None:
-        given.docs.write_text(written(given.docs.read_text(), tables, record))
-        return 0
-    return _search_all(wanted, record, given.lives)
+    return _search_all(wanted, given.lives)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -187,32 +139,24 @@ def _parser() -> argparse.ArgumentParser:
         "--lives", type=int, default=LIVES, help=f"lives before a mutant counts as not found ({LIVES})"
     )
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="search for these mutants only")
-    parser.add_argument(
-        "--record",
-        type=Path,
-        metavar="FILE",
-        help="append the results to FILE, and continue the searches of an earlier run",
-    )
-    parser.add_argument(
-        "--docs", type=Path, metavar="FILE", help="write the recorded results into a document; search nothing"
-    )
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
     parser.add_argument("--after", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--healthy", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
-def _search_all(wanted: Sequence[tuple[Table, Mutant]], record: Record, lives: int) -> int:
+def _search_all(wanted: Sequence[tuple[Table, Mutant]], lives: int) -> int:
+    missed, after = list(wanted), 0
     for until in (*[each for each in SEARCHES if each < lives], lives):
-        for table, mutant in wanted:
-            known = record.of(table, mutant)
-            if not known.older and (known.found or known.searched >= until):
-                continue
-            result = _in_child(table, mutant, 0 if known.older else known.searched, until)
-            record.add(result)
+        searched, missed = missed, []
+        for table, mutant in searched:
+            result = _in_child(table, mutant, after, until)
             sys.stdout.write(f"{row(result)}\n")
             sys.stdout.flush()
-    return int(not all(record.of(*each).found for each in wanted))
+            if not result.found:
+                missed.append((table, mutant))
+        after = until
+    return int(bool(missed))
 
 
 def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
@@ -222,7 +166,7 @@ def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
         _, other = _searched(table, mutant, found - 1, found, "--healthy")
         if other:
             raise SystemExit(f"the life that finds {mutant.name!r} also fails without it: {other}")
-    return Result(table.file.stem, mutant.name, mutant.digest, found or lives, found is not None, failure)
+    return Result(mutant.name, found or lives, found is not None, failure)
 
 
 def _searched(table: Table, mutant: Mutant, after: int, lives: int, *options: str) -> tuple[int | None, str]:
@@ -271,27 +215,6 @@ def row(result: Result) -> str:
     failure = re.sub(r"^\S+ \d+: (AssertionError: )?", "", result.failure)
     lives = str(result.searched) if result.found else f"not in {result.searched:,}"
     return f"{result.name}: {lives} {failure}".rstrip()
-
-
-def written(document: str, tables: Sequence[Table], record: Record) -> str:
-    """Return a document with a summary of the results between ``<!-- mutants -->`` and ``<!-- end -->``.
-
-    The summary has a row for each table and a list of the bugs that are not found.
-    """
-    rows, missed = [], []
-    for table in tables:
-        results = [record.of(table, mutant) for mutant in table.mutants]
-        found = [each.searched for each in results if each.found]
-        median = f"{statistics.median_high(found)} | {max(found):,}" if found else " | "
-        rows.append(f"| {table.title} | {len(results)} | {len(found)} | {median} |")
-        missed += [f"- {each.name} (not in {each.searched:,} lives)" for each in results if not each.found]
-    head = ["| bugs | planted | found | median of lives until found | most lives |", "|---|---|---|---|---|"]
-    text = "\n".join([*head, *rows, *(["", "Not found:", "", *missed] if missed else [])])
-    before, begin, rest = document.partition("<!-- mutants -->\n")
-    _, end, after = rest.partition("\n<!-- end -->")
-    if not begin or not end:
-        raise SystemExit("the document has no place for the results")
-    return f"{before}{begin}{text}{end}{after}"
 
 
 if __name__ == "__main__":

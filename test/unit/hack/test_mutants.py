@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The search for planted bugs, and its record."""
+"""The search for planted bugs."""
 
 from pathlib import Path
 
 import pytest
 
-from hack.mutants import Mutant, Record, Result, Table, main, written
+from hack.mutants import Mutant, main
 
 
 def test_a_text_that_occurs_twice_is_refused() -> None:
@@ -27,7 +27,6 @@ def scenario(sim):
 test_lives = simtest.simulate(seeds=1, minutes=0.1, faults=0.0)(scenario)
 """
 PLANTED = """
-title = "planted"
 scenarios = ["{file}::test_lives"]
 
 [[mutant]]
@@ -50,17 +49,3 @@ def test_the_life_that_finds_a_bug_must_pass_without_it(tmp_path: Path, healthy:
             SystemExit, match=r"the life that finds 'jitter' also fails without it: .*the jitter is wrong"
         ):
             main([str(table), "--lives", "1"])
-
-
-def test_a_result_belongs_to_one_edit_and_the_last_one_counts(tmp_path: Path) -> None:
-    first, second = Mutant("a", "m", "old", "new"), Mutant("a", "m", "old", "newer")
-    table, file = Table(Path("t.toml"), "of t", [], [first]), tmp_path / "results"
-    record = Record(file)
-    record.add(Result("t", "a", first.digest, 30, found=False))
-    record.add(Result("t", "a", first.digest, 41, found=True, failure="test_it 3: AssertionError: too late"))
-
-    text = written("<!-- mutants -->\n\n<!-- end -->", [table], Record(file))
-
-    assert "| of t | 1 | 1 | 41 | 41 |" in text
-    assert "Not found" not in text
-    assert Record(file).of(table, second).searched == 0
