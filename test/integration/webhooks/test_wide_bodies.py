@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies that decode to a thousand times their size, and bodies that end early, on a real port.
+"""Bodies that decode to a thousand times their size, end early or are broken, on a real port.
 
-Their cost is measured in processor time and memory, which do not depend on the load of the machine.
+The cost of the first two is measured in processor time and memory, which do not depend on the load of the machine.
 """
 
 import contextlib
@@ -20,7 +20,9 @@ import pytest
 
 pytestmark = pytest.mark.integration
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+JSON = "application/json"
 MIB = 1024 * 1024
+LIMIT = 7 * MIB
 SIZE = int(6.6 * MIB)
 REVIEWS = 20
 CPU_SECONDS = 0.1
@@ -59,6 +61,19 @@ VALID = _spec(
 ).encode()
 
 
+BROKEN: dict[str, tuple[bytes, str, int]] = {
+    "truncated": (VALID[:-1], JSON, 400),
+    "utf-8": (VALID.replace(b"torch", b"\xed\xa0\x80"), JSON, 400),
+    "type": (VALID, "application/yaml", 400),
+    "no type": (VALID, "", 400),
+    "a key twice": (VALID.replace(b'"uid":"u-1"', b'"uid":"u-1","uid":"u-2"'), JSON, 200),
+    "deep": (_spec('{"x":' + "[" * 100_000 + "]" * 100_000 + "}").encode(), JSON, 400),
+    "largest": (VALID.ljust(LIMIT), JSON, 200),
+    "too large": (VALID.ljust(LIMIT + 1), JSON, 413),
+}
+"""The content, its type, and the status of the answer."""
+
+
 def cpu(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
@@ -70,12 +85,13 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
-def ask(port: int, body: bytes) -> tuple[int, Any]:
+def ask(port: int, body: bytes, content_type: str = JSON) -> tuple[int, Any]:
     with contextlib.closing(
         http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=trusting())
     ) as connection:
-        connection.request("POST", PATH, body, {"Content-Type": "application/json"})
+        connection.request("POST", PATH, body, {"Content-Type": content_type})
         response = connection.getresponse()
+        assert response.getheader("Content-Type") == JSON
         return response.status, json.loads(response.read())
 
 
@@ -108,6 +124,15 @@ def test_a_wide_body_is_refused_at_the_cost_of_its_bytes(
     assert refused <= {(413, 0), (200, 403), (400, 0)}
     assert took <= CPU_SECONDS
     assert grown <= GROWTH
+
+
+def test_a_broken_body_is_answered_with_a_status_of_its_own(server: tuple[psutil.Process, int]) -> None:
+    _, port = server
+    for kind, (body, content_type, wanted) in BROKEN.items():
+        status, answer = ask(port, body, content_type)
+        assert status == wanted, (kind, answer)
+        assert status == 200 or (answer["kind"], answer["code"]) == ("Status", status), (kind, answer)
+        assert is_allowed(port), kind
 
 
 def test_bodies_that_are_broken_off_or_rest_leave_no_memory_behind(
