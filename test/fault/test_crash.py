@@ -81,7 +81,7 @@ class Managers:
             "metrics": {"bindAddress": "0"},
             "health": {"healthProbeBindAddress": "0"},
             "clientConnection": {"qps": -1},
-            # The certificates' Secret would be one more write; test_rotation tests it.
+            # The certificates' Secret would be one more write; integration/webhooks/test_certificates tests it.
             "certManagement": {"enable": False},
             "webhook": {"host": "127.0.0.1", "port": free_ports(1)[0], "certDir": str(folder)},
         }
