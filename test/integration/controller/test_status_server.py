@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,7 +19,7 @@ from controller_runtime.apis.authentication.v1 import BoundObjectReference, Toke
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, ServiceAccount
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Environment, eventually, free_ports
+from controller_runtime.envtest import eventually, free_ports
 from controller_runtime.machinery import Object
 from controller_runtime.rest import (
     Config,
@@ -31,8 +30,6 @@ from controller_runtime.rest import (
     Transport,
     TransportError,
 )
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -52,13 +49,6 @@ UPDATE = {
 }
 
 
-_POD: dict[str, Any] = {
-    "serviceAccountName": "default",
-    "restartPolicy": "Never",
-    "containers": [{"name": "node", "image": "x"}],
-}
-
-
 @dataclass
 class World:
     """A manager with the status server, and pods as JobSet and the Job controller would create them."""
@@ -75,27 +65,18 @@ class World:
             TrainJob.from_dict({"metadata": {"namespace": self.namespace, "name": name}, "spec": spec})
         )
         job_set = await self._found(JobSet, name)
-        template = {"spec": _POD}
-        job = await self._child(Job, f"{name}-node-0", job_set, {"template": template})
-        return await self._child(Pod, f"{name}-node-0-0-abcde", job, template["spec"])
+        containers = [{"name": "node", "image": "x"}]
+        pod = {"serviceAccountName": "default", "restartPolicy": "Never", "containers": containers}
+        job = await self._child(Job, f"{name}-node-0", job_set, {"template": {"spec": pod}})
+        return await self._child(Pod, f"{name}-node-0-0-abcde", job, pod)
 
-    async def stray_pod(self, name: str) -> Pod:
-        """Create a pod that belongs to no TrainJob."""
-        return await self._child(Pod, name, None, _POD)
-
-    async def token(self, pod: Pod | None, train_job: str, **changed: Any) -> str:
+    async def token(self, pod: Pod, train_job: str) -> str:
         """Return a token as the kubelet requests it for the volume of a TrainJob's pod."""
-        bound = None
-        if pod is not None:
-            bound = BoundObjectReference(kind="Pod", api_version="v1", name=pod.name, uid=pod.metadata.uid)
-        spec = {
-            "audiences": [token_audience(self.namespace, train_job)],
-            "expiration_seconds": 3600,
-            **changed,
-        }
+        bound = BoundObjectReference(kind="Pod", api_version="v1", name=pod.name, uid=pod.metadata.uid)
+        audiences = [token_audience(self.namespace, train_job)]
+        spec = TokenRequestSpec(audiences=audiences, expiration_seconds=3600, bound_object_ref=bound)
         account = ServiceAccount.from_dict({"metadata": {"namespace": self.namespace, "name": "default"}})
-        request = TokenRequest(spec=TokenRequestSpec(bound_object_ref=bound, **spec))
-        issued = await self.client.subresource("token").create(account, request)
+        issued = await self.client.subresource("token").create(account, TokenRequest(spec=spec))
         return issued.status.token or ""
 
     async def authority(self, train_job: str) -> bytes:
@@ -138,12 +119,10 @@ class World:
 
         return await eventually(look, timeout=30, reason=f"{kind.gvk.kind} {name} exists")
 
-    async def _child(self, kind: type[T], name: str, owner: Object | None, spec: dict[str, Any]) -> T:
-        references = []
-        if owner is not None:
-            gvk, uid = type(owner).gvk, owner.metadata.uid
-            named = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
-            references = [{**named, "controller": True}]
+    async def _child(self, kind: type[T], name: str, owner: Object, spec: dict[str, Any]) -> T:
+        gvk, uid = type(owner).gvk, owner.metadata.uid
+        reference = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
+        references = [{**reference, "controller": True}]
         metadata = {"namespace": self.namespace, "name": name, "ownerReferences": references}
         return await self.client.create(kind.from_dict({"metadata": metadata, "spec": spec}))
 
@@ -226,41 +205,14 @@ async def test_the_job_set_of_a_train_job_gives_its_pods_the_token_and_the_addre
         assert token["audience"] == token_audience(world.namespace, "bert")
 
 
-async def test_each_wrong_token_is_refused_with_its_reason(
-    start: StartWorld, trainer_control_plane: Environment
-) -> None:
+async def test_a_forged_token_is_refused_with_the_reason(start: StartWorld) -> None:
     async with start() as world:
-        mine, other = await world.train_job("bert"), await world.train_job("bart")
-        stray = await world.stray_pod("notebook")
-        good = await world.token(mine, "bert")
-
-        async def refusal(token: str) -> str:
-            code, answer = await world.post("bert", token)
-            assert (code, answer["status"], answer["reason"]) == (403, "Failure", "Forbidden")
-            return str(answer["message"])
-
-        key = trainer_control_plane.control_plane.pki / "sa.key"
-        expired = _signed_again(good, key.read_bytes(), exp=int(time.time()) - 10)
-        forged = _signed_again(good, None)
-        other_audience = await world.token(mine, "bert", audiences=["https://kubernetes.default.svc"])
-        key_of = f"{world.namespace}/bert"
-        assert {
-            "other job": await refusal(await world.token(other, "bert")),
-            "stray pod": await refusal(await world.token(stray, "bert")),
-            "no pod": await refusal(await world.token(None, "bert")),
-            "audience": await refusal(other_audience),
-            "expired": await refusal(expired),
-            "forged": await refusal(forged),
-            "no token": await refusal("x"),
-        } == {
-            "other job": f"Forbidden: pod {world.namespace}/{other.name} does not belong to TrainJob {key_of}",
-            "stray pod": f"Forbidden: pod {world.namespace}/notebook does not belong to TrainJob {key_of}",
-            "no pod": "Forbidden: the token is not bound to a pod",
-            "audience": f"Forbidden: the token is not for the audience {token_audience(world.namespace, 'bert')}",
-            "expired": "Forbidden: the token has expired",
-            "forged": "Forbidden: the signature of the token is not valid",
-            "no token": "Forbidden: the token is not a JSON Web Token of a service account",
-        }
+        pod = await world.train_job("bert")
+        good, other = await world.token(pod, "bert"), await world.token(pod, "bart")
+        forged = f"{good.rpartition('.')[0]}.{other.rpartition('.')[2]}"
+        code, answer = await world.post("bert", forged)
+        assert (code, answer["status"], answer["reason"]) == (403, "Failure", "Forbidden")
+        assert answer["message"] == "Forbidden: the signature of the token is not valid"
         assert "trainerStatus" not in await world.status("bert")
         assert (await world.post("bert", good))[0] == 200
 
@@ -352,22 +304,3 @@ async def test_pods_trust_a_new_authority_before_the_server_uses_it(start: Start
 
 def _authority_in(secret: Secret) -> bytes:
     return base64.b64decode((secret.data or {}).get("ca.crt") or "")
-
-
-def _signed_again(token: str, key: bytes | None, **changed: Any) -> str:
-    """Return the token with other claims; its header still names the cluster's key.
-
-    It is signed by ``key``, or by a new key that the cluster does not know.
-    """
-    head, claims, _ = token.split(".")
-    decoded = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-    text = f"{head}.{_base64url(json.dumps({**decoded, **changed}).encode())}"
-    private: Any = rsa.generate_private_key(65537, 2048)
-    if key is not None:
-        private = serialization.load_pem_private_key(key, None)
-    signature = private.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
-    return f"{text}.{_base64url(signature)}"
-
-
-def _base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
