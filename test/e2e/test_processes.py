@@ -348,69 +348,6 @@ async def test_a_pod_gets_its_environment_volumes_and_names(
     assert not {"no", "deep"} & entries  # the machine's own file system did not change
 
 
-@pytest.mark.parametrize(
-    ("container", "end"),
-    [
-        (_container("sh", "-c", "exit 7"), (7, "Error")),
-        (_container("sh", "-c", "kill -9 $$$$"), (137, "Error")),
-        (_container("no-such-program"), (128, "StartError")),
-    ],
-    ids=["exit code", "signal", "no program"],
-)
-async def test_the_end_of_a_container_is_reported(
-    cluster_client: LiveClient, cluster_namespace: str, container: dict[str, Any], end: tuple[int, str]
-) -> None:
-    spec = {"containers": [container], "restartPolicy": "Never"}
-    pod = await _pod(cluster_client, cluster_namespace, "ends", spec)
-    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == end
-
-
-async def test_a_launcher_is_refused_with_a_reason(
-    cluster_client: LiveClient, cluster_namespace: str
-) -> None:
-    spec = {"containers": [_container("bash", "-c", "mpirun -n 2 python x.py")], "restartPolicy": "Never"}
-    pod = await _pod(cluster_client, cluster_namespace, "mpi", spec)
-
-    async def waits() -> str:
-        (status,) = (await cluster_client.get(Pod, pod.key)).status.container_statuses or []
-        waiting = status.state.waiting if status.state else None
-        return (waiting.message or "") if waiting and waiting.reason == "ProcessesUnsupported" else ""
-
-    async def has_status() -> bool:
-        return bool((await cluster_client.get(Pod, pod.key)).status.container_statuses)
-
-    await eventually(has_status, timeout=60, reason="the pod is refused")
-    assert "mpirun" in await waits()
-
-
-async def test_processes_end_with_a_killed_shim(
-    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
-) -> None:
-    script = "setsid sleep 4567 & sleep 0.3; kill -9 $PPID; sleep 4567"
-    spec = {"containers": [_container("sh", "-c", script)], "restartPolicy": "Never"}
-    pod = await _pod(cluster_client, cluster_namespace, "shim", spec)
-    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == (137, "Error")
-    await _until_ended(local_cluster, "sleep 4567")
-
-
-async def test_a_status_arrives_after_the_api_server_was_away(
-    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster, tmp_path: Path
-) -> None:
-    spec = {
-        "containers": [
-            _container("sh", "-c", f"until test -e {tmp_path}/go; do sleep 0.1; done; touch {tmp_path}/end")
-        ],
-        "restartPolicy": "Never",
-    }
-    pod = await _pod(cluster_client, cluster_namespace, "late", spec)
-    await _until_phase(cluster_client, pod, "Running")
-    await local_cluster.supervisor.stop("kube-apiserver")
-    (tmp_path / "go").touch()
-    await eventually((tmp_path / "end").exists, timeout=60, reason="the process ends")
-    await local_cluster.restart()
-    assert _exit(await _until_phase(cluster_client, pod, "Succeeded")) == (0, "Completed")
-
-
 async def test_processes_end_with_a_killed_kubelet_and_run_again_after_its_restart(
     cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
 ) -> None:
@@ -434,26 +371,3 @@ async def test_processes_end_with_a_killed_kubelet_and_run_again_after_its_resta
     await eventually(reported, timeout=60, reason="the status shows the restart")
     await cluster_client.delete(pod, grace_period_seconds=1)
     await _until_ended(local_cluster, "sleep 3456")
-
-
-async def test_a_container_whose_start_was_not_reported_does_not_run_twice(
-    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster, tmp_path: Path
-) -> None:
-    first = _container("sh", "-c", f"until test -e {tmp_path}/go; do sleep 0.1; done")
-    second = _container("sh", "-c", f"echo start >> {tmp_path}/starts; exec sleep 5678")
-    spec = {"initContainers": [{**first, "name": "first"}], "containers": [second], "restartPolicy": "Never"}
-    pod = await _pod(cluster_client, cluster_namespace, "once", spec)
-
-    async def begun() -> bool:
-        statuses = (await cluster_client.get(Pod, pod.key)).status.init_container_statuses or []
-        return any(each.state and each.state.running for each in statuses)
-
-    await eventually(begun, timeout=60, reason="the init container is reported")
-    await local_cluster.supervisor.stop("kube-apiserver")
-    (tmp_path / "go").touch()
-    await eventually((tmp_path / "starts").exists, timeout=60, reason="the container runs")
-    local_cluster.supervisor.kill([PROCESSES])
-    await _until_ended(local_cluster, "sleep 5678")
-    await local_cluster.restart()
-    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == (137, "ContainerStatusUnknown")
-    assert (tmp_path / "starts").read_text() == "start\n"

@@ -129,6 +129,18 @@ async def test_a_pod_waits_with_an_event_while_the_disk_is_full(settings: Settin
     assert events == [("FailedMount", "MountVolume.SetUp failed: [Errno 28] No space left on device")]
 
 
+async def test_a_launcher_is_refused_with_a_reason(settings: Settings, events: list[tuple[str, str]]) -> None:
+    async with _world(FakeClient(_pod("mpirun", "-n", "2", "x")), settings) as world:
+        pod = await world.until(lambda pod: bool(pod.status.container_statuses), "the pod is refused")
+        assert world.kubelet.runner("team", "web") is None
+    (found,) = pod.status.container_statuses or []
+    assert found.state is not None
+    assert found.state.waiting is not None
+    assert found.state.waiting.reason == "ProcessesUnsupported"
+    assert "mpirun" in (found.state.waiting.message or "")
+    assert [reason for reason, _ in events] == ["ProcessesUnsupported"]
+
+
 async def test_pods_of_other_nodes_are_left_alone(settings: Settings) -> None:
     client = FakeClient(_pod("true", nodeName="node-9"))
     async with _world(client, settings) as world:
@@ -316,6 +328,21 @@ async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Se
         "ContainerStatusUnknown",
         began,
     )
+
+
+async def test_a_container_whose_start_was_not_reported_does_not_run_twice(settings: Settings) -> None:
+    log = settings.logs(UID, "main") / "0"
+    log.mkdir(parents=True)  # the earlier kubelet has started the process, and ended before it wrote a status
+    async with _world(FakeClient(_pod("echo", "again")), settings) as world:
+        pod = await world.until(lambda pod: pod.status.phase in ("Succeeded", "Failed"), "the pod has ended")
+    (found,) = pod.status.container_statuses or []
+    assert found.state is not None
+    assert found.state.terminated is not None
+    assert (found.state.terminated.exit_code, found.state.terminated.reason) == (
+        137,
+        "ContainerStatusUnknown",
+    )
+    assert not list(log.iterdir())
 
 
 async def test_logs_follow_a_container_and_name_a_reason_without_one(settings: Settings) -> None:

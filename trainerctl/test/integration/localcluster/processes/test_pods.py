@@ -133,6 +133,24 @@ async def test_sidecars_are_killed_at_the_end_of_the_grace_that_the_others_used_
     assert exit_code(runner) == 137
 
 
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        (["sh", "-c", "exit 7"], (7, "Error")),
+        (["sh", "-c", "kill -9 $$$$"], (137, "Error")),
+        (["no-such-program"], (128, "StartError")),
+    ],
+    ids=["exit code", "signal", "no program"],
+)
+async def test_the_end_of_a_container_is_reported(
+    settings: Settings, command: list[str], end: tuple[int, str]
+) -> None:
+    runner = await finished(new_pod(container(*command)), settings)
+    state = runner.record.containers[0].state
+    assert isinstance(state, ContainerStateTerminated)
+    assert (runner.record.phase, state.exit_code, state.reason) == ("Failed", *end)
+
+
 async def test_a_container_is_started_again_after_failures_until_it_succeeds(settings: Settings) -> None:
     path = settings.directory / "count"
     script = f'echo x >> {path}; test "$(wc -l < {path})" -ge 3'.replace("$(", "$$(")
