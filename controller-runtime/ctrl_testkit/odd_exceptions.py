@@ -17,7 +17,7 @@ import structlog
 from controller_runtime import log
 from controller_runtime.machinery.errors import StatusError
 
-CHAINED: Final = 2000
+CHAINED: Final = 200
 DEEP: Final = 500
 
 
@@ -60,13 +60,6 @@ def _deep() -> BaseException:
     return error
 
 
-def _shared() -> BaseException:
-    error: Exception = ValueError("odd")
-    for _ in range(60):
-        error = ExceptionGroup("odd", [error, error])
-    return error
-
-
 def _group_in_a_circle() -> BaseException:
     member = ValueError("odd")
     group = ExceptionGroup("odd", [member])
@@ -74,54 +67,22 @@ def _group_in_a_circle() -> BaseException:
     return group
 
 
-class _Meta(type):
-    __eq__ = _raising(ValueError("compared"))
-    __bool__ = _raising(ValueError("tested"))
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _odd_class() -> BaseException:
-    made: BaseException = _Meta("OddError", (ValueError,), {})("odd")
-    return made
-
-
-class _Text(str):
-    __slots__ = ()
-    __len__ = __bool__ = __format__ = __getitem__ = split = _raising(ValueError("read"))
-
-
 FAILURE: Final = ValueError("no such text")
 SHAPES: Final[dict[str, Callable[[], BaseException]]] = {
     "plain": _with(),
     "a circle of causes": _circle,
     "a circle of contexts": _circle_of_contexts,
-    "2,000 chained causes": _chain,
+    "200 chained causes": _chain,
     "groups 500 deep": _deep,
-    "groups that share members": _shared,
     "a group that is the cause of its member": _group_in_a_circle,
     "__str__ raises": _with(__str__=_raising(FAILURE)),
     "__str__ raises RecursionError": _with(__str__=_raising(RecursionError("deep"))),
-    "__str__ raises SystemExit": _with(__str__=_raising(SystemExit(3))),
     "__str__ returns a number": _with(__str__=lambda _: 5),
-    "__str__ returns an odd string": _with(__str__=lambda _: _Text("odd")),
     "__str__ returns half a character": _with(__str__=lambda _: "odd \ud800"),
-    "__repr__ raises": _with(__repr__=_raising(FAILURE)),
     "not hashable": _with(__hash__=None),
     "__eq__ raises": _with(__eq__=_raising(FAILURE), __hash__=None),
-    "__bool__ raises": _with(__bool__=_raising(FAILURE)),
-    "a class that is neither hashable nor comparable": _odd_class,
     "needs_no_stack raises": _with(needs_no_stack=property(_raising(FAILURE))),
-    "needs_no_stack raises SystemExit": _with(needs_no_stack=property(_raising(SystemExit(3)))),
-    "every attribute raises": _with(__getattribute__=_raising(FAILURE)),
-    "__cause__ raises": _with(__cause__=property(_raising(FAILURE))),
-    "__notes__ raises": _with(__notes__=property(_raising(FAILURE))),
-    "exceptions raises": lambda: type(
-        "OddGroup", (ExceptionGroup,), {"exceptions": property(_raising(FAILURE))}
-    )("odd", [ValueError("odd")]),
     "retry_after raises": _with(StatusError, retry_after=property(_raising(FAILURE), lambda *_: None)),
-    "retry_after raises SystemExit": _with(
-        StatusError, retry_after=property(_raising(SystemExit(3)), lambda *_: None)
-    ),
     "retry_after is a text": _with(StatusError, retry_after=property(lambda _: "soon", lambda *_: None)),
     "retry_after is not a number": _with(
         StatusError, retry_after=property(lambda _: float("nan"), lambda *_: None)

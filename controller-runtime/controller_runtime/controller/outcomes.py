@@ -76,7 +76,7 @@ def is_terminal(error: BaseException) -> bool:
             continue
         if members := raised.members(each):
             waiting += members
-        elif (cause := raised.cause(each)) is not None:
+        elif (cause := each.__cause__) is not None:
             waiting.append(cause)
         else:
             return False
@@ -113,7 +113,7 @@ def is_server_failure(error: BaseException) -> bool:
 
 def is_panic(error: BaseException) -> bool:
     """Return True if ``error``, or any member of a group, is a programming error."""
-    return any(issubclass(type(each), PANICS) for each in raised.leaves(error))
+    return any(isinstance(each, PANICS) for each in raised.leaves(error))
 
 
 def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> bool:

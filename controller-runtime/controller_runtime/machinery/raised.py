@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read exceptions that foreign code raises, and convert those that would end a whole task or the process.
 
-Foreign exceptions can be malformed: ``__str__`` raises, causes form a circle, groups are nested hundreds deep or
-contain the same member many times. The functions that read such exceptions do not recurse, take a bounded number of
-steps, and raise nothing except KeyboardInterrupt.
+Foreign exceptions can be malformed: ``__str__`` raises, causes form a circle, groups are nested hundreds deep. The
+functions that read such exceptions do not recurse, and take a bounded number of steps.
 
 Code that awaits a future which another task cancelled gets a ``CancelledError`` although its own task was not
 cancelled. A task group drops such an error, so the task would end without a trace. A ``SystemExit``, which command-line
@@ -24,8 +23,7 @@ import asyncio
 import math
 import traceback
 from collections.abc import Iterator
-from itertools import islice
-from typing import Any, Final, cast
+from typing import Final
 
 import anyio
 
@@ -35,48 +33,25 @@ FAILURES: Final = (Exception, *STRAY_EXITS)
 Failure = Exception | asyncio.CancelledError | SystemExit
 MOST: Final = 10_000
 """Maximum number of parts of an exception that are read."""
-_PRINTABLE: Final = 256
-"""An exception with at most this many parts is printed by Python's own formatter, which recurses into groups."""
-_PRINTED: Final = 16
-"""If an exception has more parts, at most this many of them are printed."""
-
-# Read the values that Python itself keeps: a class may define properties of the same names.
-_name: Final[Any] = vars(type)["__name__"]
-_cause: Final[Any] = vars(BaseException)["__cause__"]
-_context: Final[Any] = vars(BaseException)["__context__"]
-_traceback: Final[Any] = vars(BaseException)["__traceback__"]
-_members: Final[Any] = vars(BaseExceptionGroup)["exceptions"]
 
 
 def name(error: object) -> str:
     """Return the name of the class."""
-    found: str = _name.__get__(type(error))
-    return found
+    return type(error).__name__
 
 
 def text(error: object) -> str:
     """Return ``str(error)`` in a form that can be encoded as UTF-8. If ``str`` raises, return a text that says so."""
     try:
-        found = "".join([str(error)])  # a plain string: ``__str__`` may return an instance of a subclass
+        found = str(error)
         return found if found.isascii() else found.encode("utf-8", "backslashreplace").decode()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as failure:
+    except Exception as failure:
         return f"<{name(error)}: its text cannot be read, {name(failure)} was raised>"
 
 
 def members(error: BaseException) -> tuple[BaseException, ...]:
     """Return the exceptions of a group; none for any other exception."""
-    found: tuple[BaseException, ...] = ()
-    if issubclass(type(error), BaseExceptionGroup):
-        found = _members.__get__(error)
-    return found
-
-
-def cause(error: BaseException) -> BaseException | None:
-    """Return the exception that ``error`` was raised from."""
-    found: BaseException | None = _cause.__get__(error)
-    return found
+    return error.exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 
 def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseException]:
@@ -93,8 +68,8 @@ def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseExceptio
             continue
         seen.add(id(each))
         yield each
-        if causes and (before := cause(each)) is not None:
-            waiting.append(before)
+        if causes and each.__cause__ is not None:
+            waiting.append(each.__cause__)
         waiting += reversed(members(each))
 
 
@@ -106,42 +81,18 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseException | None:
     """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, otherwise None."""
     found = list(leaves(error))
-    return found[0] if found and all(issubclass(type(each), kinds) for each in found) else None
+    return found[0] if found and all(isinstance(each, kinds) for each in found) else None
 
 
 def stack(error: BaseException) -> str:
     """Return the traceback of ``error`` and of its parts; the text is empty if no part was ever raised."""
-    if all(_traceback.__get__(each) is None for each in parts(error)):
+    if all(each.__traceback__ is None for each in parts(error)):
         return ""
     try:
-        if _is_printable(error):
-            return "".join(traceback.format_exception(error)).rstrip()
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: S110  # attributes of the exception raise, so it is printed without them
-        pass
-    return "\n\n".join(map(_own_stack, islice(parts(error), _PRINTED)))
-
-
-def _own_stack(error: BaseException) -> str:
-    frames = "".join(traceback.format_tb(_traceback.__get__(error)))
-    return f"Traceback (most recent call last):\n{frames}{name(error)}: {text(error)}"
-
-
-def _is_printable(error: BaseException) -> bool:
-    """Return True if Python prints ``error`` in few steps; a member counts once for each group that contains it."""
-    waiting = [error]
-    for _ in range(_PRINTABLE):
-        if not waiting:
-            return True
-        each = waiting.pop()
-        waiting += members(each)
-        before = cause(each)
-        if before is None:
-            before = _context.__get__(each)
-        if before is not None:
-            waiting.append(before)
-    return not waiting
+        return "".join(traceback.format_exception(error)).rstrip()
+    except Exception:  # e.g. its groups are too deep, or one of its attributes raises
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        return f"Traceback (most recent call last):\n{frames}{name(error)}: {text(error)}"
 
 
 class StrayExitError(Exception):
@@ -160,7 +111,7 @@ def as_error(error: Failure) -> Exception:
     Raises:
         CancelledError: a cancel scope around the caller is cancelled, so the error is genuine.
     """
-    if not issubclass(type(error), asyncio.CancelledError):
+    if not isinstance(error, asyncio.CancelledError):
         return _converted(error)
     if anyio.current_effective_deadline() == -math.inf:
         raise error
@@ -177,14 +128,14 @@ def as_error_of_plain_task(error: Failure) -> Exception:
         CancelledError: the task is being cancelled, so the error is genuine.
     """
     task = asyncio.current_task()
-    if issubclass(type(error), asyncio.CancelledError) and task is not None and task.cancelling():
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
         raise error
     return _converted(error)
 
 
 def _converted(error: Failure) -> Exception:
-    if not issubclass(type(error), STRAY_EXITS):  # ``isinstance`` would read an attribute of the error
-        return cast("Exception", error)
+    if not isinstance(error, STRAY_EXITS):
+        return error
     said = text(error)
     detail = f": {said}" if said else ""
     stray: StrayCancellationError | StrayExitError
