@@ -6,3 +6,4 @@ from .client import Call as Call
 from .client import FakeClient as FakeClient
 from .client import FakeSubResource as FakeSubResource
 from .server import Server as Server
+from .writes import completer as completer

@@ -3,17 +3,15 @@
 """Serve the TrainJob webhook as a process, with the shipped runtimes in memory; print the port and the certificate."""
 
 import base64
-import copy
 import importlib.util
 import ssl
 import sys
 
 import anyio
 from controller_runtime import log, webhook
-from controller_runtime.fake import FakeClient
+from controller_runtime.fake import FakeClient, completer
 from controller_runtime.rest import load_chain
 from controller_runtime.webhook import server_context
-from trainerctl.offline import schema
 from trainerctl.offline.stored import schemas
 
 from pkg import shipped, webhooks
@@ -35,12 +33,10 @@ class Fixed:
 
 
 async def main() -> None:
-    of_kind = schemas()[ClusterTrainingRuntime.gvk]
+    complete = completer(schemas()[ClusterTrainingRuntime.gvk])
     client = FakeClient()
     for manifest in shipped.manifests("runtimes"):
-        stored = copy.deepcopy(manifest)
-        schema.default(of_kind, stored)
-        client.add(ClusterTrainingRuntime.from_dict(stored))
+        client.add(ClusterTrainingRuntime.from_dict(complete(manifest)))
     validator = webhooks.validators(await core.new(client, client))[TrainJob]
     server = webhook.Server("127.0.0.1", 0)
     certificate, key = webhook.SelfSigned().pair()

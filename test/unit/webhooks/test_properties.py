@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from controller_runtime import metrics
 from controller_runtime.apis.admission.v1 import AdmissionReview
-from controller_runtime.fake import FakeClient
+from controller_runtime.fake import FakeClient, completer
 from controller_runtime.serving import HTTPRequest
 from controller_runtime.webhook import MutatorHandler, ValidatorHandler, Webhook, admission
 from ctrl_testkit.small import places
@@ -169,8 +169,7 @@ class World:
         client = FakeClient()
         for manifest in RUNTIMES:
             if manifest["kind"] == "ClusterTrainingRuntime":
-                stored = copy.deepcopy(manifest)
-                schema.default(SCHEMAS[ClusterTrainingRuntime.gvk], stored)
+                stored = completer(SCHEMAS[ClusterTrainingRuntime.gvk])(manifest)
                 client.add(ClusterTrainingRuntime.from_dict(stored))
         self.runtimes = await core.new(client, client)
         self.validator = TrainJobWebhook(self.runtimes)
@@ -216,8 +215,7 @@ def run(loop_factory: LoopFactory, check: Callable[[World], Any]) -> None:
 
 def sane(data: dict[str, Any]) -> dict[str, Any] | None:
     """Return the object with the API server's defaults, or None if its schema refuses it."""
-    stored = copy.deepcopy(data)
-    schema.default(SCHEMAS[TrainJob.gvk], stored)
+    stored = completer(SCHEMAS[TrainJob.gvk])(data)
     return None if list(schema.problems(SCHEMAS[TrainJob.gvk], stored)) else stored
 
 

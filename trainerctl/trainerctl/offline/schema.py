@@ -9,7 +9,6 @@ CEL rules. Transition rules do not apply to a new object.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -56,25 +55,6 @@ def _unknown(schema: Schema, value: JSON, path: Path) -> Iterator[Path]:
             yield from _unknown(additional, each, (*path, key))
         elif properties is not None and not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield (*path, key)
-
-
-def default(schema: Schema, value: JSON) -> None:
-    """Set the schema's defaults, and remove null values of fields that are not nullable."""
-    if isinstance(value, list):
-        for item in value:
-            default(schema.get("items") or {}, item)
-    if not isinstance(value, dict):
-        return
-    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
-    known = {key: properties.get(key, additional) for key in (*properties, *value)}
-    for key, below in known.items():
-        if not isinstance(below, dict):
-            continue
-        if value.get(key) is None and not (key in value and below.get("nullable")):
-            value.pop(key, None)
-            if "default" in below:
-                value[key] = copy.deepcopy(below["default"])
-        default(below, value.get(key))
 
 
 # The schema.

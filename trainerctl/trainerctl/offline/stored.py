@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.fake import completer
 from controller_runtime.machinery import GVK, JSON, Object
 from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.webhook import Handler, MutatorHandler, ValidatorHandler, admission
@@ -72,7 +73,7 @@ class Schemas:
         unknown, undecodable = schema.unknown(of_kind, data), objectmeta.undecodable(data)
         if undecodable:
             return Checked(data, unknown, undecodable, [])
-        stored = self.stored(data, unknown)
+        stored = self.stored(data)
         created = without_status(stored)
         problems = [*objectmeta.problems(created), *schema.problems(of_kind, created)]
         if any(problem.grave for problem in problems):
@@ -81,13 +82,12 @@ class Schemas:
             problems += schema.rules(of_kind, created, self._evaluate)
         return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
 
-    def stored(self, data: Data, unknown: list[Path] | None = None) -> Data:
-        """Copy ``data``, remove the ``unknown`` fields, and set defaults, the namespace and the name."""
+    def stored(self, data: Data) -> Data:
+        """Return a copy of ``data`` without unknown fields, and with defaults, the namespace and the name."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
-        stored = copy.deepcopy(data)
-        for path in unknown or ():
-            _remove(stored, path)
-        schema.default(self._schemas[gvk], stored)
+        stored = completer(self._schemas[gvk])(copy.deepcopy(data))
+        for _, key in objectmeta.unknown(stored):
+            del stored["metadata"][key]
         meta = stored["metadata"] = stored.get("metadata") or {}
         if KINDS[gvk] is not ClusterTrainingRuntime and not meta.get("namespace"):
             meta["namespace"] = self._namespace
@@ -157,13 +157,6 @@ def not_served(gvk: GVK) -> str | None:
     if not ours or gvk in KINDS:
         return None
     return f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
-
-
-def _remove(data: JSON, path: Path) -> None:
-    *parents, last = path
-    for step in parents:
-        data = data[step]
-    del data[last]
 
 
 class Evaluator:
