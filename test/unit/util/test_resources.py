@@ -18,25 +18,10 @@ def requests(**spec: Any) -> dict[str, str]:
     return pod_requests(PodSpec.from_dict(spec))
 
 
-def test_containers_add_up_and_the_overhead_comes_on_top() -> None:
+def test_the_overhead_comes_on_top() -> None:
     assert requests(containers=[container("1"), container("500m")], overhead={"cpu": "250m"}) == {
         "cpu": "1750m"
     }
-
-
-def test_the_largest_init_container_counts_if_it_is_more() -> None:
-    assert requests(initContainers=[container("3"), container("2")], containers=[container("1")]) == {
-        "cpu": "3"
-    }
-    assert requests(initContainers=[container("1")], containers=[container("2")]) == {"cpu": "2"}
-
-
-def test_sidecars_stay_beside_the_containers_and_the_later_init_containers() -> None:
-    sidecar = container("1", restartPolicy="Always")
-
-    assert requests(initContainers=[sidecar], containers=[container("2")]) == {"cpu": "3"}
-    assert requests(initContainers=[sidecar, container("4")], containers=[container("2")]) == {"cpu": "5"}
-    assert requests(initContainers=[container("4"), sidecar], containers=[container("2")]) == {"cpu": "4"}
 
 
 def test_a_sum_has_the_suffixes_of_the_init_container_and_not_of_its_sidecars() -> None:
@@ -47,7 +32,7 @@ def test_a_sum_has_the_suffixes_of_the_init_container_and_not_of_its_sidecars() 
     assert requests(initContainers=[sidecar, container("1024k")]) == {"cpu": "1025024"}
 
 
-def test_requests_of_the_pod_itself_replace_the_sum() -> None:
+def test_requests_of_the_pod_itself_replace_the_sum_only_for_some_resources() -> None:
     assert requests(containers=[container("1")], resources={"requests": {"cpu": "5", "x/gpu": "1"}}) == {
         "cpu": "5"
     }

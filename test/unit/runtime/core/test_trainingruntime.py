@@ -82,24 +82,6 @@ async def test_a_runtime_given_to_the_pipeline_stays_as_it_was(client: FakeClien
     assert job_set.labels == {"l": "job"}
 
 
-async def test_later_overrides_win_and_an_empty_account_takes_the_templates_away(client: FakeClient) -> None:
-    train_job = make_train_job(
-        "team-a",
-        "job",
-        overrides=[
-            override(serviceAccountName="first", nodeSelector={"a": "2", "b": "2"}),
-            override(serviceAccountName="", nodeSelector={"b": "3"}),
-        ],
-    )
-    served = runtime_for(await core.new(client, client), train_job.spec.runtime_ref)
-
-    (job_set,) = await served.new_objects(train_job)
-
-    pod = job_set.to_dict()["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    assert "serviceAccountName" not in pod
-    assert pod["nodeSelector"] == {"a": "2", "b": "3"}
-
-
 async def test_only_the_namespaced_kind_brings_watches(client: FakeClient) -> None:
     made = await core.new(client, client)
 

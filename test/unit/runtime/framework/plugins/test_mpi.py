@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import base64
 from typing import Any, cast
 
 import anyio
@@ -68,18 +67,6 @@ async def host_file(
     return found.data["hostfile"].splitlines()
 
 
-async def test_the_secret_holds_the_keys_and_cannot_be_changed() -> None:
-    secret = (await objects(spec_of(), job()))["Secret"]
-
-    assert isinstance(secret, Secret)
-    assert (secret.name, secret.namespace) == ("job-mpi-ssh-auth", "team-a")
-    assert (secret.type, secret.immutable) == ("kubernetes.io/ssh-auth", True)
-    assert {key: base64.b64decode(value) for key, value in (secret.data or {}).items()} == {
-        "ssh-privatekey": b"private",
-        "ssh-publickey": b"public",
-    }
-
-
 def keys_of(*owners: OwnerReference) -> Secret:
     metadata = ObjectMeta(name="job-mpi-ssh-auth", namespace="team-a", owner_references=list(owners))
     return Secret(metadata=metadata)
@@ -126,54 +113,6 @@ async def test_a_secret_that_cannot_be_read_is_not_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "train_job", "lines"),
-    [
-        pytest.param(spec_of(), job(), ["job-node-0-0.job slots=1"], id="as the runtime says"),
-        pytest.param(
-            spec_of(num_proc_per_node=3),
-            job(num_nodes=2),
-            ["job-node-0-0.job slots=3", "job-node-0-1.job slots=3"],
-            id="nodes of the TrainJob",
-        ),
-        pytest.param(
-            spec_of(run_launcher_as_node=True),
-            job(num_nodes=2, num_proc_per_node=5),
-            ["job-launcher-0-0.job slots=5", "job-node-0-0.job slots=5"],
-            id="the launcher is one of the nodes",
-        ),
-        pytest.param(
-            spec_of(run_launcher_as_node=True),
-            job(num_nodes=1),
-            ["job-launcher-0-0.job slots=1", "job-node-0-0.job slots=1"],
-            id="one node is left",
-        ),
-        pytest.param(
-            spec_of(num_proc_per_node=1),
-            job(resources_per_node=GPUS),
-            ["job-node-0-0.job slots=4"],
-            id="a slot for each GPU",
-        ),
-        pytest.param(
-            spec_of("node", num_proc_per_node=1),
-            job(resources_per_node=GPUS),
-            ["job-node-0-0.job slots=4"],
-            id="of the TrainJob also where no job is labelled as the trainer's",
-        ),
-        pytest.param(
-            spec_of(num_proc_per_node=2),
-            job(resources_per_node=GPUS),
-            ["job-node-0-0.job slots=2"],
-            id="the runtime knows better than the GPUs",
-        ),
-        pytest.param(spec_of(num_proc_per_node=1), job(num_nodes=-2), [], id="fewer than none"),
-        pytest.param(spec_of("node", mpi_implementation="MPICH"), job(), [], id="not Open MPI's"),
-    ],
-)
-async def test_the_host_file(spec: TrainingRuntimeSpec, train_job: TrainJob, lines: list[str]) -> None:
-    assert await host_file(spec, train_job) == lines
-
-
-@pytest.mark.parametrize(
     "jobs",
     [
         pytest.param(("node", "launcher"), id="the nodes come before the launcher"),
@@ -214,30 +153,6 @@ async def test_the_runtime_keeps_its_policy() -> None:
     assert spec.to_json() == before
 
 
-async def test_another_implementation_with_a_launcher_is_an_error_that_names_it() -> None:
-    with pytest.raises(PluginError, match=r'^MPI implementation for "MPICH" doesn.t supported$'):
-        await objects(spec_of(mpi_implementation="MPICH"), job())
-
-
-async def test_only_launcher_and_nodes_are_given_keys_and_only_the_launcher_the_host_file() -> None:
-    spec = spec_of("launcher", "node", "dataset-initializer", ssh_auth_mount_path="/keys")
-
-    made = (await objects(spec, job()))["JobSet"].to_dict()["spec"]["replicatedJobs"]
-
-    pods = {each["name"]: each["template"]["spec"]["template"]["spec"] for each in made}
-    volumes = {name: [volume["name"] for volume in pod.get("volumes", ())] for name, pod in pods.items()}
-    mounts = {
-        name: [mount["mountPath"] for mount in pod["containers"][0].get("volumeMounts", ())]
-        for name, pod in pods.items()
-    }
-    assert volumes == {
-        "launcher": ["mpi-ssh-auth", "mpi-hostfile"],
-        "node": ["mpi-ssh-auth"],
-        "dataset-initializer": [],
-    }
-    assert mounts == {"launcher": ["/keys", "/etc/mpi"], "node": ["/keys"], "dataset-initializer": []}
-
-
 async def test_a_sidecar_before_the_training_has_neither_keys_nor_hosts_and_the_training_has_both() -> None:
     spec = spec_of("launcher")
     assert spec.template is not None
@@ -250,45 +165,6 @@ async def test_a_sidecar_before_the_training_has_neither_keys_nor_hosts_and_the_
     sidecar, training = made["template"]["spec"]["template"]["spec"]["containers"]
     assert "volumeMounts" not in sidecar
     assert [mount["name"] for mount in training["volumeMounts"]] == ["mpi-ssh-auth", "mpi-hostfile"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "trainer", "fields"),
-    [
-        pytest.param(spec_of(), Trainer(num_proc_per_node="4"), ["spec.trainer.numProcPerNode"], id="a word"),
-        pytest.param(spec_of(), Trainer(num_proc_per_node=4, num_nodes=2), [], id="a number"),
-        pytest.param(
-            spec_of("node", run_launcher_as_node=True),
-            Trainer(num_nodes=2),
-            ["spec.trainer.numNodes"],
-            id="no launcher",
-        ),
-        pytest.param(
-            spec_of("launcher", run_launcher_as_node=True),
-            Trainer(num_nodes=2),
-            ["spec.trainer.numNodes"],
-            id="no nodes",
-        ),
-        pytest.param(
-            spec_of("launcher", run_launcher_as_node=True), Trainer(num_nodes=1), [], id="the launcher alone"
-        ),
-        pytest.param(spec_of("node"), Trainer(num_nodes=2), [], id="a launcher is not asked for"),
-        pytest.param(spec_of(), None, [], id="no trainer"),
-        pytest.param(
-            make_training_runtime_spec(ml_policy=MLPolicy()),
-            Trainer(num_proc_per_node="auto"),
-            [],
-            id="another policy",
-        ),
-    ],
-)
-async def test_validation(spec: TrainingRuntimeSpec, trainer: Trainer | None, fields: list[str]) -> None:
-    client = FakeClient()
-    served = runtimes.TrainingRuntime(framework.Framework([mpi.MPI(client)]), client)
-
-    _, errors = await served.validate_against(spec, None, make_train_job("a", "job", trainer=trainer))
-
-    assert [error.field for error in errors] == fields
 
 
 class Notes:

@@ -2,8 +2,35 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import pytest
+from controller_runtime.fake import FakeClient
+
+from pkg.apis.trainer.v1alpha1 import (
+    CoschedulingPodGroupPolicySource,
+    PodGroupPolicy,
+    VolcanoPodGroupPolicySource,
+)
 from pkg.runtime.framework.plugins import podgroups
+from pkg.runtime.framework.plugins.coscheduling import CoScheduling
+from pkg.runtime.framework.plugins.volcano import Volcano
 from pkg.runtime.runtime import PodSet, new_info
+from testkit.builders import make_train_job
+
+COSCHEDULING = PodGroupPolicy(coscheduling=CoschedulingPodGroupPolicySource())
+VOLCANO = PodGroupPolicy(volcano=VolcanoPodGroupPolicySource())
+
+
+@pytest.mark.parametrize(("plugin", "others"), [(CoScheduling, VOLCANO), (Volcano, COSCHEDULING)])
+async def test_without_the_plugins_policy_nothing_is_built_or_read(
+    plugin: type[CoScheduling | Volcano], others: PodGroupPolicy
+) -> None:
+    client = FakeClient()
+
+    for policy in (None, PodGroupPolicy(), others):
+        info = new_info(pod_group_policy=policy)
+        assert await plugin(client).build(info, make_train_job("team-a", "job")) == []
+
+    assert client.calls == []
 
 
 def test_the_gang_asks_for_what_all_its_pods_ask_for_together() -> None:
