@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TrainJobs on the whole local cluster: JobSet's own controller and webhooks, Jobs, pods, simulated nodes."""
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -111,44 +110,6 @@ async def test_a_train_job_whose_pods_fail_is_failed(
 
     await consistently(not_rebuilt, reason="a Failed job does not start again")
     assert "Failed" in conditions(await cluster_client.get(TrainJob, job.key))
-
-
-async def test_a_train_job_is_suspended_and_resumed_and_moved_in_between(
-    cluster_client: LiveClient, cluster_namespace: str, verdict: Callable[..., Any]
-) -> None:
-    await cluster_client.create(
-        train_job(
-            cluster_namespace,
-            suspend=True,
-            trainer={"numNodes": 2},
-            podTemplateOverrides=simulated(run_for="1s"),
-        )
-    )
-    job = await verdict("Suspended")
-    job_set = await eventually(
-        lambda: cluster_client.get(JobSet, job.key), timeout=60, reason="the JobSet is made"
-    )
-    assert job_set.spec.suspend is True
-
-    async def no_pod() -> bool:
-        return not await cluster_client.list(Pod, namespace=cluster_namespace)
-
-    await consistently(no_pod, reason="a suspended job has no pods")
-
-    # Set the pods' placement and resume, as Kueue does.
-    override = job.spec.pod_template_overrides[0].to_dict()
-    override["spec"] = {
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "tolerations": [{"operator": "Exists"}],
-    }
-    overrides = json.dumps({"spec": {"podTemplateOverrides": [override]}})
-    moved = await cluster_client.patch(job, raw_patch(MERGE, overrides.encode()))
-    await suspend(cluster_client, moved, wanted=False)
-    running = await verdict("Suspended", status="False")
-    assert conditions(running)["Suspended"] == ("False", "Resumed")
-    await verdict("Complete")
-    pods = await cluster_client.list(Pod, namespace=cluster_namespace, labels={OF_JOB: "job"})
-    assert [pod.to_dict()["spec"]["nodeSelector"]["kubernetes.io/os"] for pod in pods] == ["linux", "linux"]
 
 
 async def test_a_running_train_job_is_suspended_and_its_runtime_edited_before_it_resumes(

@@ -146,28 +146,31 @@ async def test_a_train_job_costs_no_more_than_this(
     assert tasks <= 89
 
 
-@pytest.mark.parametrize(("version", "snapshot"), [("2.1", False), ("2.3", True)])
+@pytest.mark.parametrize(("version", "snapshots"), [("2.1", []), ("2.3", ["configmaps"])])
 @pytest.mark.parametrize(
-    ("spec", "applied"),
+    ("spec", "applied", "created"),
     [
-        pytest.param({"mlPolicy": {"torch": {}}}, ["jobsets"], id="torch"),
+        pytest.param({"mlPolicy": {"torch": {}}}, ["jobsets"], [], id="torch"),
         pytest.param(
             {"mlPolicy": {"torch": {}}, "podGroupPolicy": {"coscheduling": {}}},
             ["podgroups", "jobsets"],
+            [],
             id="coscheduling",
         ),
-        pytest.param({"mlPolicy": {"mpi": {}}}, ["secrets", "configmaps", "jobsets"], id="mpi"),
+        pytest.param({"mlPolicy": {"mpi": {}}}, ["secrets", "configmaps", "jobsets"], [], id="mpi"),
+        pytest.param({"mlPolicy": {"flux": {}}}, ["configmaps", "jobsets"], ["secrets"], id="flux"),
     ],
 )
-async def test_train_jobs_of_both_profiles_send_one_apply_a_child_and_one_status(
+async def test_train_jobs_of_both_profiles_send_one_write_a_child_and_one_status(
     run_manager: Any,
     live_client: LiveClient,
     namespace: str,
     serve_pod_groups: Any,
     spec: dict[str, Any],
     applied: list[str],
+    created: list[str],
     version: str,
-    snapshot: bool,
+    snapshots: list[str],
 ) -> None:
     if "podGroupPolicy" in spec:
         await serve_pod_groups(PodGroup)
@@ -184,8 +187,7 @@ async def test_train_jobs_of_both_profiles_send_one_apply_a_child_and_one_status
         (each.method, each.path.partition(place)[2].split("/")[0]) for each in sent if place in each.path
     )
     wanted = {("PATCH", kind): len(names) for kind in [*applied, "trainjobs"]}
-    if snapshot:
-        wanted["POST", "configmaps"] = len(names)
+    wanted |= {("POST", kind): len(names) for kind in [*created, *snapshots]}
     assert counts == wanted
 
 

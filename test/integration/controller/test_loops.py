@@ -3,7 +3,6 @@
 """Children that change or disappear are restored within a second, and settled TrainJobs cost no requests."""
 
 import os
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -15,7 +14,6 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.machinery import Object
-from controller_runtime.machinery.conditions import is_true
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.rest import Request
 
@@ -309,67 +307,3 @@ async def test_a_runtime_kind_that_nobody_serves_fails_the_job_until_somebody_do
             return await reasons("recovering") == []
 
         await eventually(recovered, reason="the TrainJob of a served kind loses the condition Failed")
-
-
-@pytest.mark.parametrize(
-    ("policy", "children"),
-    [
-        pytest.param({"torch": {}}, {"jobsets": 1}, id="torch"),
-        pytest.param({"mpi": {}}, {"secrets": 1, "configmaps": 1, "jobsets": 1}, id="mpi"),
-        pytest.param({"flux": {}}, {"secrets": 1, "configmaps": 1, "jobsets": 1}, id="flux"),
-    ],
-)
-async def test_a_job_costs_one_apply_a_child_and_one_patch_a_change_of_status(
-    run_manager: RunManager,
-    live_client: LiveClient,
-    namespace: str,
-    sent: list[Request],
-    policy: dict[str, Any],
-    children: dict[str, int],
-) -> None:
-    await live_client.create(runtime(namespace, "runtime", **policy))
-    key = (namespace, "job")
-    counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
-    verdict = {"type": "Completed", "status": "True", "reason": "R", "message": "m"}
-    steps: list[dict[str, Any]] = [
-        {"replicatedJobsStatus": [counts | {"active": 1}]},
-        {"replicatedJobsStatus": [counts | {"active": 1, "ready": 1}], "restarts": 1},
-        {
-            "replicatedJobsStatus": [counts | {"succeeded": 1}],
-            "conditions": [verdict | {"lastTransitionTime": "2025-01-01T00:00:00Z"}],
-        },
-    ]
-    async with run_manager(sent=sent):
-        await live_client.create(train_job(namespace, "runtime"))
-        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
-
-        def reports() -> int:
-            return sum(each.endswith("/trainjobs/job/status") for each in writes(sent))
-
-        for number, step in enumerate(steps, start=1):
-            job_set = await live_client.get(JobSet, key)
-            job_set.status = job_set.status.from_dict(step)
-            await live_client.status.update(job_set)
-
-            async def reported(number: int = number) -> bool:
-                return reports() >= number
-
-            await eventually(reported, timeout=30, reason="the TrainJob's status follows")
-            await quiet(sent, looks=6)
-
-        async def complete() -> bool:
-            return is_true((await live_client.get(TrainJob, key)).status.conditions, "Complete")
-
-        await eventually(complete, timeout=30, reason="the TrainJob is Complete")
-    asked = Counter(
-        each.path.split(f"/namespaces/{namespace}/")[1].partition("/")[0]
-        for each in sent
-        if each.method != "GET"
-        and f"/namespaces/{namespace}/" in each.path
-        and "/trainingruntimes/" not in each.path
-    )
-    assert asked == {**children, "trainjobs": len(steps)}
-    # The TrainJob is not read from the server, because it is in the cache.
-    assert [
-        each.path for each in sent if each.method == "GET" and f"/namespaces/{namespace}/" in each.path
-    ] == []

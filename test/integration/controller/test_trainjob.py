@@ -80,58 +80,6 @@ async def test_a_train_job_becomes_a_job_set_and_takes_its_verdict(
         await consistently(stays_gone, reason="a finished job's JobSet is not rebuilt")
 
 
-async def test_drift_is_healed_and_a_removed_job_set_comes_back(
-    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
-) -> None:
-    key = (namespace, "job")
-    async with run_manager():
-        await live_client.create(train_job(namespace, torch_runtime))
-        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
-        job_set.spec.suspend = True
-        await live_client.update(job_set)
-
-        async def resumed() -> bool:
-            return (await live_client.get(JobSet, key)).spec.suspend is False
-
-        await eventually(resumed, reason="the JobSet runs again")
-        await live_client.delete(job_set)
-
-        async def another() -> bool:
-            return (await live_client.get(JobSet, key)).metadata.uid != job_set.metadata.uid
-
-        await eventually(another, reason="there is a JobSet again")
-
-
-async def test_what_is_settled_causes_no_request(
-    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
-) -> None:
-    key = (namespace, "job")
-    async with run_manager():
-        await live_client.create(train_job(namespace, torch_runtime, suspend=True))
-
-        async def settled() -> bool:
-            return conditions(await live_client.get(TrainJob, key)) == {"Suspended": "True"}
-
-        await eventually(settled, reason="the TrainJob says that it is suspended")
-        job_set, job = await live_client.get(JobSet, key), await live_client.get(TrainJob, key)
-        times = [each.time for each in job_set.metadata.managed_fields or ()]
-        # Cause an event that does not change the wanted objects.
-        job_set.status = job_set.status.from_dict({"restarts": 1})
-        await live_client.status.update(job_set)
-
-    async with run_manager():  # a restart sends no write either
-
-        async def unchanged() -> bool:
-            now = await live_client.get(JobSet, key)
-            ours = [each.time for each in now.metadata.managed_fields or () if each.manager == "trainer"]
-            same_job = (
-                await live_client.get(TrainJob, key)
-            ).metadata.resource_version == job.metadata.resource_version
-            return ours == times and now.metadata.generation == job_set.metadata.generation and same_job
-
-        await consistently(unchanged, reason="neither JobSet nor TrainJob is written")
-
-
 async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
