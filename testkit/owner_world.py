@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server with the owners of pods, and watches whose events the test sends."""
+"""A server with the owners of pods, watches whose events the test sends, and a recorder of pods' events."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Recorder:
+    """Records the name of the object, type, reason and message of each event."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str, str]] = []
+
+    def event(self, obj: Any, event_type: str, reason: str, message: str) -> None:
+        self.events.append((obj.name, event_type, reason, message))
 
 
 class Informer:

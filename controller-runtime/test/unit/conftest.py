@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import hypothesis
 import msgspec
 import pytest
 
@@ -17,19 +16,8 @@ from controller_runtime import cache, log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Object, Struct
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
-from controller_runtime.testing.pytest_virtual_time import fail_if_blocked as fail_if_blocked
-from controller_runtime.testing.pytest_virtual_time import (
-    pytest_asyncio_loop_factories as pytest_asyncio_loop_factories,
-)
-from controller_runtime.testing.pytest_virtual_time import pytest_configure as pytest_configure
-from controller_runtime.testing.pytest_virtual_time import virtual_loop as virtual_loop
-from ctrl_testkit.odd_exceptions import odd as odd
-from ctrl_testkit.odd_exceptions import written as written
+from ctrl_testkit.unit_tests import *  # noqa: F403 fixtures and hooks
 
-hypothesis.settings.register_profile(
-    "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("here")  # a busy machine is not a failure
 END = {"k8s.io/initial-events-end": "true"}
 
 

@@ -21,18 +21,6 @@ def write(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_without_a_file_the_defaults_apply() -> None:
-    cfg = config.load()
-    assert (cfg.webhook.port, cfg.webhook.host) == (9443, "")
-    assert (cfg.metrics.bind_address, cfg.metrics.secure_serving) == (":8443", True)
-    assert cfg.health.health_probe_bind_address == ":8081"
-    assert (cfg.health.readiness_endpoint_name, cfg.health.liveness_endpoint_name) == ("readyz", "healthz")
-    assert not cfg.leader_election.leader_elect
-    assert cfg.cert_management.enable
-    assert (cfg.client_connection.qps, cfg.client_connection.burst) == (50, 100)
-    assert not cfg.controller.group_kind_concurrency
-
-
 def test_a_file_that_says_nothing_means_the_defaults(tmp_path: Path) -> None:
     said = config.load(write(tmp_path, HEAD + "webhook:\nmetrics: {}\n"))
     assert said.to_dict() == config.load().to_dict()
@@ -60,16 +48,6 @@ def test_the_shipped_file_is_valid() -> None:
         "TrainingRuntime.trainer.kubeflow.org": 1,
         "ClusterTrainingRuntime.trainer.kubeflow.org": 1,
     }
-
-
-def test_leader_election_alone_brings_its_defaults(tmp_path: Path) -> None:
-    cfg = config.load(write(tmp_path, HEAD + "leaderElection: {leaderElect: true}\n"))
-    election = cfg.leader_election
-    assert election.resource_name == "trainer.kubeflow.org"
-    durations = [
-        seconds(d) for d in (election.lease_duration, election.renew_deadline, election.retry_period)
-    ]
-    assert durations == [15, 10, 2]
 
 
 def test_a_negative_qps_is_allowed_and_durations_are_read_as_go_does(tmp_path: Path) -> None:

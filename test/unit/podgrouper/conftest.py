@@ -16,7 +16,7 @@ from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, Rules, Setti
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.servedrules import fixed
-from testkit.owner_world import Clock, DirectClient, OwnerServer
+from testkit.owner_world import Clock, DirectClient, OwnerServer, Recorder
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -64,14 +64,6 @@ def make_pod() -> MakePod:
         )
 
     return make
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, str, str]] = []
-
-    def event(self, obj: Any, event_type: str, reason: str, message: str) -> None:
-        self.events.append((obj.name, event_type, reason, message))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, new_plugins_hub
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Handler
+from testkit.owner_world import Recorder
 
 Step = str | int
 Path = tuple[Step, ...]
@@ -275,14 +276,6 @@ class Outcome:
     error: Exception | None
     events: list[tuple[str, str, str, str]]
     writes: list[tuple[str, str]]
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, str, str]] = []
-
-    def event(self, obj: Any, event_type: str, reason: str, message: str) -> None:
-        self.events.append((obj.name, event_type, reason, message))
 
 
 def reconcile(workload: Workload, parts: dict[str, Any]) -> Outcome:

@@ -13,14 +13,6 @@ AUDIENCE = "trainer.kubeflow.org/v1alpha1/namespaces/lab/trainjobs/bert/status"
 NOW = 1_000_000.0
 
 
-@pytest.fixture
-def authority() -> Authority:
-    """Return an issuer with one key, ``a``."""
-    made = Authority()
-    made.add("a")
-    return made
-
-
 class Owners:
     """A stub that accepts one pod as belonging to any TrainJob."""
 

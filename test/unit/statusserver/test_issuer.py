@@ -12,14 +12,6 @@ from pkg.statusserver.issuer import IssuerError
 from testkit.tokenissuer import Authority
 
 
-@pytest.fixture
-def authority() -> Authority:
-    """Return an issuer with one key, ``a``."""
-    made = Authority()
-    made.add("a")
-    return made
-
-
 def token(authority: Authority, key: str) -> tokens.Token:
     return tokens.parse(authority.sign(key, {"exp": 1}))
 
