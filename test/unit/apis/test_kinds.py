@@ -13,7 +13,6 @@ from controller_runtime.apis.meta import v1 as meta
 from controller_runtime.machinery import Struct, openapi
 
 from pkg.apis.scheme import default_scheme
-from pkg.apis.trainer import v1alpha1 as trainer
 
 
 def recorded() -> Iterator[tuple[str, type[Struct]]]:
@@ -53,66 +52,3 @@ def test_every_kind_knows_where_it_is_served() -> None:
     served = {(kind.gvk, kind.resource) for kind in scheme}
     assert len(served) == len(list(scheme))
     assert all(resource is None or resource.plural.islower() for _, resource in served)
-
-
-def test_the_trainer_group_exports_its_kinds_structs_and_constants() -> None:
-    exported = {
-        name
-        for name in vars(trainer)
-        if not name.startswith("_") and not inspect.ismodule(vars(trainer)[name])
-    }
-    assert exported == {
-        "ClusterTrainingRuntime",
-        "ContainerOverride",
-        "ContainerPatch",
-        "CoschedulingPodGroupPolicySource",
-        "DatasetInitializer",
-        "EnvInjection",
-        "EnvInjectionTarget",
-        "FluxMLPolicySource",
-        "GROUP",
-        "GROUP_VERSION",
-        "Initializer",
-        "JAXMLPolicySource",
-        "JobSetSpecPatch",
-        "JobSetTemplatePatch",
-        "JobSetTemplateSpec",
-        "JobSpecPatch",
-        "JobStatus",
-        "JobTemplatePatch",
-        "MLPolicy",
-        "MPIMLPolicySource",
-        "Metric",
-        "ModelInitializer",
-        "PodGroupPolicy",
-        "PodSpecPatch",
-        "PodTemplateOverride",
-        "PodTemplateOverrideTargetJob",
-        "PodTemplatePatch",
-        "PodTemplateSpecOverride",
-        "ReplicatedJobPatch",
-        "RuntimePatch",
-        "RuntimeRef",
-        "TRAIN_JOB_COMPLETE",
-        "TRAIN_JOB_DEADLINE_EXCEEDED_REASON",
-        "TRAIN_JOB_FAILED",
-        "TRAIN_JOB_GANG_UNAVAILABLE",
-        "TRAIN_JOB_RESUMED_REASON",
-        "TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON",
-        "TRAIN_JOB_SUSPENDED",
-        "TRAIN_JOB_SUSPENDED_REASON",
-        "TorchElasticPolicy",
-        "TorchMLPolicySource",
-        "TrainJob",
-        "TrainJobSpec",
-        "TrainJobStatus",
-        "Trainer",
-        "TrainerStatus",
-        "TrainingRuntime",
-        "TrainingRuntimeSpec",
-        "TrainingRuntimeSpecPatch",
-        "VERSION",
-        "VolcanoPodGroupPolicySource",
-        "WorkloadPodGroupPolicySource",
-        "XGBoostMLPolicySource",
-    }

@@ -7,8 +7,6 @@ import pytest
 from controller_runtime.controller import Controller, Options
 from controller_runtime.fake import FakeClient
 
-import pkg.controller
-import pkg.webhooks
 from pkg.app import flags
 from pkg.controller import setup_controllers
 
@@ -78,15 +76,3 @@ def test_events_come_from_the_name_they_always_had() -> None:
     mgr: Any = StubManager()
     setup_controllers(mgr, {})
     assert mgr.sources == ["trainer-trainjob-controller"]
-
-
-def test_what_is_exported() -> None:
-    assert {
-        "TrainJobReconciler",
-        "TrainingRuntimeReconciler",
-        "ClusterTrainingRuntimeReconciler",
-        "setup_controllers",
-    } <= set(dir(pkg.controller))
-    assert {"TrainJobWebhook", "TrainingRuntimeWebhook", "ClusterTrainingRuntimeWebhook", "setup"} <= set(
-        dir(pkg.webhooks)
-    )

@@ -30,15 +30,6 @@ from ctrl_testkit.small import names
 CORE = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
 
 
-async def test_the_room_exports_what_others_build_on() -> None:
-    exported = {name for name in vars(room) if name[0].isupper()}
-    assert exported == {
-        "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
-        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "InNamespace", "IndexMissingError",
-        "Informer", "LazyHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Transform", "UndecodableObjectError",
-    }  # fmt: skip
-
-
 async def test_a_kind_is_watched_when_somebody_first_reads_it(server: Any, start: Any) -> None:
     server.put("a", data={"k": "v"})
     cache = await start()

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from controller_runtime import cache, controller, handler, log, reconcile, source
+from controller_runtime import cache, handler, log, reconcile, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.controller import Controller, Options, reconcile_id
 from controller_runtime.machinery import raised
@@ -325,16 +325,3 @@ def test_a_controller_needs_a_name_and_a_worker() -> None:
 def test_it_runs_on_the_leader_unless_told_otherwise() -> None:
     assert Controller("c", Script()).need_leader_election()
     assert not Controller("c", Script(), Options(need_leader_election=False)).need_leader_election()
-
-
-def test_the_package_exports_what_it_says() -> None:
-    assert {name for name in dir(controller) if name[0].isupper()} == {
-        "Controller",
-        "FinalizeError",
-        "FinalizeResult",
-        "Finalizer",
-        "Finalizers",
-        "LogConstructor",
-        "Options",
-        "Settings",
-    }
