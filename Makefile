@@ -107,10 +107,10 @@ test-slow: $(VENV)/.dev binaries ## Run the tests that `make test` leaves out: w
 test-all: test test-slow ## Run all tests except those with separate targets: faults, soak, skew and benchmarks
 
 .PHONY: test-unit
-test-unit: $(VENV)/.dev ## Run the unit tests
+test-unit: $(VENV)/.dev ## Run the unit tests and the comparison with recorded results of the Go managers
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/unit $(PYTEST_ARGS)
 	cd $(TOOL) && $(abspath $(BIN))/pytest test/unit $(PYTEST_ARGS)
-	$(BIN)/pytest test/unit $(PYTEST_ARGS)
+	$(BIN)/pytest test/unit test/parity $(PYTEST_ARGS)
 
 .PHONY: test-parity
 test-parity: $(VENV)/.dev ## Compare with the recorded results of the Go managers
