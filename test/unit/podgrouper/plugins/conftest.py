@@ -12,7 +12,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, Unstructured
 
-from pkg.podgrouper import DirectOwners, PodGrouper, Rules, Settings, new_plugins_hub
+from pkg.podgrouper import DirectOwners, PodGrouper, Rules, new_plugins_hub
 from pkg.podgrouper.podgroup import Metadata
 
 Group = Callable[..., Awaitable[Metadata]]
@@ -22,26 +22,12 @@ Group = Callable[..., Awaitable[Metadata]]
 def group() -> Group:
     """Return a function that returns the group of a pod in a cluster with this pod and ``objects``."""
 
-    async def group_of(
-        pod: Pod, *objects: Object, options: Settings | None = None, rules: Rules = Rules.V0_13
-    ) -> Metadata:
+    async def group_of(pod: Pod, *objects: Object, rules: Rules = Rules.V0_13) -> Metadata:
         cluster = FakeClient(pod, *objects)
-        grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(cluster, options, found=[]))
+        grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(cluster, found=[]))
         return await (await grouper.get_pod_owners(pod, rules)).metadata(pod)
 
     return group_of
-
-
-def sub_groups(metadata: Metadata) -> dict[str, tuple[int, str | None, list[str]]]:
-    """Return the minimum, the parent and the pods of each subgroup, by the subgroup's name."""
-    return {
-        each.name: (each.min_available, each.parent, each.pods_references) for each in metadata.sub_groups
-    }
-
-
-@pytest.fixture(name="sub_groups")
-def sub_groups_fixture() -> Callable[[Metadata], dict[str, Any]]:
-    return sub_groups
 
 
 @pytest.fixture

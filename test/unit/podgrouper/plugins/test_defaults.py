@@ -3,12 +3,27 @@
 """The default priorities in a ConfigMap."""
 
 import pytest
+from controller_runtime.machinery import GroupKind
 
-from pkg.podgrouper.plugins.defaults import DefaultsError, parse_defaults
+from pkg.podgrouper.plugins.defaults import DefaultsError, WorkloadDefaults, parse_defaults
 
 
 def test_nothing_is_no_default() -> None:
     assert parse_defaults("null") == parse_defaults("[]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            '[{"typeName": "A", "priorityName": "gold", "priorityName": null}]', id="null as a value"
+        ),
+        pytest.param('[null, {"typeName": "A", "priorityName": "gold"}]', id="null as an entry"),
+        pytest.param('[{"typeName": "A", "priorityName": "gold", "else": [1]}]', id="an unknown field"),
+    ],
+)
+def test_nulls_and_unknown_fields_are_ignored(text: str) -> None:
+    assert parse_defaults(text).get(GroupKind("", "A")) == WorkloadDefaults("gold", "")
 
 
 @pytest.mark.parametrize(
