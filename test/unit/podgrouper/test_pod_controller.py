@@ -42,18 +42,6 @@ def stateful_set(make_object: MakeObject) -> Unstructured:
     return make_object("apps/v1", "StatefulSet", "db", labels={"kai.scheduler/queue": "q"})
 
 
-async def test_a_pod_gets_its_group_and_the_mark(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
-) -> None:
-    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
-
-    await make_reconciler(client).reconcile(REQUEST)
-
-    group = await client.get(PodGroup, ("team-a", GROUP))
-    assert (group.spec.queue, group.spec.min_member, group.spec.priority_class_name) == ("q", 1, "train")
-    assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": GROUP}
-
-
 async def test_nothing_is_written_for_a_pod_that_has_all(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:
@@ -193,22 +181,6 @@ async def test_a_mark_that_somebody_takes_away_comes_back(grouped: tuple[FakeCli
 
 
 @pytest.mark.parametrize(
-    "pod",
-    [
-        {"spec": {"schedulerName": "default-scheduler"}},
-        {"annotations": {"pod-group-name": "by-hand"}},
-    ],
-    ids=["another scheduler's", "an orphan with a group"],
-)
-async def test_left_alone(make_pod: MakePod, make_reconciler: MakeReconciler, pod: Any) -> None:
-    client = FakeClient(make_pod("db-0", **pod))
-
-    await make_reconciler(client).reconcile(REQUEST)
-
-    assert client.writes == []
-
-
-@pytest.mark.parametrize(
     ("labels", "selected"), [({"kai": "on", "x": "y"}, True), ({}, False), (None, False)]
 )
 async def test_only_pods_of_selected_namespaces_are_grouped(
@@ -223,43 +195,6 @@ async def test_only_pods_of_selected_namespaces_are_grouped(
 
     assert await reconciler.selects("team-a") is selected
     assert bool(client.writes) is selected
-
-
-async def test_why_a_pod_has_no_group_is_told_on_that_pod(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
-) -> None:
-    client = FakeClient(make_pod("db-0", stateful_set))
-
-    with pytest.raises(Exception, match="failed to find StatefulSet") as caught:
-        await make_reconciler(client).reconcile(REQUEST)
-
-    assert recorder.events == [("db-0", "Warning", "PodGrouperWarning", str(caught.value))]
-    assert client.writes == []
-
-
-async def test_a_pod_on_its_way_out_is_silent_about_its_owner(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
-) -> None:
-    going = make_pod(
-        "db-0", stateful_set, deletionTimestamp="2026-01-02T03:04:05Z", finalizers=["example.com/keep"]
-    )
-
-    await make_reconciler(FakeClient(going)).reconcile(REQUEST)
-
-    assert recorder.events == []
-
-
-async def test_the_node_pool_of_the_pod_is_the_groups(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
-) -> None:
-    client = FakeClient(
-        stateful_set, make_pod("db-0", stateful_set, labels={"kai.scheduler/node-pool": "a100"})
-    )
-
-    await make_reconciler(client).reconcile(REQUEST)
-
-    group = await client.get(PodGroup, ("team-a", GROUP))
-    assert group.labels == {"kai.scheduler/queue": "q", "kai.scheduler/node-pool": "a100"}
 
 
 @pytest.mark.parametrize(

@@ -48,62 +48,14 @@ async def test_many_at_once_create_a_group_once(wanted: Callable[..., Metadata])
     assert [call.verb for call in client.writes] == ["create"]
 
 
-async def test_what_others_assign_stays(wanted: Callable[..., Metadata]) -> None:
-    stored = PodGroup.from_dict(
-        {
-            "metadata": {
-                "name": "g",
-                "namespace": "team-a",
-                "labels": {"kai.scheduler/node-pool": "a", "kai.scheduler/queue": "assigned", "theirs": "1"},
-            },
-            "spec": {
-                "queue": "assigned",
-                "markUnschedulable": True,
-                "schedulingBackoff": -1,
-                "newer": {"a": 1},
-            },
-        }
-    )
-    client = FakeClient(stored)
-
-    labels = {"kai.scheduler/queue": "q", "kai.scheduler/node-pool": "b", "l": "1"}
-    await handler(client).apply_to_cluster(wanted(labels=labels))
-
-    group = await client.get(PodGroup, KEY)
-    assert group.labels == {
-        "kai.scheduler/node-pool": "a",
-        "kai.scheduler/queue": "assigned",
-        "theirs": "1",
-        "l": "1",
-    }
-    assert group.to_dict()["spec"] == {
-        "minMember": 1,
-        "queue": "assigned",
-        "markUnschedulable": True,
-        "schedulingBackoff": -1,
-        "topologyConstraint": {},
-        "newer": {"a": 1},
-    }
-
-
-async def test_a_node_pool_that_the_group_does_not_have_is_not_given_to_it(
-    wanted: Callable[..., Metadata],
-) -> None:
-    client = FakeClient()
-    await handler(client).apply_to_cluster(wanted())
-
-    await handler(client).apply_to_cluster(wanted(labels={"kai.scheduler/node-pool": "b"}))
-
-    assert (await client.get(PodGroup, KEY)).labels == {}
-
-
-async def test_subgroups_that_are_gone_go(wanted: Callable[..., Metadata]) -> None:
-    client = FakeClient()
-    await handler(client).apply_to_cluster(wanted(sub_groups=[SubGroupMetadata(name="a", min_available=2)]))
+async def test_unknown_fields_stay(wanted: Callable[..., Metadata]) -> None:
+    stored = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"queue": "q", "newer": {"a": 1}}}
+    client = FakeClient(PodGroup.from_dict(stored))
 
     await handler(client).apply_to_cluster(wanted())
 
-    assert (await client.get(PodGroup, KEY)).spec.sub_groups is None
+    spec = (await client.get(PodGroup, KEY)).to_dict()["spec"]
+    assert spec == {"minMember": 1, "queue": "q", "topologyConstraint": {}, "newer": {"a": 1}}
 
 
 @pytest.mark.parametrize(("rules", "number"), [(Rules.V0_13, None), (Rules.V0_17, 0)])
