@@ -31,7 +31,7 @@ from controller_runtime.machinery.errors import (
 )
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.recorder import EventRecorder
-from controller_runtime.rest import TransportError
+from controller_runtime.rest import AnswerError, TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -207,10 +207,11 @@ class Children:
         """
         try:
             return await self._bring_up_to_date(runtime, train_job, live)
-        except (PendingError, ConflictError, TransportError):
-            raise  # the next attempt comes soon
-        except Exception:  # raised again below: a queue may already count the TrainJob's pods as stopped
-            await self._suspend(train_job)
+        except Exception as error:
+            soon = isinstance(error, PendingError | ConflictError | TransportError)
+            if not soon or isinstance(error, AnswerError):
+                # The next attempt may fail, too, and a queue may already count the TrainJob's pods as stopped.
+                await self._suspend(train_job)
             raise
 
     async def _suspend_if_outdated(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.machinery.errors import InvalidError, NotFoundError, ServerError
+from controller_runtime.rest import AnswerError
 
 from pkg.apis.config.v1alpha1 import DENY, RuntimePatches
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -50,15 +51,18 @@ async def deny_patch(w: ReconcilerWorld) -> None:
     await w.restart()
 
 
-async def unserve_pod_groups(w: ReconcilerWorld) -> None:
-    get = w.server.get
+def fail_pod_groups(error: Exception) -> Callable[[ReconcilerWorld], Awaitable[None]]:
+    async def obstruct(w: ReconcilerWorld) -> None:
+        get = w.server.get
 
-    async def degraded(kind: Any, key: Any) -> Any:
-        if kind is PodGroup:
-            raise CacheDegradedError(PodGroup.gvk, "not served")
-        return await get(kind, key)
+        async def failing(kind: Any, key: Any) -> Any:
+            if kind is PodGroup:
+                raise error
+            return await get(kind, key)
 
-    w.server.get = degraded  # type: ignore[method-assign]
+        w.server.get = failing  # type: ignore[method-assign]
+
+    return obstruct
 
 
 def refuse(w: ReconcilerWorld, part: str) -> None:
@@ -94,7 +98,15 @@ async def is_suspended(w: ReconcilerWorld) -> bool:
         pytest.param(PLAIN, {}, delete_runtime, id="the runtime was deleted"),
         pytest.param(PLAIN, {"runtimePatches": UNFIT}, rename_job, id="a patch no longer fits the runtime"),
         pytest.param(PLAIN, {"runtimePatches": PRIVILEGED}, deny_patch, id="a patch is denied since"),
-        pytest.param(GANG, {}, unserve_pod_groups, id="PodGroups are no longer served"),
+        pytest.param(
+            GANG,
+            {},
+            fail_pod_groups(CacheDegradedError(PodGroup.gvk, "not served")),
+            id="PodGroups are no longer served",
+        ),
+        pytest.param(
+            GANG, {}, fail_pod_groups(AnswerError("too large")), id="a PodGroup is too large to be read"
+        ),
     ],
 )
 async def test_the_job_set_of_objects_that_cannot_be_built_is_suspended(
@@ -105,7 +117,7 @@ async def test_the_job_set_of_objects_that_cannot_be_built_is_suspended(
     await w.server.observe(active=1)
     await w.suspend(True)
     await obstruct(w)
-    with pytest.raises(Exception, match=r"not found|doesn't exist|denies|not served"):
+    with pytest.raises(Exception, match=r"not found|doesn't exist|denies|not served|too large"):
         await w.reconcile()
     assert await is_suspended(w)
     assert await w.image() == "one"
