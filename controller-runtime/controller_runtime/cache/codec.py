@@ -78,9 +78,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         try:
             return kind.from_json(self.data)
         except pydantic_core.ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(step) for step in first["loc"])
-            reason = f"{where}: {first['msg']}"
+            reason = ": ".join(api.first_problem(error))
             raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
 
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:

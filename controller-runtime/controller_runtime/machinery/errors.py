@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from . import raised
 
 if TYPE_CHECKING:
+    from pydantic_core import ValidationError
+
     from .base import JSON
     from .field import AggregateError
     from .names import GVK
@@ -176,6 +178,12 @@ def new_invalid(gvk: GVK, name: str, problems: AggregateError) -> InvalidError:
 def one_line(error: object) -> str:
     """Return an error's message on one line, or the name of its type if the message is empty."""
     return " ".join(raised.text(error).split()) or raised.name(error)
+
+
+def first_problem(error: ValidationError) -> tuple[str, str]:
+    """Return the path to the first field that pydantic refused, with dots, and the problem, which quotes no value."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ".".join(map(str, first["loc"])), first["msg"]
 
 
 def bounded_wait(seconds: float) -> float:

@@ -101,8 +101,7 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
 def _reason(error: Exception) -> str:
     """Return the reason of ``error`` on one line, without values from the body."""
     if isinstance(error, pydantic_core.ValidationError):
-        first = error.errors(include_input=False, include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")
+        return ": ".join(errors.first_problem(error)).lstrip(": ")
     return errors.one_line(error)
 
 

@@ -20,7 +20,7 @@ from controller_runtime import cache, log, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.machinery import JSON, Object, crd, field, offload, rawjson
-from controller_runtime.machinery.errors import StatusError, to_status
+from controller_runtime.machinery.errors import StatusError, first_problem, to_status
 from controller_runtime.machinery.patch import pointer
 
 T = TypeVar("T", bound=Object)
@@ -245,9 +245,8 @@ def decode(kind: type[T], data: JSON) -> T:
         if isinstance(data, dict):
             return kind.from_dict(data)
     except pydantic_core.ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(map(str, first["loc"]))
-        raise BadRequestError(f"{kind.gvk.kind}: {log.cut(path)}: {log.cut(first['msg'])}") from error
+        path, problem = first_problem(error)
+        raise BadRequestError(f"{kind.gvk.kind}: {log.cut(path)}: {log.cut(problem)}") from error
     raise BadRequestError("there is no content to decode")
 
 

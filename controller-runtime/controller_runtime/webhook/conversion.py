@@ -19,6 +19,7 @@ import pydantic_core
 
 from controller_runtime import log, metrics
 from controller_runtime.machinery import GVK, GroupKind, Object, offload, raised, rawjson
+from controller_runtime.machinery.errors import first_problem
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission, endpoint, envelope
@@ -141,9 +142,8 @@ class Conversions:
             given = source.kind.from_json(data)
             converted = target.from_hub(_with_metadata(given, source.to_hub(given)))
         except pydantic_core.ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            path = ".".join(map(str, first["loc"]))
-            raise ConversionError(f"{name}: {log.cut(path)}: {log.cut(first['msg'])}") from error
+            path, problem = first_problem(error)
+            raise ConversionError(f"{name}: {log.cut(path)}: {log.cut(problem)}") from error
         except ConversionError as error:
             raise ConversionError(f"{name}: {raised.text(error)}") from error
         if not isinstance(converted, target.kind):

@@ -13,6 +13,7 @@ import pydantic_core
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.log import CUT, cut
 from controller_runtime.machinery import rawjson
+from controller_runtime.machinery.errors import first_problem
 
 MAX_REST: Final = 256 * 1024
 """Maximum number of bytes of all fields of a review except its two objects, e.g. of the user's groups."""
@@ -155,8 +156,8 @@ def _rest(request: _Request) -> AdmissionRequest:
     except rawjson.UNREADABLE as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
     except pydantic_core.ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UnreadableError(f"body is not an AdmissionReview: {cut(first['msg'])}") from error
+        _, problem = first_problem(error)
+        raise UnreadableError(f"body is not an AdmissionReview: {cut(problem)}") from error
 
 
 def _text(raw: msgspec.Raw) -> bytes | None:
