@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, equality, field
-from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 
@@ -168,20 +168,25 @@ class TrainingRuntime(interface.Runtime):
     ) -> tuple[list[str], field.ErrorList]:
         """Reject a TrainJob whose runtime cannot be read. Otherwise run the plugins' validation.
 
-        An update is validated against the TrainJob's snapshot, if there is one: the objects are built from it, also
-        after the runtime was edited or deleted.
+        The TrainJob's snapshot is used if the runtime does not exist any more, or if an update does not fit it: since
+        the objects are built from the snapshot, the TrainJob can still be suspended and resumed.
         """
         found: AnyRuntime | None = None
-        if old is not None and self._snapshots is not None:
-            found = await self._snapshots.existing(old, self.kind)
-        if found is None:
-            try:
-                found = await self._live(new)
-            except (StatusError, RestError) as error:
+        try:
+            found = await self._live(new)
+        except (StatusError, RestError) as error:
+            if old is not None and self._snapshots is not None and isinstance(error, NotFoundError):
+                found = await self._snapshots.existing(old, self.kind)
+            if found is None:
                 invalid = field.invalid(self.path, new.spec.runtime_ref, self.not_created.format(error))
                 return [], field.ErrorList([invalid])
         with offload.object_size(found.decoded_size):
             warnings, errors = await self.validate_against(found.spec, old, new)
+        if errors and old is not None and self._snapshots is not None:
+            # The runtime may have been edited since the snapshot was taken, from which the objects are built.
+            kept = await self._snapshots.existing(old, self.kind)
+            if kept is not None:
+                warnings, errors = await self.validate_against(kept.spec, old, new)
         return [*self.warnings_about(found), *warnings], errors
 
     def warnings_about(self, found: AnyRuntime) -> list[str]:

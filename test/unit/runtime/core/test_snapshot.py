@@ -369,28 +369,6 @@ async def test_an_update_that_fits_the_snapshot_but_not_the_edited_runtime_is_ac
     assert (await review(None, new))[1]
 
 
-async def test_an_update_that_fits_the_edited_runtime_but_not_the_snapshot_is_refused() -> None:
-    """Its objects could not be built."""
-    added = make_training_runtime_spec(make_replicated_job("added", ancestor="trainer", container="node"))
-    patch = RuntimePatch.from_dict(
-        {
-            "manager": "acme.io/tool",
-            "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "added"}]}}},
-        }
-    )
-    old = make_train_job("team-a", "job", uid="u", runtime="rt", suspend=True)
-    new = make_train_job("team-a", "job", uid="u", runtime="rt", suspend=True, runtime_patches=[patch])
-    store = FakeClient(make_cluster_training_runtime("rt", added))
-    runtimes = await core.new(store, store, cfg=defaulted("2.3"), store=store)
-    review = runtime_for(runtimes, old.spec.runtime_ref).validate_objects
-
-    assert (await review(old, new))[1] == []
-    store.add(config_map(old, make_cluster_training_runtime("rt", make_training_runtime_spec())))
-    (error,) = (await review(old, new))[1]
-    assert error.detail == "must not have replicated job that doesn't exist in the runtime job template"
-    assert (await review(None, new))[1] == []
-
-
 async def test_of_large_snapshots_only_the_newest_stays_decoded() -> None:
     def large(version: str) -> ClusterTrainingRuntime:
         labels = {"version": version, "long": "x" * 200_000}
