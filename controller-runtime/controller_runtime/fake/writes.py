@@ -64,12 +64,10 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
     keeps = bool(schema.get(_PRESERVE)) or others is True
     completed: dict[str, JSON] = {}
     for name, held in value.items():
-        below = properties.get(name)
-        if below is not None:
+        below = properties.get(name, others)
+        if isinstance(below, Mapping):
             if held is not None or below.get("nullable"):
                 completed[name] = _value(held, below)
-        elif isinstance(others, Mapping):
-            completed[name] = _value(held, others)
         elif keeps or (schema.get(_EMBEDDED) and name in _OF_EVERY_OBJECT):
             completed[name] = held
     for name, below in properties.items():

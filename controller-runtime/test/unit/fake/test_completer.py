@@ -40,6 +40,12 @@ NUMBER = {"type": "integer", "default": 1}
             id="values of maps",
         ),
         pytest.param(
+            {"m": {"type": "object", "additionalProperties": {"type": "string"}}},
+            {"m": {"a": None, "b": "x"}},
+            {"m": {"b": "x"}},
+            id="nulls in maps",
+        ),
+        pytest.param(
             {"p": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"n": NUMBER}}},
             {"p": {"x": {"y": 1}}},
             {"p": {"x": {"y": 1}, "n": 1}},
