@@ -14,6 +14,7 @@ from .message import Handler as Handler
 from .message import Headers as Headers
 from .message import HTTPRequest as HTTPRequest
 from .message import HTTPResponse as HTTPResponse
+from .message import Inspection as Inspection
 from .message import ServerError as ServerError
 from .reader import MAX_HEAD as MAX_HEAD
 from .server import Address as Address

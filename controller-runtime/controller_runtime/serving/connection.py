@@ -41,7 +41,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._deadline = 0.0
-        self._reader = Reader(self._enqueue, shared.max_body, shared.count_kept)
+        self._reader = Reader(self._enqueue, shared.max_body, shared.count_kept, shared.inspection)
         self.last_input = self._loop.time()
         """When the client last sent something."""
         self.body_since = self.last_input

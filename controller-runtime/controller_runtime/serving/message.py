@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
@@ -58,7 +58,9 @@ class HTTPRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     body: bytes = b""
     body_rejected: bool = False
-    """True if the body was longer than the server's limit. Then ``body`` is empty."""
+    """True if the body was longer than the server's limit, or the inspection refused it. Then ``body`` is empty."""
+    refusal: str = ""
+    """Why the inspection refused the body, or an empty string."""
 
 
 class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,18 @@ class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
     def text(cls, text: str, *, status: int = 200) -> HTTPResponse:
         """Return a plain text response, with a header that forbids browsers to guess another type."""
         return cls(status=status, body=text.encode(), headers={"X-Content-Type-Options": "nosniff"})
+
+
+class Inspection(Protocol):
+    """Inspects bodies while they arrive. If a body is rejected, the rest of it is discarded."""
+
+    size: int
+    """Bodies with fewer bytes are not inspected."""
+
+    def begin(self) -> Callable[[bytes], str | None]:
+        """Return a function that takes the pieces of one body, one after the other. It returns the reason to reject the
+        body, or None.
+        """
 
 
 Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]

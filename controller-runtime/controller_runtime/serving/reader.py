@@ -23,7 +23,7 @@ from typing import Final
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from . import message
-from .message import Headers, HTTPRequest, HTTPResponse
+from .message import Headers, HTTPRequest, HTTPResponse, Inspection
 
 MAX_HEAD: Final = 64 * 1024
 """Maximum number of bytes of a request's head; a longer head is refused."""
@@ -65,6 +65,7 @@ class Reader:
         deliver: Deliver,
         max_body: int,
         count_kept: Callable[[int], None],
+        inspection: Inspection | None = None,
     ) -> None:
         """Make a reader.
 
@@ -74,7 +75,7 @@ class Reader:
         """
         self.state = State.IDLE
         self.discarding = False
-        """True if the body is too long. The request was delivered without the body."""
+        """True if the body is too long or was refused. The request was delivered without the body."""
         self.unread = False
         """True if the last request was refused before the whole request had arrived."""
         self.expecting = False
@@ -84,6 +85,8 @@ class Reader:
         self._deliver = deliver
         self._count_kept = count_kept
         self._max_body = max_body
+        self._inspection = inspection
+        self._inspect: Callable[[bytes], str | None] | None = None
         self._headers: dict[bytes, bytes] = {}
         self._fields: list[tuple[bytes, bytes]] = []
         self._url = b""
@@ -154,6 +157,7 @@ class Reader:
         self._check_head(headers)
         self._fields.clear()
         self.state, self._size, self._loose, self._wire = State.BODY, 0, 0, 0
+        self._inspect = None
         length = int(headers.get(b"content-length", 0))
         if length > self._max_body:
             self._discard()
@@ -209,10 +213,20 @@ class Reader:
             self._join()
 
     def _join(self) -> None:
-        """Join small pieces into one part, which needs less memory."""
+        """Join small pieces into one part, which needs less memory, and inspect the part."""
         self._parts.append(b"".join(self._crumbs))
         self._crumbs.clear()
         self._loose = 0
+        inspection = self._inspection
+        if inspection is None or self._size < inspection.size:
+            return
+        unseen = self._parts[-1:] if self._inspect is not None else self._parts
+        self._inspect = inspect = self._inspect or inspection.begin()
+        for part in unseen:
+            if (refusal := inspect(part)) is not None:
+                self._let_go()
+                self._discard(refusal)
+                break
 
     def on_message_complete(self) -> None:
         """Deliver the request."""
@@ -239,11 +253,11 @@ class Reader:
             message.CLOSE if not keep else message.KEEP if b"connection" in headers else b"",
         )
 
-    def _discard(self) -> None:
+    def _discard(self, refusal: str = "") -> None:
         self.discarding = self.unread = True
-        self._deliver(self._request(b"", body_rejected=True), message.CLOSE)
+        self._deliver(self._request(b"", body_rejected=True, refusal=refusal), message.CLOSE)
 
-    def _request(self, body: bytes, *, body_rejected: bool = False) -> HTTPRequest:
+    def _request(self, body: bytes, *, body_rejected: bool = False, refusal: str = "") -> HTTPRequest:
         path, query = message.target(self._url)
         return HTTPRequest(
             method=self._parser.get_method().decode(),
@@ -252,6 +266,7 @@ class Reader:
             headers=Headers(self._headers),
             body=body,
             body_rejected=body_rejected,
+            refusal=refusal,
         )
 
 

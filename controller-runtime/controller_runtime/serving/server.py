@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from .connection import Connection
-from .message import Handler, ServerError
+from .message import Handler, Inspection, ServerError
 from .sharedstate import SharedState
 
 HTTP_1_1: Final = "http/1.1"
@@ -131,6 +131,7 @@ class Server:
         tls_options: TLSOptions | None = None,
         max_body: int = 1 << 20,
         max_connections: int | None = None,
+        inspection: Inspection | None = None,
         name: str = "server",
     ) -> None:
         """Make a server. The default of ``max_connections`` depends on how many files the process may open."""
@@ -141,6 +142,7 @@ class Server:
         self._tls_options = tls_options
         self._max_body = max_body
         self._max_connections = max_connections
+        self._inspection = inspection
         self._socket: socket.socket | None = None
         self._accepting = anyio.Event()
 
@@ -198,7 +200,12 @@ class Server:
             ServerError: the address cannot be bound, or the TLS options cannot be used.
         """
         listening = self.listen()
-        shared = SharedState(self._route, self._max_body, max_connections=self._max_connections)
+        shared = SharedState(
+            self._route,
+            self._max_body,
+            max_connections=self._max_connections,
+            inspection=self._inspection,
+        )
         try:
             context = self._context()
             async with anyio.create_task_group() as handshakes:

@@ -22,7 +22,7 @@ import anyio
 from controller_runtime.machinery import raised
 
 from . import message
-from .message import Handler, HTTPRequest, HTTPResponse
+from .message import Handler, HTTPRequest, HTTPResponse, Inspection
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -64,9 +64,11 @@ class SharedState:
         *,
         max_connections: int | None = None,
         max_kept: int = MAX_KEPT,
+        inspection: Inspection | None = None,
     ) -> None:
         self.route = route
         self.max_body = max_body
+        self.inspection = inspection
         self.now = now
         self.closing = False
         # All connections share one buffer, because input is parsed as soon as it is read. Without this buffer, TLS

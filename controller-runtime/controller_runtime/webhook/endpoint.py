@@ -1,11 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoint: the common part of all webhooks: metrics, limits of bodies, and the response to an unreadable body."""
+"""Endpoint: the common part of all webhooks: metrics, limits of bodies, and the response to an unreadable body.
+
+A small text may decode to a large object. Therefore, while a large body arrives, we count its maps, lists and items. If
+it has more of them than two objects may have, we reject the body at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -20,6 +25,8 @@ from . import envelope
 JSON: Final = "application/json"
 MAX_BODY: Final = 7 * 1024 * 1024
 """Maximum number of bytes of a body. A review may have two objects of 3 MB, the limit of an API server."""
+LARGE: Final = 4 * 1024 * 1024
+"""A larger body does not review stored objects: a review has two, and by default etcd stores up to 1.5 MB for each."""
 BODY: Final = msgspec.structs.replace(
     rawjson.DEFAULT,
     size=MAX_BODY,
@@ -76,6 +83,28 @@ class Endpoint(ABC):
         return HTTPResponse(status=code, body=msgspec.json.encode(status), content_type=JSON)
 
 
+class BodyInspection:
+    """Inspects bodies while they arrive, see :class:`controller_runtime.serving.Inspection`."""
+
+    size = 64 * 1024  # a smaller body cannot exceed a limit
+
+    def begin(self) -> Callable[[bytes], str | None]:
+        """Return a function that counts the contents of one body.
+
+        It rejects only bodies of more than :data:`LARGE` bytes. A smaller body may belong to an update of a stored
+        object. Users must be able to delete such an object or to change its metadata, however much it contains.
+        """
+        counter, received, reason = rawjson.Counter(BODY), 0, None
+
+        def inspect(piece: bytes) -> str | None:
+            nonlocal received, reason
+            received += len(piece)
+            reason = reason or counter.feed(piece)
+            return reason if received > LARGE else None
+
+        return inspect
+
+
 def content(request: HTTPRequest) -> bytes:
     """Return the JSON text of a request.
 
@@ -83,7 +112,8 @@ def content(request: HTTPRequest) -> bytes:
         UnreadableError: the body is too large or empty, or its content type is not JSON.
     """
     if request.body_rejected:
-        raise envelope.UnreadableError(f"request entity is too large; limit is {MAX_BODY} bytes", code=413)
+        text = request.refusal or f"limit is {MAX_BODY} bytes"
+        raise envelope.UnreadableError(f"request entity is too large; {text}", code=413)
     if not request.body:
         raise envelope.UnreadableError("request body is empty")
     content_type = request.headers.get("Content-Type", "")

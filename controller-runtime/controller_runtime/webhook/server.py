@@ -54,6 +54,7 @@ class Server(serving.Server):
             tls=self._watcher,
             tls_options=tls_options,
             max_body=endpoint.MAX_BODY,
+            inspection=endpoint.BodyInspection(),
             name="webhook server",
         )
 

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import socket
 import weakref
+from collections.abc import Callable
 
 import anyio
 import pytest
@@ -138,8 +139,75 @@ async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_b
         await shared.wait_for_room()
 
 
-async def test_a_body_in_many_small_chunks_is_kept_in_large_parts(service: Service) -> None:
+class Commas:
+    """Refuses bodies of more than ten commas."""
+
+    size = 0
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+
+    def begin(self) -> Callable[[bytes], str | None]:
+        def look(piece: bytes) -> str | None:
+            self.seen.append(piece)
+            return "too many commas" if b"".join(self.seen).count(b",") > 10 else None
+
+        self.seen.clear()
+        return look
+
+
+@pytest.fixture
+def commas(service: Service) -> Commas:
+    service.shared.inspection = inspection = Commas()
     service.shared.max_body = service.shared._max_kept = 100_000
+    return inspection
+
+
+def announce(size: int) -> bytes:
+    return f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+
+
+async def test_a_body_is_refused_before_its_end_and_its_rest_is_not_kept(
+    service: Service, commas: Commas
+) -> None:
+    client = await service.connect()
+    await client.send(announce(90_000) + b"," * 20_000)
+    assert await client.next() == (200, b"POST -")
+    (request,) = service.requests
+    assert (request.body_rejected, request.refusal, request.body) == (True, "too many commas", b"")
+    assert len(b"".join(commas.seen)) <= 20_000
+    await client.send(b"," * 70_000)
+    assert await client.ends() == b""
+    assert service.shared.kept_total == 0
+
+
+async def test_a_small_body_is_left_to_its_handler(service: Service, commas: Commas) -> None:
+    commas.size = 50_000
+    client = await service.connect()
+    assert (await client.ask(announce(40_000) + b"," * 40_000))[0] == 200
+    assert commas.seen == []
+
+
+async def test_a_body_is_looked_at_from_its_beginning_and_each_part_once(
+    service: Service, commas: Commas
+) -> None:
+    commas.size = 50_000
+    client = await service.connect()
+    body = bytes(range(45, 145)) * 900
+    await client.send(announce(len(body)))
+    for at in range(0, len(body), 4000):
+        await client.send(body[at : at + 4000])
+        await settle()
+    assert await client.next() == (200, b"POST " + body)
+    seen = b"".join(commas.seen)
+    assert body.startswith(seen)
+    assert len(seen) > 75_000
+    commas.seen.clear()
+    assert await client.ask(POST) == (200, b"POST abc")
+    assert commas.seen == []
+
+
+async def test_a_body_in_many_small_chunks_is_kept_in_large_parts(service: Service, commas: Commas) -> None:
     client = await service.connect()
     await client.send(CHUNKED)
     for _ in range(40):
@@ -147,6 +215,6 @@ async def test_a_body_in_many_small_chunks_is_kept_in_large_parts(service: Servi
         await settle()
     (connection,) = service.shared._connections
     assert connection.kept == 40_000
-    assert len(connection._reader._parts) <= 5
+    assert len(commas.seen) <= 5
     await client.send(b"0\r\n\r\n")
     assert await client.next() == (200, b"POST " + b"x" * 40_000)
