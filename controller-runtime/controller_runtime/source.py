@@ -23,13 +23,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 import anyio
 import anyio.lowlevel
 
-from controller_runtime import cache, event, handler, log, predicate, reconcile, rest, workqueue
+from controller_runtime import cache, event, handler, log, offload, predicate, reconcile, rest, workqueue
 from controller_runtime.machinery import (
     NamespacedName,
     Object,
     PartialObjectMetadata,
     Resource,
-    offload,
     raised,
 )
 from controller_runtime.machinery.errors import StatusError

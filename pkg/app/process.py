@@ -43,6 +43,9 @@ FAILED: Final = 1
 
 _FILES: Final = 1 << 16
 _REACH: Final = 10.0
+_SWITCH_INTERVAL: Final = 0.001
+"""Seconds after which a thread that works on a large object lets the event loop run. Python's default is five times as
+long, and a reconcile of another tenant would wait for it several times."""
 _EXPECTED: Final = (
     config.ConfigurationError,
     rest.RestError,
@@ -81,6 +84,7 @@ def main(
 def supervise(program: str, work: Work) -> int:
     """Run ``work`` on an event loop; return the exit code."""
     raise_file_limit()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     use_uvloop = importlib.util.find_spec("uvloop") is not None
     deadline = ending.ExitDeadline(functools.partial(_report_unended, program))
     try:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from controller_runtime.machinery import offload
-from controller_runtime.machinery.offload import is_large as is_large
-from controller_runtime.machinery.offload import object_size as object_size
+from controller_runtime import offload
+from controller_runtime.offload import is_large as is_large
+from controller_runtime.offload import object_size as object_size
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 

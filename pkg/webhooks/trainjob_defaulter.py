@@ -8,8 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
+from controller_runtime import offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest
-from controller_runtime.machinery import equality, field, offload
+from controller_runtime.machinery import equality, field
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.machinery.quantity import MAX_INT32
 from controller_runtime.webhook import CustomMutator

@@ -15,7 +15,7 @@ import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
-from controller_runtime import client, rest
+from controller_runtime import client, offload, rest
 from controller_runtime.machinery import (
     GVK,
     LazyObject,
@@ -23,7 +23,6 @@ from controller_runtime.machinery import (
     Object,
     PartialObjectMetadata,
     Resource,
-    offload,
 )
 from controller_runtime.machinery import labels as selectors
 

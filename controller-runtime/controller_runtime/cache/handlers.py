@@ -13,8 +13,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from controller_runtime import log
-from controller_runtime.machinery import LazyObject, NamespacedName, Object, offload, raised
+from controller_runtime import log, offload
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, raised
 
 from .codec import Entry
 from .errors import UndecodableObjectError

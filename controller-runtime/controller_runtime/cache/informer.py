@@ -18,8 +18,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from controller_runtime import log, metrics, rest
-from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource, offload
+from controller_runtime import log, metrics, offload, rest
+from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource
 from controller_runtime.machinery import labels as selectors
 from controller_runtime.machinery.errors import NotFoundError
 

@@ -29,8 +29,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from controller_runtime import rest
-from controller_runtime.machinery import Resource, offload, rawjson
+from controller_runtime import offload, rest
+from controller_runtime.machinery import Resource, rawjson
 from controller_runtime.machinery import errors as api
 from controller_runtime.rest import request as requests
 

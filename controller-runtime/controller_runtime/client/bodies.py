@@ -10,7 +10,7 @@ from typing import Final, TypeVar, Unpack
 import anyio.lowlevel
 import msgspec
 
-from controller_runtime import log, rest
+from controller_runtime import log, offload, rest
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import (
     JSON,
@@ -19,7 +19,6 @@ from controller_runtime.machinery import (
     PartialObjectMetadata,
     Struct,
     errors,
-    offload,
     rawjson,
 )
 

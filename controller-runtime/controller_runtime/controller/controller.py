@@ -21,7 +21,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from controller_runtime import log, metrics, source, workqueue
+from controller_runtime import fairness, log, metrics, source, workqueue
 from controller_runtime.machinery import NamespacedName, raised
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.reconcile import (
@@ -84,7 +84,7 @@ class Controller:
         self.name = name
         self.settings = settings = (options or Options()).settle(defaults)
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
-            name, rate_limiter=settings.rate_limiter
+            name, rate_limiter=settings.rate_limiter, flow=lambda request: request.namespace
         )
         self._retries = outcomes.Retries(settings.rate_limiter)
         self._reconciler = reconciler
@@ -188,8 +188,9 @@ class Controller:
             if not self._stopping.is_set():
                 _log.info("Starting workers", workerCount=self.settings.max_concurrent_reconciles)
                 async with anyio.create_task_group() as workers:
-                    for _ in range(self.settings.max_concurrent_reconciles):
-                        workers.start_soon(self._work)
+                    most = self.settings.max_concurrent_reconciles
+                    for number in range(2 * most if most > 1 else 1):
+                        workers.start_soon(self._work, number >= most)
                     self._ready.set()
             _log.info("All workers finished")
             self._tasks = None
@@ -219,13 +220,21 @@ class Controller:
         if src.problem is not None:
             _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)
 
-    async def _work(self) -> None:
+    async def _work(self, express: bool) -> None:
+        """Reconcile requests. An ``express`` worker is idle as long as no namespace occupies workers that others need.
+
+        Without express workers, one namespace could occupy all workers with reconciles that wait for large objects, for
+        slow answers of the API server or for the client's rate limit.
+        """
         active = metrics.ACTIVE_WORKERS.labels(self.name)
+        tenant = fairness.Tenant()
+        fairness.work_for(tenant)
         while True:
             try:
-                request, priority = await self.queue.get_with_priority()
+                request, priority = await self.queue.get_with_priority(express=express)
             except workqueue.QueueShutDownError:
                 return
+            tenant.namespace = request.namespace
             active.inc()
             try:
                 await self._handle(request, priority)

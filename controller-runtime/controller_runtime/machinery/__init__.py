@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of Kubernetes' apimachinery that kinds and clients need: base classes of kinds, and a module per subject.
 
-Helpers that several packages of the library share are here, too: :mod:`.offload`, :mod:`.raised` and
-:mod:`.tokenbucket`.
+Helpers that several packages of the library share are here, too: :mod:`.raised` and :mod:`.tokenbucket`.
 
 metav1's structs are in :mod:`controller_runtime.apis.meta.v1`.
 """
@@ -22,7 +21,6 @@ if _typing.TYPE_CHECKING:
     from . import labels as labels
     from . import meta as meta
     from . import names as names
-    from . import offload as offload
     from . import openapi as openapi
     from . import patch as patch
     from . import printable as printable

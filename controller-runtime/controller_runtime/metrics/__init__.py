@@ -24,6 +24,7 @@ from .registry import RECONCILE_TOTAL as RECONCILE_TOTAL
 from .registry import REGISTRY as REGISTRY
 from .registry import REST_REQUESTS as REST_REQUESTS
 from .registry import TERMINAL_RECONCILE_ERRORS as TERMINAL_RECONCILE_ERRORS
+from .registry import TURN_WAIT as TURN_WAIT
 from .registry import WEBHOOK_IN_FLIGHT as WEBHOOK_IN_FLIGHT
 from .registry import WEBHOOK_LATENCY as WEBHOOK_LATENCY
 from .registry import WEBHOOK_PANICS as WEBHOOK_PANICS

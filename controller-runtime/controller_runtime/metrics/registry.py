@@ -191,6 +191,13 @@ CACHE_SKIPPED_OBJECTS: Final = _counter(
     "Objects that the cache skipped because they could not be decoded",
     ["group", "version", "kind"],
 )
+TURN_WAIT: Final = _histogram(
+    "controller_runtime_turn_wait_seconds",
+    "Seconds that work waited because other work was ahead of it: thread (work on a large object in a reconcile), "
+    "review thread (the same in a review), request (a request to the API server that the client's rate limit delayed)",
+    ["resource"],
+    (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
 
 
 class TaskCollector(Collector):

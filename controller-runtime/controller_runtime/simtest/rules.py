@@ -33,6 +33,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from controller_runtime import offload
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.cache.informer import SharedInformer
@@ -42,7 +43,7 @@ from controller_runtime.controller import Controller, outcomes
 from controller_runtime.fake.requests import kind_of
 from controller_runtime.fake.watches import Event as Change
 from controller_runtime.leaderelection import LeaderElectionError
-from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata, offload
+from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result

@@ -16,10 +16,10 @@ from typing import ClassVar, Final, Generic, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime import cache, log, rest
+from controller_runtime import cache, log, offload, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import JSON, Object, crd, field, offload, rawjson
+from controller_runtime.machinery import JSON, Object, crd, field, rawjson
 from controller_runtime.machinery.errors import StatusError, first_problem, to_status
 from controller_runtime.machinery.patch import pointer
 

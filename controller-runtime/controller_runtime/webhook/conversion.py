@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime import log, metrics
-from controller_runtime.machinery import GVK, GroupKind, Object, offload, raised, rawjson
+from controller_runtime import fairness, log, metrics, offload
+from controller_runtime.machinery import GVK, GroupKind, Object, raised, rawjson
 from controller_runtime.machinery.errors import first_problem
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
@@ -267,7 +267,8 @@ class ConversionWebhook(endpoint.Endpoint):
         return HTTPResponse(body=msgspec.json.encode(answer), content_type=endpoint.JSON)
 
     async def _convert(self, data: bytes, api_version: str) -> bytes:
-        with offload.object_size(len(data)):
+        tenant = fairness.Tenant(_namespace_of(data), is_review=True)
+        with fairness.working_for(tenant), offload.object_size(len(data)):
             try:
                 return await offload.run(self._conversions.convert, data, api_version)
             except ConversionError:
@@ -279,6 +280,15 @@ class ConversionWebhook(endpoint.Endpoint):
                     _log.error("Observed a panic in conversion webhook", error=failure, **held_back)
                 text = f"panic: {raised.name(failure)}: {log.cut(log.describe(failure))} [recovered]"
                 raise ConversionError(text) from error
+
+
+def _namespace_of(data: bytes) -> str:
+    if len(data) <= offload.LARGE:  # it is converted at once
+        return ""
+    try:
+        return _HEADS.decode(data).metadata.namespace
+    except rawjson.UNREADABLE:
+        return ""
 
 
 def _request_of(body: bytes) -> _Request:

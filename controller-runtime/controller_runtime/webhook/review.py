@@ -17,9 +17,9 @@ from typing import Final
 
 import anyio
 
-from controller_runtime import log, metrics
+from controller_runtime import fairness, log, metrics, offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from controller_runtime.machinery import offload, raised, rawjson
+from controller_runtime.machinery import raised, rawjson
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission, endpoint, envelope
@@ -48,7 +48,8 @@ class Webhook(endpoint.Endpoint):
         try:
             timeout, text = _timeout(request), endpoint.content(request)
             if (work := len(text) // _READING) > offload.LARGE:
-                with offload.object_size(work):
+                # The namespace is not known yet: large texts of all namespaces are read one after the other.
+                with fairness.working_for(fairness.Tenant(is_review=True)), offload.object_size(work):
                     review = await offload.run(envelope.read, text)
             else:
                 review = envelope.read(text)
@@ -74,7 +75,8 @@ class Webhook(endpoint.Endpoint):
         with log.into_context_late(lambda: _fields(self.path, request, operation)):
             try:
                 if (size := review.size) > offload.LARGE:
-                    with offload.object_size(size):
+                    tenant = fairness.Tenant(request.namespace or "", is_review=True)
+                    with fairness.working_for(tenant), offload.object_size(size):
                         response = await self._judge(review, size, timeout)
                 else:
                     response = await self._judge(review, size, timeout)

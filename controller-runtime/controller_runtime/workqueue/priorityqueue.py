@@ -5,8 +5,9 @@
 An item is waiting (for its time), ready, or in progress. An item in progress may also be waiting or ready again, but it
 is not handed out again before :meth:`PriorityQueue.done` is called for it. If an item is added that is in the queue
 already, it keeps the higher of the two priorities and the earlier of the two times. Ready items are handed out in the
-order of their priorities. Items of the same priority are handed out in the order in which they became ready. An item
-that is raised to a higher priority goes to the end of that priority.
+order of their priorities. Items of the same priority and flow are handed out in the order in which they became ready,
+and flows take turns: an item of a flow that was idle waits for about one item of each other flow. The flows of a
+controller's queue are namespaces. An item that is raised to a higher priority goes to the end of that priority.
 
 Everything happens on one event loop; only coroutine methods yield to the loop.
 
@@ -40,6 +41,9 @@ LOW_PRIORITY: Final = -100
 """The priority of work that is not urgent: objects of the first list, and resyncs."""
 _GONE: Final = -1
 _SLACK: Final = 64
+_FLOWS: Final = 256
+_EXPRESS: Final = 32
+"""How many of the first items are searched for an express item."""
 
 
 class QueueShutDownError(Exception):
@@ -122,15 +126,43 @@ class WithOrigin(Adder[T]):
         self._queue.add(item, priority=priority, after=after, rate_limited=rate_limited)
 
 
+class _FairTurns:
+    """Numbers items so that flows take turns if the items are taken in the order of their numbers (fair queuing)."""
+
+    __slots__ = ("_last", "_now", "_prune_at")
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._last: dict[str, int] = {}
+        """The last number of each flow. Numbers up to ``_now`` do not matter, and may be missing."""
+        self._prune_at = _FLOWS
+
+    def next(self, flow: str) -> int:
+        """Return the number of a new item, which follows the flow's last item and the last item that was taken."""
+        last, now = self._last.get(flow, 0), self._now
+        turn = self._last[flow] = (max(now, last)) + 1
+        if len(self._last) > self._prune_at:
+            self._last = {each: number for each, number in self._last.items() if number > now}
+            self._prune_at = max(_FLOWS, 2 * len(self._last))
+        return turn
+
+    def taken(self, turn: int) -> None:
+        """Report that the item with the number ``turn`` was taken."""
+        if turn > self._now:
+            self._now = turn
+
+
 class _Entry(Generic[T]):
     """An item in the queue. A row of a heap is outdated if its ``turn`` or ``ready_at`` differs from the entry's."""
 
-    __slots__ = ("key", "priority", "ready_at", "turn")
+    __slots__ = ("fair_turn", "key", "priority", "ready_at", "turn")
 
     def __init__(self, key: T, priority: int, turn: int, ready_at: float | None) -> None:
         self.key = key
         self.priority = priority
         self.turn = turn
+        self.fair_turn = 0
+        """The place of a ready item among the items of its priority."""
         self.ready_at = ready_at
         """When the item becomes ready; None if it is ready."""
 
@@ -144,21 +176,27 @@ class PriorityQueue(Generic[T]):
         *,
         rate_limiter: RateLimiter[T] | None = None,
         clock: Callable[[], float] | None = None,
+        flow: Callable[[T], str] = lambda _item: "",
     ) -> None:
-        """Make an empty queue. Without a name it has no metrics."""
+        """Make an empty queue. Without a name it has no metrics. ``flow`` returns the flow of an item."""
         self.name = name
         self.origins: Origins[T] = Origins()
         self._limiter = rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
         self._clock = clock if clock is not None else LoopClock()
         self._metrics: Metrics[T] = Metrics(name, self._clock)
+        self._flow = flow
+        self._fair = _FairTurns()
+        self._in_progress: dict[str, int] = {}
+        """The number of items in progress of each flow."""
         self._entries: dict[T, _Entry[T]] = {}
-        self._ready: list[tuple[int, int, _Entry[T]]] = []
+        self._ready: list[tuple[int, int, int, _Entry[T]]] = []
         self._waiting: list[tuple[float, int, int, _Entry[T]]] = []
         self._working: set[T] = set()
         self._ready_count = 0
         self._turns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._getters: deque[asyncio.Future[None]] = deque()
+        self._express_getters: deque[asyncio.Future[None]] = deque()
         self._shutting_down = False
         self._draining = False
         self._idle = anyio.Event()
@@ -207,6 +245,7 @@ class PriorityQueue(Generic[T]):
                 self._metrics.moved(entry.priority, priority)
             entry.priority = priority
             entry.turn = self._next_turn()
+            entry.fair_turn = self._fair.next(self._flow(entry.key))
         if entry.ready_at is None:
             if raised:
                 self._line_up(entry)
@@ -223,18 +262,26 @@ class PriorityQueue(Generic[T]):
         """
         return (await self.get_with_priority())[0]
 
-    async def get_with_priority(self) -> tuple[T, int]:
-        """Return the next item and its priority. Waits and raises like :meth:`get`."""
+    async def get_with_priority(self, *, express: bool = False) -> tuple[T, int]:
+        """Return the next item and its priority. Waits and raises like :meth:`get`.
+
+        With ``express``, wait for an item that would have to wait for a greedy flow: another flow has at least two more
+        items in progress than the item's flow, and no task waits without ``express``.
+        """
         while True:
             if self._shutting_down and not (self._draining and self._ready_count):
                 raise QueueShutDownError(f"work queue {self.name or '(unnamed)'} is shut down")
-            if (entry := self._take()) is not None:
+            if (entry := self._take_express() if express else self._take()) is not None:
                 return entry.key, entry.priority
-            await self._until_woken()
+            await self._until_woken(self._express_getters if express else self._getters)
 
     def done(self, item: T) -> None:
         """Report that the work on ``item`` has ended. If it was added during the work, it may be handed out again."""
-        self._working.discard(item)
+        if item in self._working:
+            self._working.discard(item)
+            flow = self._flow(item)
+            if running := self._in_progress.pop(flow) - 1:
+                self._in_progress[flow] = running
         self._metrics.done(item)
         entry = self._entries.get(item)
         if entry is not None and entry.ready_at is None:
@@ -292,6 +339,7 @@ class PriorityQueue(Generic[T]):
 
     def _became_ready(self, entry: _Entry[T]) -> None:
         self._ready_count += 1
+        entry.fair_turn = self._fair.next(self._flow(entry.key))
         self._metrics.added(entry.key, entry.priority)
         self._line_up(entry)
 
@@ -300,23 +348,51 @@ class PriorityQueue(Generic[T]):
         if entry.key in self._working:
             return
         if len(self._ready) > 2 * self._ready_count + _SLACK:
-            self._ready = [row for row in self._ready if row[1] == row[2].turn]
+            self._ready = [row for row in self._ready if row[2] == row[3].turn]
             heapq.heapify(self._ready)
-        heapq.heappush(self._ready, (-entry.priority, entry.turn, entry))
-        self._wake_one()
+        heapq.heappush(self._ready, (-entry.priority, entry.fair_turn, entry.turn, entry))
+        if not self._wake_one(self._getters) and self._express_getters and self._is_express(entry):
+            self._wake_one(self._express_getters)
 
     def _take(self) -> _Entry[T] | None:
         while self._ready:
-            _, turn, entry = heapq.heappop(self._ready)
-            if turn != entry.turn:
-                continue
-            entry.turn = _GONE
-            del self._entries[entry.key]
-            self._ready_count -= 1
-            self._working.add(entry.key)
-            self._metrics.taken(entry.key, entry.priority)
-            return entry
+            _, fair_turn, turn, entry = heapq.heappop(self._ready)
+            if turn == entry.turn:
+                self._fair.taken(fair_turn)
+                return self._taken(entry)
         return None
+
+    def _take_express(self) -> _Entry[T] | None:
+        """Return an item as described at :meth:`get_with_priority`. It is among the first, because flows take turns."""
+        if self._getters:
+            return None
+        passed: list[tuple[int, int, int, _Entry[T]]] = []
+        found: _Entry[T] | None = None
+        while self._ready and found is None and len(passed) < _EXPRESS:
+            row = heapq.heappop(self._ready)
+            if row[2] != row[3].turn:
+                continue
+            if self._is_express(row[3]):
+                found = row[3]
+            else:
+                passed.append(row)
+        for row in passed:
+            heapq.heappush(self._ready, row)
+        return None if found is None else self._taken(found)
+
+    def _is_express(self, entry: _Entry[T]) -> bool:
+        running = self._in_progress.get(self._flow(entry.key), 0)
+        return running + 2 <= max(self._in_progress.values(), default=0)
+
+    def _taken(self, entry: _Entry[T]) -> _Entry[T]:
+        entry.turn = _GONE
+        del self._entries[entry.key]
+        self._ready_count -= 1
+        self._working.add(entry.key)
+        flow = self._flow(entry.key)
+        self._in_progress[flow] = self._in_progress.get(flow, 0) + 1
+        self._metrics.taken(entry.key, entry.priority)
+        return entry
 
     def _wait(self, entry: _Entry[T], ready_at: float) -> None:
         entry.ready_at = ready_at
@@ -354,29 +430,31 @@ class PriorityQueue(Generic[T]):
             self._timer.cancel()
             self._timer = None
 
-    async def _until_woken(self) -> None:
+    async def _until_woken(self, getters: deque[asyncio.Future[None]]) -> None:
         woken = asyncio.get_running_loop().create_future()
-        self._getters.append(woken)
+        getters.append(woken)
         try:
             await woken
         except BaseException:
             # A cancelled waiter must pass on its wake-up, or an item would stay in the queue.
             if woken.done() and not woken.cancelled():
-                self._wake_one()
-            elif woken in self._getters:
-                self._getters.remove(woken)
+                self._wake_one(getters)
+            elif woken in getters:
+                getters.remove(woken)
             raise
 
-    def _wake_one(self) -> None:
-        while self._getters:
-            woken = self._getters.popleft()
+    def _wake_one(self, getters: deque[asyncio.Future[None]]) -> bool:
+        while getters:
+            woken = getters.popleft()
             if not woken.done():  # otherwise its waiter was cancelled
                 woken.set_result(None)
-                return
+                return True
+        return False
 
     def _wake_all(self) -> None:
-        while self._getters:
-            self._wake_one()
+        for getters in (self._getters, self._express_getters):
+            while getters:
+                self._wake_one(getters)
 
     def _check_idle(self) -> None:
         """After a shutdown, wake all tasks that wait in :meth:`get` or for the drain: they check the queue again."""

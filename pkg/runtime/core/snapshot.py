@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import pydantic_core
-from controller_runtime import log
+from controller_runtime import log, offload
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import Client, Reader, peek
-from controller_runtime.machinery import NamespacedName, Object, metadata_only, offload, yaml
+from controller_runtime.machinery import NamespacedName, Object, metadata_only, rawjson, yaml
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     NotFoundError,
@@ -49,8 +49,18 @@ _REVIEW_TIMEOUT: Final = 2.0
 """Maximum time, in seconds, for which an admission review waits for a snapshot."""
 _REVIEWS_PER_SECOND: Final = 10.0
 _REVIEWS_AT_ONCE: Final = 50
+"""How many snapshots the reviews of one namespace may read."""
+_NAMESPACES: Final = 1024
+"""Maximum number of namespaces whose reviews are counted."""
+_LARGEST: Final = 1 << 20
+"""Maximum size of a snapshot in bytes. Upstream cannot write a larger one, which would not fit into a ConfigMap."""
+_MOST_VALUES: Final = 2 * rawjson.DEFAULT.items + rawjson.DEFAULT.containers
+"""Maximum number of YAML values in a snapshot: as many as in the largest runtime that this manager can read."""
 _REMEMBERED: Final = 100_000
 """Maximum number of TrainJobs whose snapshot is remembered."""
+_REFUSED: Final = 4096
+"""Maximum number of TrainJobs whose refused snapshot is remembered."""
+_LONGEST_REFUSAL: Final = 1024
 _DECODED: Final = 64
 _DECODED_SIZE: Final = 256 * 1024
 """Maximum number of decoded snapshots that are kept, and of bytes of their JSON. The newest is always kept.
@@ -85,6 +95,9 @@ class Snapshots:
     While ConfigMaps cannot be watched, a snapshot that this process remembers is used, and later changes of that
     snapshot are not noticed. If this process does not remember the snapshot, the snapshot is read if ``creates`` is
     True; otherwise the live runtime is used.
+
+    A text is decoded once. If it is refused, the refusal is remembered, too: any tenant can store a text that takes
+    long to refuse, and cause a reconcile at any time.
     """
 
     def __init__(self, store: Client, reader: Reader | None = None, *, creates: bool) -> None:
@@ -95,7 +108,9 @@ class Snapshots:
         self._versions: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         """The version of the ConfigMap and the digest of its text, by the uid of the TrainJob."""
         self._decoded: OrderedDict[bytes, Object] = OrderedDict()
-        self._reviews = TokenBucket(_REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
+        self._refused: OrderedDict[str, tuple[str, bytes, str]] = OrderedDict()
+        """The version of a refused ConfigMap, the digest of its text, and the refusal, by the uid of the TrainJob."""
+        self._reviews: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def watch(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
         """Reconcile a TrainJob when its snapshot is changed or deleted."""
@@ -134,18 +149,26 @@ class Snapshots:
             with anyio.move_on_after(_REVIEW_TIMEOUT):
                 version = await self._version(train_job)
                 known = self._remembered(train_job, kind, version)
-                if known is not None or not version or not self._reviews.try_take():
+                if known is not None or not version or not self._may_read(train_job.namespace):
                     return known
                 return await self._read(train_job, kind)
         except (CacheError, SnapshotError, StatusError, RestError) as error:
             log.logger_from().debug("Snapshot cannot be used", trainJob=str(train_job.key), error=error)
         return None
 
+    def _may_read(self, namespace: str) -> bool:
+        bucket = self._reviews.get(namespace) or TokenBucket(_REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
+        _keep(self._reviews, namespace, bucket, _NAMESPACES)
+        return bucket.try_take()
+
     async def _version(self, train_job: TrainJob) -> str:
         """Return the version of the ConfigMap with the snapshot's name, or an empty string if it does not exist.
 
         If ``creates`` is False, a ConfigMap that the TrainJob does not control is ignored, because no snapshot will be
         created with its name.
+
+        Raises:
+            SnapshotError: ``creates`` is True, and the TrainJob does not control the ConfigMap.
         """
         from controller_runtime.cache import CacheDegradedError  # rendering without a cluster loads no cache
 
@@ -155,9 +178,12 @@ class Snapshots:
             return ""
         except CacheDegradedError:
             return _UNKNOWN_VERSION
-        owner = trainjob.controller_of(found)
-        if not self._creates and (owner is None or owner.uid != train_job.metadata.uid):
-            return ""
+        if self._creates:
+            _require_control(found, train_job)
+        else:
+            owner = trainjob.controller_of(found)
+            if owner is None or owner.uid != train_job.metadata.uid:
+                return ""
         return _version_of(found)
 
     def _remembered(self, train_job: TrainJob, kind: type[T], version: str = _UNKNOWN_VERSION) -> T | None:
@@ -165,18 +191,23 @@ class Snapshots:
 
         Return None if the snapshot is not remembered, or if it had another version at that time. By default, any
         version is accepted.
+
+        Raises:
+            SnapshotError: the snapshot had this version when it was refused.
         """
-        known, digest = self._versions.get(train_job.metadata.uid or "", ("", b""))
+        uid = train_job.metadata.uid or ""
+        if (refused := self._refused.get(uid)) is not None and refused[0] == version:
+            raise SnapshotError(refused[2])
+        known, digest = self._versions.get(uid, ("", b""))
         found = self._decoded.get(digest) if version in (known, _UNKNOWN_VERSION) else None
         if not isinstance(found, kind):
             return None
         self._decoded.move_to_end(digest)
         return found
 
-    def _remember(self, train_job: TrainJob, stored: ConfigMap, text: str, runtime: Object) -> None:
+    def _remember(self, train_job: TrainJob, stored: ConfigMap, digest: bytes, runtime: Object) -> None:
         if not train_job.metadata.uid:
             return
-        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
         _keep(self._versions, train_job.metadata.uid, (_version_of(stored), digest), _REMEMBERED)
         _keep(self._decoded, digest, runtime, _DECODED)
         while (
@@ -191,21 +222,25 @@ class Snapshots:
             found = await self._reader.get(ConfigMap, _key(train_job))
         except NotFoundError:
             return None
+        _require_control(found, train_job)
+        text, uid = (found.data or {}).get(_KEY), train_job.metadata.uid or ""
+        digest = _digest(kind, train_job, text)
+        _, refused, refusal = self._refused.get(uid, ("", b"", ""))
+        if refused == digest:  # only the metadata has changed
+            self._refused[uid] = (_version_of(found), digest, refusal)
+            raise SnapshotError(refusal)
+        if isinstance(known := self._decoded.get(digest), kind):
+            self._remember(train_job, found, digest, known)
+            return known
         try:
-            trainjob.require_control(found, trainjob.controller_reference(train_job))
-        except trainjob.ChildConflictError as error:
-            raise SnapshotError(
-                "invalid runtime snapshot: a snapshot configmap exists but is owned by another object"
-            ) from error
-        text = (found.data or {}).get(_KEY)
-        if text is None:
-            raise SnapshotError(f'invalid runtime snapshot: snapshot ConfigMap missing "{_KEY}" data key')
-        try:
-            with offload.object_size(len(text)):
+            with offload.object_size(len(text or "")):
                 runtime = await offload.run(decode, kind, text, train_job.spec.runtime_ref)
         except SnapshotTextError as error:
-            raise SnapshotError(f"invalid runtime snapshot: {error}") from error
-        self._remember(train_job, found, text, runtime)
+            refusal = log.cut(f"invalid runtime snapshot: {error}", _LONGEST_REFUSAL)
+            if uid:
+                _keep(self._refused, uid, (_version_of(found), digest, refusal), _REFUSED)
+            raise SnapshotError(refusal) from error
+        self._remember(train_job, found, digest, runtime)
         return runtime
 
     async def _create(self, train_job: TrainJob, kind: type[T], runtime: T) -> T:
@@ -221,8 +256,24 @@ class Snapshots:
             if isinstance(error, StatusError) and error.has_cause("NamespaceTerminating"):
                 raise
             raise SnapshotCreationError(f"applying runtime snapshot ConfigMap: {error}") from error
-        self._remember(train_job, stored, text, runtime)
+        self._remember(train_job, stored, _digest(kind, train_job, text), runtime)
         return runtime
+
+
+def _require_control(config_map: Object, train_job: TrainJob) -> None:
+    try:
+        trainjob.require_control(config_map, trainjob.controller_reference(train_job))
+    except trainjob.ChildConflictError as error:
+        raise SnapshotError(
+            "invalid runtime snapshot: a snapshot configmap exists but is owned by another object"
+        ) from error
+
+
+def _digest(kind: type[Object], train_job: TrainJob, text: str | None) -> bytes:
+    """Return a digest of a text and of the runtime that it must contain: both decide whether it is refused."""
+    ref = train_job.spec.runtime_ref
+    wanted = repr((kind.gvk, ref.api_group, ref.kind, ref.name, text is None))
+    return hashlib.blake2b((wanted + (text or "")).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def encode(runtime: Object) -> str:
@@ -235,14 +286,18 @@ def encode(runtime: Object) -> str:
     return yaml.dump(data, sort_keys=True)
 
 
-def decode(kind: type[T], text: str, ref: RuntimeRef) -> T:
-    """Return the runtime of a snapshot.
+def decode(kind: type[T], text: str | None, ref: RuntimeRef) -> T:
+    """Return the runtime of a snapshot. ``text`` is None if the ConfigMap has no text.
 
     Raises:
         SnapshotTextError: the text does not contain a runtime, or contains another runtime than ``ref`` names.
     """
+    if text is None:
+        raise SnapshotTextError(f'snapshot ConfigMap missing "{_KEY}" data key')
     try:
-        data = yaml.load(text, strict=False)
+        if len(text) > _LARGEST:
+            raise yaml.YAMLError(f"it is larger than {_LARGEST} bytes")
+        data = yaml.load(text, strict=False, most_values=_MOST_VALUES)
         if not isinstance(data, dict):
             raise yaml.YAMLError("it is not a map")
         # Another kind is refused below, in upstream's words.

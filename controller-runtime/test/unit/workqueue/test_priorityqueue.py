@@ -324,3 +324,85 @@ async def test_what_is_raised_for_ever_leaves_no_rubbish_behind(queue: PriorityQ
         queue.add("raised", priority=priority)
     assert len(queue._ready) < 200
     assert [await queue.get_with_priority() for _ in range(2)] == [("raised", 4999), ("other", 3)]
+
+
+def flow_of(item: str) -> str:
+    """Items are named after their flow: ``a1`` and ``a2`` belong to ``a``."""
+    return item[0]
+
+
+async def test_flows_take_turns_however_many_items_one_of_them_has() -> None:
+    queue = PriorityQueue[str](flow=flow_of)
+    for number in range(9):
+        queue.add(f"a{number}")
+    taken = [await queue.get() for _ in range(3)]
+    queue.add("b1")
+    queue.add("b2")
+    taken += [await queue.get() for _ in range(5)]
+    assert taken == ["a0", "a1", "a2", "a3", "b1", "a4", "b2", "a5"]
+
+
+async def test_a_higher_priority_comes_before_the_turn_of_a_flow() -> None:
+    queue = PriorityQueue[str](flow=flow_of)
+    for item, priority in (("a1", 0), ("a2", 0), ("b1", LOW_PRIORITY), ("b2", 7)):
+        queue.add(item, priority=priority)
+    assert [await queue.get() for _ in range(4)] == ["b2", "a1", "a2", "b1"]
+
+
+async def test_an_idle_flow_saves_up_no_turns() -> None:
+    queue = PriorityQueue[str](flow=flow_of)
+    for number in range(5):
+        queue.add(f"a{number}")
+        await queue.get()
+    for item in ("a8", "b1", "b2", "b3", "a9"):
+        queue.add(item)
+    assert [await queue.get() for _ in range(5)] == ["a8", "b1", "b2", "a9", "b3"]
+
+
+async def test_an_item_of_an_idle_flow_is_taken_while_another_flow_occupies_all_workers() -> None:
+    queue = PriorityQueue[str](flow=flow_of)
+    for number in range(9):
+        queue.add(f"a{number}")
+    for _ in range(3):
+        await queue.get()
+    express: list[str] = []
+
+    async def work() -> None:
+        while True:
+            item, _ = await queue.get_with_priority(express=True)
+            express.append(item)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        await anyio.wait_all_tasks_blocked()
+        assert express == [], "a has three items in progress, and may have no more"
+        queue.add("a9")
+        for item in ("b1", "b2", "b3", "c1"):
+            queue.add(item)
+        await anyio.wait_all_tasks_blocked()
+        assert express == ["b1", "c1", "b2"], "b3 would make b as greedy as a"
+        queue.done("b1")
+        queue.add("b4")
+        await anyio.wait_all_tasks_blocked()
+        assert len(express) == 4
+        tasks.cancel_scope.cancel()
+
+
+async def test_no_item_is_taken_out_of_turn_while_flows_share_the_workers() -> None:
+    queue = PriorityQueue[str](flow=flow_of)
+    for item in ("a1", "b1", "c1", "d1", "e1"):
+        queue.add(item)
+    assert [await queue.get() for _ in range(3)] == ["a1", "b1", "c1"]
+    with anyio.move_on_after(1) as waited:
+        await queue.get_with_priority(express=True)
+    assert waited.cancelled_caught
+    assert await queue.get() == "d1"
+
+
+async def test_thousands_of_flows_leave_no_rubbish_behind() -> None:
+    queue = PriorityQueue[str](flow=lambda item: item)
+    for number in range(10_000):
+        queue.add(str(number))
+        queue.done(await queue.get())
+    assert len(queue._fair._last) < 1000
+    assert not queue._in_progress

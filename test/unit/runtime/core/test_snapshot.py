@@ -298,7 +298,7 @@ def test_a_text_that_go_leaves_unquoted_is_a_string(value: str) -> None:
             "document contains excessive aliasing",
         ),
         ("[" * 40_000, "nested more than 200 levels deep"),
-        ("a: [" + "1, " * 100_000 + "]", "more than 100,000 values"),
+        ("a: [" + "1, " * 100_000 + "]", "more than 60,000 values"),
         ("apiVersion: 5\nkind: [1]\nmetadata: {name: 3}", ""),
     ],
     ids=[
@@ -417,17 +417,92 @@ async def test_a_review_waits_for_a_snapshot_for_two_seconds_at_most() -> None:
     assert anyio.current_time() - began == pytest.approx(2)
 
 
-async def test_reviews_read_a_bounded_number_of_snapshots(runtime: ClusterTrainingRuntime) -> None:
-    store = Store(config_map(job(), runtime))
-    await change(store, {"runtime": "["})
+async def test_the_reviews_of_a_namespace_read_a_bounded_number_of_snapshots(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    other = make_train_job("team-b", "job", uid="uid-2")
+    theirs = config_map(other, runtime)
+    theirs.metadata.namespace = "team-b"
+    store = Store(config_map(job(), runtime), theirs)
     held = Snapshots(store, creates=True)
-    before = len(store.calls)
-    for _ in range(60):
-        assert await held.existing(job(), ClusterTrainingRuntime) is None
-    assert len(store.calls) - before == 50
+
+    async def reads(reviews: int) -> int:
+        """Return how many of that many reviews read the snapshot, which changes before each review."""
+        counted = 0
+        for number in range(reviews):
+            await change(store, {"runtime": f"[ # {number}"})
+            before = len(store.calls)
+            assert await held.existing(job(), ClusterTrainingRuntime) is None
+            counted += len(store.calls) - before
+        return counted
+
+    assert await reads(60) == 50
+    assert await held.existing(other, ClusterTrainingRuntime), "another namespace is not counted with it"
     await anyio.sleep(1)
-    assert await held.existing(job(), ClusterTrainingRuntime) is None
-    assert len(store.calls) - before == 51
+    assert await reads(11) == 10
+
+
+async def test_a_refused_snapshot_is_decoded_once(
+    runtime: ClusterTrainingRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[str] = []
+    decode = snapshot.decode
+
+    def counted(kind: Any, text: Any, ref: RuntimeRef) -> Any:
+        decoded.append(text)
+        return decode(kind, text, ref)
+
+    monkeypatch.setattr(snapshot, "decode", counted)
+    store = Store(config_map(job(), runtime))
+    held = Snapshots(store, creates=True)
+
+    async def refusal() -> tuple[str, list[str]]:
+        before = len(store.calls)
+        with pytest.raises(SnapshotError) as refused:
+            await used(held, store, runtime)
+        return str(refused.value), [call.verb for call in store.calls[before:]]
+
+    await change(store, {"runtime": "["})
+    text, verbs = await refusal()
+    assert (verbs, decoded) == (["get"], ["["])
+    for _ in range(3):
+        assert await refusal() == (text, [])
+    await change(store, {"runtime": "[", "other": "data"})  # another version with the same text
+    assert await refusal() == (text, ["get"])
+    assert await refusal() == (text, [])
+    assert decoded == ["["]
+    await change(store, {})
+    assert 'missing "runtime" data key' in (await refusal())[0]
+    await change(store, {"runtime": snapshot.encode(runtime)})
+    assert await used(held, store, changed_runtime()) == (["get"], "1")
+
+
+async def test_a_text_is_decoded_once_for_all_train_jobs_that_have_it(
+    runtime: ClusterTrainingRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_train_job("team-a", "other", uid="uid-2")
+    theirs = config_map(other, runtime)
+    theirs.metadata.name = "other-runtime-snapshot"
+    store = Store(config_map(job(), runtime), theirs)
+    held = Snapshots(store, creates=True)
+    await used(held, store, runtime)
+    monkeypatch.setattr(snapshot, "decode", None)
+    assert await held.runtime_of(other, ClusterTrainingRuntime, reading(changed_runtime()))
+
+
+def test_a_snapshot_that_is_too_large_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller_runtime.machinery.yaml.load", None)
+    with pytest.raises(snapshot.SnapshotTextError, match="larger than 1048576 bytes"):
+        snapshot.decode(ClusterTrainingRuntime, "a" * (1 << 20) + "a", RuntimeRef(name="runtime"))
+
+
+async def test_the_snapshot_of_another_owner_is_not_even_read(runtime: ClusterTrainingRuntime) -> None:
+    store = Store(config_map(job("other"), runtime))
+    before = len(store.calls)
+    for _ in range(3):
+        with pytest.raises(SnapshotError, match="owned by another object"):
+            await used(Snapshots(store, creates=True), store, runtime)
+    assert len(store.calls) == before
 
 
 async def test_a_review_sees_an_edited_snapshot(runtime: ClusterTrainingRuntime) -> None:
