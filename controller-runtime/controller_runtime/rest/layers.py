@@ -3,8 +3,8 @@
 """The layers that every request passes on its way to the server, each a round tripper around the next.
 
 ``Authorize`` (adds credentials; retries once after a 401) → ``RetryAfter`` (retries after the delay that the
-server requests) → ``Meter`` (counts responses) → ``Warn`` (logs the server's warnings) → ``Throttle`` (a token
-bucket) → ``Fence`` (rejects writes of a replica that is not the leader).
+server requests) → ``Meter`` (counts responses) → ``Warn`` (logs the server's warnings) → ``Throttle`` (limits the
+rate) → ``Fence`` (rejects writes of a replica that is not the leader).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from controller_runtime import log
+from controller_runtime import fairness, log
 from controller_runtime.machinery.tokenbucket import TokenBucket
 
 from . import errors
@@ -187,21 +187,56 @@ def not_sent(request: Request, host: str) -> errors.ConnectError:
 
 
 class Throttle:
-    """Sends ``burst`` requests at once and then up to ``qps`` per second; other requests wait in order."""
+    """Limits the rate of requests for each resource: ``burst`` at once, and then ``qps`` per second.
+
+    As in Trainer v2.3's Go manager, each kind has its own limit (controller-runtime makes a REST client for each kind,
+    and client-go a limiter for each REST client). So a burst of JobSets delays no events. Unlike in Go, the namespaces
+    whose requests wait take turns.
+    """
 
     def __init__(self, inner: RoundTripper, qps: float, burst: int) -> None:
         self._inner = inner
-        self._bucket = TokenBucket(qps, max(1, burst)) if qps > 0 else None
+        self._qps = qps
+        self._burst = max(1, burst)
+        self._limits: dict[tuple[str, str], _Limit] = {}
 
     async def send(self, request: Request) -> Response:
-        """Wait for a token, then send ``request``; a request that is cancelled while it waits gives its token back."""
-        if self._bucket is not None and (wait := self._bucket.take()):
-            try:
-                await anyio.sleep(wait)
-            except BaseException:
-                self._bucket.give_back()
-                raise
+        """Wait for a token, then send ``request``."""
+        if self._qps > 0:
+            of = request.resource
+            key = ("", "") if of is None else (of.group, of.plural)
+            limit = self._limits.get(key)
+            if limit is None:
+                limit = self._limits[key] = _Limit(self._qps, self._burst)
+            if limit.line or not limit.bucket.try_take():
+                await limit.wait(request.namespace or fairness.tenant().namespace)
         return await self._inner.send(request)
+
+
+class _Limit:
+    """The tokens of one resource, and the requests that wait for them."""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self.bucket = TokenBucket(qps, burst)
+        self.line = fairness.Line("request", lambda _namespace: self.bucket.give_back())
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, namespace: str) -> None:
+        """Return with a token."""
+        if self._timer is None:
+            self._admit_next()
+        await self.line.wait(namespace)
+
+    def _admit_next(self) -> None:
+        """Take the next token before it exists, and admit a request when it does."""
+        self._timer = asyncio.get_running_loop().call_later(self.bucket.take(), self._admit)
+
+    def _admit(self) -> None:
+        self._timer = None
+        if self.line.admit() is None:
+            self.bucket.give_back()
+        elif self.line:
+            self._admit_next()
 
 
 def _with_headers(request: Request, headers: dict[str, str]) -> Request:

@@ -70,6 +70,10 @@ class Request(msgspec.Struct, frozen=True):
     the head is limited. None means ``bounds.seconds``; for a stream, None means no limit."""
     stream: bool = False
     """True if the response's body arrives over time and is read line by line."""
+    resource: Resource | None = None
+    """The resource that the request reads or writes; None for requests that concern no objects, e.g. discovery."""
+    namespace: str = ""
+    """The namespace that the request is limited to."""
     bounds: Bounds = ORDINARY
     """The maximum size and total duration of the response; not applied to a stream."""
 
@@ -94,7 +98,8 @@ def field_selector_string(fields: Mapping[str, str] | str | None) -> str:
 
 def get(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
     """Read one object."""
-    return Request("GET", object_path(resource, namespace, name), headers=_accept(metadata_only))
+    path, headers = object_path(resource, namespace, name), _accept(metadata_only)
+    return Request("GET", path, headers=headers, resource=resource, namespace=namespace)
 
 
 def list_(
@@ -117,7 +122,8 @@ def list_(
         resourceVersion=resource_version or "",
     )
     headers = {"Accept": _AS_METADATA_LIST if metadata_only else JSON}
-    return Request("GET", collection_path(resource, namespace), query, headers, bounds=COLLECTION)
+    path = collection_path(resource, namespace)
+    return Request("GET", path, query, headers, resource=resource, namespace=namespace, bounds=COLLECTION)
 
 
 def watch(
@@ -142,7 +148,8 @@ def watch(
         sendInitialEvents="true" if send_initial_events else "",
         timeoutSeconds=str(timeout_seconds) if timeout_seconds else "",
     )
-    return Request("GET", collection_path(resource, namespace), query, _accept(metadata_only), stream=True)
+    path, headers = collection_path(resource, namespace), _accept(metadata_only)
+    return Request("GET", path, query, headers, stream=True, resource=resource, namespace=namespace)
 
 
 def create(
@@ -162,7 +169,8 @@ def create(
         raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
     query = _written(**options)
     headers = _accept(metadata_only) | {"Content-Type": JSON}
-    return Request("POST", collection_path(resource, namespace), query, headers, body)
+    path = collection_path(resource, namespace)
+    return Request("POST", path, query, headers, body, resource=resource, namespace=namespace)
 
 
 def update(
@@ -177,7 +185,8 @@ def update(
     """Replace an object."""
     query = _written(**options)
     headers = _accept(metadata_only) | {"Content-Type": JSON}
-    return Request("PUT", object_path(resource, namespace, name), query, headers, body)
+    path = object_path(resource, namespace, name)
+    return Request("PUT", path, query, headers, body, resource=resource, namespace=namespace)
 
 
 def patch(
@@ -193,13 +202,15 @@ def patch(
     """Patch an object with a body of ``content_type``."""
     query = _written(**options)
     headers = _accept(metadata_only) | {"Content-Type": content_type}
-    return Request("PATCH", object_path(resource, namespace, name), query, headers, body)
+    path = object_path(resource, namespace, name)
+    return Request("PATCH", path, query, headers, body, resource=resource, namespace=namespace)
 
 
 def delete(resource: Resource, namespace: str, name: str, options: bytes | None = None) -> Request:
     """Delete an object; ``options`` is a DeleteOptions."""
     headers = _accept(metadata_only=False) | ({"Content-Type": JSON} if options else {})
-    return Request("DELETE", object_path(resource, namespace, name), headers=headers, body=options)
+    path = object_path(resource, namespace, name)
+    return Request("DELETE", path, headers=headers, body=options, resource=resource, namespace=namespace)
 
 
 def delete_collection(
@@ -219,13 +230,21 @@ def delete_collection(
         raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
     query = _query(labelSelector=selector_string(labels), fieldSelector=field_selector_string(fields))
     headers = {"Accept": _AS_METADATA_LIST} | ({"Content-Type": JSON} if options else {})
-    return Request("DELETE", collection_path(resource, namespace), query, headers, options, bounds=DELETION)
+    path = collection_path(resource, namespace)
+    return Request(
+        "DELETE", path, query, headers, options, resource=resource, namespace=namespace, bounds=DELETION
+    )
 
 
 def post(request: Request, body: bytes, **options: Unpack[WriteOptions]) -> Request:
     """Return the request that posts ``body`` to the path of ``request``, e.g. of a subresource."""
-    query = _written(**options)
-    return Request("POST", request.path, query, {**request.headers, "Content-Type": JSON}, body)
+    return msgspec.structs.replace(
+        request,
+        method="POST",
+        query=_written(**options),
+        headers={**request.headers, "Content-Type": JSON},
+        body=body,
+    )
 
 
 def subresource(request: Request, name: str) -> Request:

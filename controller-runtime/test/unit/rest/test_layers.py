@@ -7,11 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from controller_runtime import log, rest
+from controller_runtime.machinery import Resource
 from controller_runtime.machinery.errors import TooManyRequestsError
 from controller_runtime.rest import layers
+from controller_runtime.rest import request as requests
 
 GET = rest.Request("GET", "/x")
 
@@ -61,6 +64,49 @@ async def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
         for _ in range(6):
             tasks.start_soon(one)
     assert passed == [0, 0, 0, 0.1, 0.2, 0.3]
+
+
+JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", namespaced=True)
+EVENTS = Resource("", "v1", "events", namespaced=True)
+
+
+async def test_each_resource_has_a_limit_of_its_own() -> None:
+    throttle = layers.Throttle(answers(rest.FakeResponse()), qps=10, burst=3)
+    began = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(throttle.send, requests.get(JOB_SETS, "team-a", f"a-{number}"))
+        await anyio.lowlevel.checkpoint()
+        await throttle.send(requests.create(EVENTS, "team-a", b"{}"))
+        await throttle.send(GET)
+        assert anyio.current_time() == began
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_subresource_counts_as_its_resource() -> None:
+    throttle = layers.Throttle(answers(rest.FakeResponse()), qps=10, burst=1)
+    request = requests.get(JOB_SETS, "team-a", "a")
+    began = anyio.current_time()
+    await throttle.send(request)
+    await throttle.send(requests.subresource(request, "status"))
+    await throttle.send(requests.post(requests.subresource(request, "scale"), b"{}"))
+    assert anyio.current_time() - began == pytest.approx(0.2)
+
+
+async def test_namespaces_whose_requests_wait_take_turns() -> None:
+    throttle = layers.Throttle(answers(rest.FakeResponse()), qps=10, burst=1)
+    passed: list[str] = []
+
+    async def send(namespace: str) -> None:
+        await throttle.send(requests.get(JOB_SETS, namespace, "a"))
+        passed.append(namespace)
+
+    async with anyio.create_task_group() as tasks:
+        for namespace in ["greedy"] * 100 + ["other"] * 2:
+            tasks.start_soon(send, namespace)
+        await anyio.sleep(0.45)
+        assert passed.count("other") == 2
+        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("qps", [0, -1])
