@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sized
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi, wire_name
+from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi, printable, wire_name
 from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -121,7 +121,9 @@ def _refuse_directives(value: JSON) -> None:
     if isinstance(value, dict):
         for key, below in value.items():
             if key.startswith("$"):
-                raise NotMirrorableError(f"{key} is a directive, which runtimePatches cannot hold")
+                raise NotMirrorableError(
+                    f"{printable.cut(key)} is a directive, which runtimePatches cannot hold"
+                )
             _refuse_directives(below)
     elif isinstance(value, list):
         for each in value:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from . import raised
+from .printable import cut
 
 if TYPE_CHECKING:
     from pydantic_core import ValidationError
@@ -181,9 +182,12 @@ def one_line(error: object) -> str:
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
-    """Return the path to the first field that pydantic refused, with dots, and the problem, which quotes no value."""
+    """Return the path to the first field that pydantic refused, with dots, and the problem, which quotes no value.
+
+    A long path is cut.
+    """
     first = error.errors(include_url=False, include_input=False)[0]
-    return ".".join(map(str, first["loc"])), first["msg"]
+    return cut(".".join(map(str, first["loc"]))), first["msg"]
 
 
 def bounded_wait(seconds: float) -> float:

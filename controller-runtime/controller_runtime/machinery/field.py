@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from .gojson import go_json, go_text, quote
+from .printable import cut
 
 
 class ErrorType(StrEnum):
@@ -94,9 +95,14 @@ class FieldError(Exception):
 
     type: ErrorType
     field: str
+    """The path. A long one is cut."""
     bad_value: object = None
     detail: str = ""
     _body: str | None = dataclasses.field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Cut a long path."""
+        self.field = cut(self.field)
 
     def __str__(self) -> str:
         return f"{self.field}: {self.body}"

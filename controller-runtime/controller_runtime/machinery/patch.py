@@ -23,6 +23,7 @@ from typing import Final
 from .base import JSON
 from .gojson import go_text
 from .openapi import MergeSchema
+from .printable import LONGEST_VALUE, cut
 
 Document = dict[str, JSON]
 
@@ -33,7 +34,10 @@ _ORDER_PREFIX: Final = "$setElementOrder"
 
 
 class PatchError(ValueError):
-    """A patch is malformed, or cannot be applied to the document."""
+    """A patch is malformed, or cannot be applied to the document. A long path makes the message long; it is cut."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(cut(message))
 
 
 def merge_patch_diff(old: Document, new: Document) -> Document:
@@ -195,10 +199,12 @@ def _remove(document: JSON, path: list[str]) -> tuple[JSON, JSON]:
 
 
 class StrategicMergeError(ValueError):
-    """The patch cannot be applied to the object; the message is the API server's.
+    """The patch cannot be applied to the object; the message is the API server's, except that long values are cut.
 
     ``path`` is the path to the problem as a list of field names, without the indexes of list items.
     """
+
+    needs_no_stack = True
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -255,7 +261,7 @@ def _replaced_or_deleted(patch: Document) -> Document:
         return replacement
     if directive == "delete":
         return {}
-    raise StrategicMergeError(f"unknown patch type: {directive} in map: {go_text(patch)}")
+    raise StrategicMergeError(f"unknown patch type: {cut(str(directive))} in map: {_shown(patch)}")
 
 
 def _retain_keys(original: Document, patch: Document) -> None:
@@ -302,7 +308,7 @@ def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
     places = [ordered.of(item) for item in kept]
     if None in places or places != sorted(place for place in places if place is not None):
         raise StrategicMergeError(
-            f"The order in patch list:\n{go_text(patch)}\n doesn't match $setElementOrder list:\n{go_text(order)}\n"
+            f"The order in patch list:\n{_shown(patch)}\n doesn't match $setElementOrder list:\n{_shown(order)}\n"
         )
 
 
@@ -362,7 +368,7 @@ def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple
         elif directive == "merge":
             raise StrategicMergeError("merging lists cannot yet be specified in the patch")
         else:
-            raise StrategicMergeError(f"unknown patch type: {directive} in map: {go_text(item)}")
+            raise StrategicMergeError(f"unknown patch type: {cut(str(directive))} in map: {_shown(item)}")
     return (_cleaned(plain), []) if replace else (original, plain)
 
 
@@ -423,8 +429,12 @@ class _Places:
 
 def _key_of(item: JSON, key: str) -> JSON:
     if not isinstance(item, dict) or key not in item:
-        raise StrategicMergeError(f"map: {go_text(item)} does not contain declared merge key: {key}")
+        raise StrategicMergeError(f"map: {_shown(item)} does not contain declared merge key: {key}")
     return item[key]
+
+
+def _shown(value: JSON) -> str:
+    return cut(go_text(value), LONGEST_VALUE)
 
 
 def _cleaned(value: JSON) -> JSON:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Make text from untrusted sources safe to print on terminals and in logs."""
+"""Make text from untrusted sources safe to print on terminals, in logs and in errors."""
 
 from __future__ import annotations
 
@@ -20,6 +20,19 @@ pairs, private use and noncharacters. An emoji or a script that needs joiners ma
 is better than a forged line or name.
 """
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+LONGEST_PATH: Final = 250
+"""Maximum number of characters of a path in an error. The longest path without user-defined keys has about 150."""
+LONGEST_VALUE: Final = 1024
+"""Maximum number of characters of a map or list in an error."""
+
+
+def cut(text: str, longest: int = LONGEST_PATH) -> str:
+    """Return ``text`` or, if it is longer than ``longest``, its beginning and an ellipsis.
+
+    Paths through an object of a tenant must be cut: they may have hundreds of steps, and a key may have a megabyte.
+    """
+    return text if len(text) <= longest else f"{text[:longest]} ..."
 
 
 def printable_line(text: str) -> str:

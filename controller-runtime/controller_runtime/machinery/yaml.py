@@ -34,6 +34,7 @@ import yaml
 
 from .base import JSON
 from .errors import one_line
+from .printable import LONGEST_PATH, cut
 
 MOST_LEVELS: Final = 200
 """Maximum nesting depth. Even the CRD with the deepest schema needs less than a third of this depth."""
@@ -47,6 +48,7 @@ JSON."""
 _MOST_DIRECTIVES: Final = 20
 _LONGEST_DIRECTIVE: Final = 200
 _LONGEST_PATH: Final = 80
+"""Maximum number of characters of the path in an error, which also names the line."""
 
 PathSteps = tuple[str | int, ...]
 
@@ -109,14 +111,12 @@ class YAMLError(ValueError):
     @property
     def message(self) -> str:
         """The path and the problem; a long path is cut."""
-        path = render_path(self.path)
-        if len(path) > _LONGEST_PATH:
-            path = f"{path[:_LONGEST_PATH]} ..."
+        path = render_path(self.path, _LONGEST_PATH)
         return f"{path}: {self.problem}" if path else self.problem
 
 
-def render_path(path: Iterable[str | int]) -> str:
-    """Return a path in human-readable form: ``webhook.port``, ``rules[0].name``, ``map["a.b"]``."""
+def render_path(path: Iterable[str | int], longest: int = LONGEST_PATH) -> str:
+    """Return a path in human-readable form: ``webhook.port``, ``rules[0].name``, ``map["a.b"]``. A long path is cut."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -125,7 +125,7 @@ def render_path(path: Iterable[str | int]) -> str:
             text += f'["{step}"]'
         else:
             text += f".{step}" if text else step
-    return text
+    return cut(text, longest)
 
 
 def load(text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALUES) -> JSON:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, field, openapi
+from controller_runtime.machinery import JSON, field, openapi, printable
 from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
 from pkg import apply
@@ -101,7 +101,7 @@ def merge_patches(
                 budget.spend(job["template"], f"the first {index + 1} of {len(patches)}", "patch fewer jobs")
             except StrategicMergeError as error:
                 where = f"patch of {patch.manager} for job {wanted.name}"
-                parts = filter(None, (where, ".".join(error.path), str(error)))
+                parts = filter(None, (where, printable.cut(".".join(error.path)), str(error)))
                 raise RuntimePatchError([": ".join(parts)]) from error
         yield f"runtimePatches[{index}] of {patch.manager}"
 

@@ -18,7 +18,7 @@ import pydantic_core
 from controller_runtime import log, offload
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import Client, Reader, peek
-from controller_runtime.machinery import NamespacedName, Object, metadata_only, rawjson, yaml
+from controller_runtime.machinery import NamespacedName, Object, metadata_only, printable, rawjson, yaml
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     NotFoundError,
@@ -311,7 +311,7 @@ def decode(kind: type[T], text: str | None, ref: RuntimeRef) -> T:
     wanted = (ref.name, ref.api_group, ref.kind)
     if any(want is not None and want != have for want, have in zip(wanted, found, strict=True)):
         expected = ", ".join(f'"{"<any>" if each is None else each}"' for each in wanted)
-        present = ", ".join(f'"{each}"' for each in found)
+        present = ", ".join(f'"{printable.cut(each)}"' for each in found)
         raise SnapshotTextError(
             "the snapshot refers to the wrong runtime: expecting a runtime with name, api group and kind of "
             f"{expected} but found runtime with name, api group and kind of {present}"

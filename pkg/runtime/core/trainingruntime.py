@@ -32,6 +32,8 @@ TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 class RuntimeNotFoundError(Exception):
     """A TrainJob's runtime could not be read, or its snapshot could not be read or created. The cause is chained."""
 
+    needs_no_stack = True
+
 
 class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
     """The snapshot belongs to an earlier TrainJob of the same name. The garbage collector deletes that snapshot."""

@@ -12,11 +12,13 @@ from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError, UndecodableObjectError
 from controller_runtime.machinery import NamespacedName, errors
+from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.reconcile import ReconcileTimeoutError, TerminalError
 
 from pkg.controller.applier import OldJobSetError
 from pkg.podgrouper.plugins import AccessorError, GroupingError, InvalidOwnerError
 from pkg.podgrouper.plugins.defaults import DefaultsError
+from pkg.runtime.core import RuntimeNotFoundError
 from pkg.runtime.framework.interface import PluginError, UnavailableError
 from pkg.runtime.interface import UnsupportedRuntimeError
 from pkg.util.trainjob import ChildConflictError, PredecessorError
@@ -69,6 +71,8 @@ EXPECTED = [
     ReconcileTimeoutError("reconcile was cancelled after 60 s"),
     OldJobSetError("too old"),
     UnsupportedRuntimeError("unknown"),
+    RuntimeNotFoundError("getting runtime snapshot: invalid runtime snapshot"),
+    StrategicMergeError("lists of lists are not supported"),
     PluginError("no target job"),
     UnavailableError("GangSchedulingUnavailable", "not served"),
     ChildConflictError("another controller's"),

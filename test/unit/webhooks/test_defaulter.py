@@ -233,6 +233,7 @@ MOUNTS = [
     [
         ({"podTemplateOverrides": MOUNTS}, "volumeMounts has an item twice"),
         ({"podTemplateOverrides": [override(nodeSelector={"$patch": "replace"})]}, "$patch is a directive"),
+        ({"labels": {f"${'a' * 9000}": "b"}}, f"${'a' * 249} ... is a directive"),
         (
             {"podTemplateOverrides": [override(f"j{n}", nodeSelector=MANY) for n in range(101)]},
             "replicatedJobs may have at most 100 items",

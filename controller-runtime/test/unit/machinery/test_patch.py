@@ -116,7 +116,9 @@ LONG = "1" * 5_000
         ({"op": "add", "path": "/a/3", "value": 1}, "no such index: '3'"),
         ({"op": "add", "path": "/a/01", "value": 1}, "no such index: '01'"),
         pytest.param(
-            {"op": "remove", "path": f"/a/{LONG}"}, f"no such index: '{LONG}'", id="thousands of digits"
+            {"op": "remove", "path": f"/a/{LONG}"},
+            f"no such index: '{LONG[:221]} ...",
+            id="thousands of digits",
         ),
         ({"op": "remove", "path": "/a/-"}, "no such index: '-'"),
         ({"op": "add", "path": "/s/x", "value": 1}, "a scalar has no key or index 'x'"),

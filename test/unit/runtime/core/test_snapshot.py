@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
+import structlog
 import yaml
+from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
@@ -405,6 +408,37 @@ async def test_an_unreadable_snapshot_is_an_error_of_the_runtime_unless_its_name
         await runtime_for(runtimes, train_job.spec.runtime_ref).new_objects(train_job)
 
     assert terminating or str(refusal.value) == "getting runtime snapshot: not for you"
+
+
+LONG = "k" * 9000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"metadata: {{annotations: {{{LONG}: 1, b: 2}}}}", id="values of a wrong type"),
+        pytest.param(f"metadata: {{name: {LONG}}}", id="another runtime"),
+        pytest.param(f"{LONG}: {{{LONG}: .nan}}", id="no JSON"),
+        pytest.param(f"{{{', '.join(f'{LONG}{n}: ' for n in range(3))} [}}", id="no YAML"),
+    ],
+)
+async def test_an_invalid_snapshot_is_logged_in_a_short_line(
+    runtime: ClusterTrainingRuntime, text: str
+) -> None:
+    train_job = make_train_job("team-a", "job", uid="uid-1", runtime="runtime")
+    invalid = config_map(train_job, runtime)
+    invalid.data = {"runtime": text}
+    store = FakeClient(runtime, invalid)
+    runtimes = await core.new(store, store, cfg=defaulted("2.3"), store=store)
+    with pytest.raises(core.RuntimeNotFoundError) as refusal:
+        await runtime_for(runtimes, train_job.spec.runtime_ref).new_objects(train_job)
+
+    stream = io.StringIO()
+    log.configure(stream=stream)
+    log.logger_from().error("Reconciler error", error=refusal.value)
+    structlog.reset_defaults()
+    (line,) = stream.getvalue().splitlines()
+    assert len(line) < 1000
 
 
 async def test_a_review_waits_for_a_snapshot_for_two_seconds_at_most() -> None:
