@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -28,6 +29,7 @@ from trainerctl.localcluster.processes import logs, process
 from trainerctl.localcluster.processes.environment import ConfigError
 from trainerctl.localcluster.processes.probes import Probes, ProbeTarget
 from trainerctl.localcluster.processes.settings import Settings
+from trainerctl.localcluster.processes.shim import nofollow
 from trainerctl.localcluster.processes.status import UNKNOWN, ContainerRecord, ended, identity
 
 ALWAYS: Final = "Always"
@@ -232,7 +234,10 @@ class ContainerRunner:
         """
         message = ""
         if plan.message:
-            with suppress(OSError), Path(plan.message).open("rb") as file:
+            flags = (
+                os.O_RDONLY | os.O_NONBLOCK
+            )  # the file may be in a volume, and the container may replace it there
+            with suppress(OSError), os.fdopen(nofollow.opened(plan.message, flags), "rb") as file:
                 message = file.read(_LONGEST_MESSAGE).decode(errors="replace")
         if not message and failed and self.container.termination_message_policy == _FROM_LOG:
             return logs.tail(Path(plan.log), _LINES_FROM_LOG)[-_LONGEST_FROM_LOG:].decode(errors="replace")

@@ -19,7 +19,7 @@ from trainerctl.localcluster.processes.ports import replace_ports
 from trainerctl.localcluster.processes.process import IDENTITY, Plan
 from trainerctl.localcluster.processes.settings import Settings
 from trainerctl.localcluster.processes.status import ContainerRecord, identity
-from trainerctl.localcluster.processes.volumes import mounted
+from trainerctl.localcluster.processes.volumes import is_read_only, mounted
 
 MOUNTS: Final = "POD_MOUNTS"
 """The environment variable for the folder with all mounts. It is set if containers cannot have their own mounts."""
@@ -53,7 +53,11 @@ class Plans:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = await self.environment().of(container)
         given = {name: replace_ports(value, self.ports) for name, value in found.items()}
-        mounts = [mounted(each, self.volumes, given) for each in container.volume_mounts or []]
+        fixed = {each.name for each in self.pod.spec.volumes or [] if is_read_only(each)}
+        mounts = [
+            mounted(each, self.volumes, given, read_only=each.name in fixed)
+            for each in container.volume_mounts or []
+        ]
         values = {
             **self._base(container, folder),
             **given,
@@ -109,7 +113,7 @@ class Plans:
         hosts = self.settings.hosts.path(self.pod.namespace)
         files = {"/etc/hosts": hosts, container.termination_message_path or _MESSAGE: message}
         return [
-            {"source": str(source), "target": target, "read_only": False}
+            {"source": os.path.realpath(source), "target": target, "read_only": False}
             for target, source in files.items()
             if target not in taken
         ]

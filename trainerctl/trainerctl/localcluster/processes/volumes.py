@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -33,6 +34,7 @@ from trainerctl.localcluster.processes.environment import (
     field_text,
     resource_text,
 )
+from trainerctl.localcluster.processes.shim import nofollow
 
 _MODE: Final = 0o644
 _TOKEN_MODE: Final = 0o600
@@ -81,11 +83,8 @@ class Volumes:
             StatusError: a token is refused.
         """
         for name, projection in self._token_files():
-            path = self.folder / name / projection.path
-            new = path.with_name(f".{path.name}.new")
-            new.write_text(await self.new_token(self.pod, projection))
-            new.chmod(_TOKEN_MODE)
-            new.rename(path)
+            token = await self.new_token(self.pod, projection)
+            _write(self.folder / name, {projection.path: (token.encode(), _TOKEN_MODE)}, _TOKEN_MODE)
 
     def _token_files(self) -> list[tuple[str, ServiceAccountTokenProjection]]:
         """Return the tokens of projected volumes, each together with the name of the volume."""
@@ -108,7 +107,24 @@ class Volumes:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
         mode, files = await self._files(volume)
         _write(path, files, mode or _MODE)
+        if is_read_only(volume):
+            self._make_mount_points(path, volume.name)
         return path
+
+    def _make_mount_points(self, folder: Path, name: str) -> None:
+        """Create the folders in a volume at which containers mount other volumes.
+
+        A kubelet creates them, too: once the volume is mounted, it is read-only.
+        """
+        for container in (*(self.pod.spec.init_containers or []), *(self.pod.spec.containers or [])):
+            mounts = container.volume_mounts or []
+            paths = [os.path.normpath(each.mount_path) for each in mounts]
+            for mount, top in zip(mounts, paths, strict=True):
+                if mount.name == name and not mount.sub_path and not mount.sub_path_expr:
+                    for path in paths:
+                        if path.startswith(f"{top}/"):
+                            inside = os.path.realpath(folder) + path.removeprefix(top)
+                            os.close(nofollow.opened(inside, create=True))
 
     async def _files(self, volume: Volume) -> tuple[int | None, _Files]:
         if volume.projected is None:
@@ -159,26 +175,39 @@ def remove_data(claims: Path, namespace: str, name: str, uid: str) -> None:
     shutil.rmtree(folder_of(claims, namespace, name, uid), ignore_errors=True)
 
 
-def mounted(mount: VolumeMount, volumes: Mapping[str, Path], values: Mapping[str, str]) -> dict[str, object]:
+def is_read_only(volume: Volume) -> bool:
+    """Return True if containers can never write to the volume, even if their mounts do not say so."""
+    claim = volume.persistent_volume_claim
+    made_of_objects = (volume.config_map, volume.secret, volume.downward_api, volume.projected)
+    return any(each is not None for each in made_of_objects) or bool(claim and claim.read_only)
+
+
+def mounted(
+    mount: VolumeMount, volumes: Mapping[str, Path], values: Mapping[str, str], *, read_only: bool = False
+) -> dict[str, object]:
     """Return a mount in the form that plans use. If its sub-path does not exist, a folder is created there.
 
+    ``read_only`` says whether the volume itself is read-only. The source contains no symbolic links.
+
     Raises:
-        ConfigError: the volume does not exist, or the sub-path leads out of the volume.
+        ConfigError: the volume does not exist, or the sub-path leads out of the volume, possibly through a symbolic
+            link that a container made.
+        OSError: the folder cannot be created.
     """
     if mount.name not in volumes:
         raise ConfigError(f"volume {mount.name} not found")
-    source = volumes[mount.name]
+    top = Path(os.path.realpath(volumes[mount.name]))
+    source = top
     sub = expand(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
     if sub:
-        if not _is_inside(sub):
+        source = Path(os.path.realpath(top / sub))
+        if not _is_inside(sub) or not source.is_relative_to(top):
             raise ConfigError(f"subPath {sub} of volume {mount.name} must be a path inside the volume")
-        source = source / sub
-        if not source.exists():
-            source.mkdir(parents=True)
+        os.close(nofollow.opened(str(source), create=True))
     return {
         "source": str(source),
         "target": os.path.normpath(mount.mount_path),
-        "read_only": bool(mount.read_only),
+        "read_only": read_only or bool(mount.read_only),
     }
 
 
@@ -195,14 +224,23 @@ def _selected(
 
 
 def _write(folder: Path, files: _Files, mode: int) -> None:
+    """Create or replace files. A program that reads a file gets either its old or its new content, never a mix."""
     for name, (content, own) in files.items():
         if not _is_inside(name):
             raise ConfigError(f"path {name} must be inside the volume")
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        path.write_bytes(content)
-        path.chmod(mode if own is None else own)
+        above, _, base = name.rpartition("/")
+        new = f".{base}.new"
+        within = nofollow.opened(f"{os.path.realpath(folder)}/{above}", create=True)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(new, dir_fd=within)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(new, flags, 0o600, dir_fd=within), "wb") as file:
+                file.write(content)
+                os.fchmod(file.fileno(), mode if own is None else own)
+            os.rename(new, base, src_dir_fd=within, dst_dir_fd=within)
+        finally:
+            os.close(within)
 
 
 def _host_path(source: HostPathVolumeSource) -> Path:

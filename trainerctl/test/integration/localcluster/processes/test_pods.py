@@ -15,6 +15,8 @@ from controller_runtime.apis.core.v1 import (
     ContainerStateTerminated,
     ContainerStateWaiting,
 )
+from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import GVK, unstructured
 from testkit.local_pods import (
     UID,
     commands_below,
@@ -280,6 +282,87 @@ async def test_without_mounts_a_container_gets_folders_and_addresses(settings: S
     runner = await finished(pod, plain)
     root = plain.pod(UID) / "root"
     assert read_log(settings) == f"web{runner.record.address}:80\n{root}/no/such\n"
+
+
+CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim")).wrap(
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "team", "name": "data", "uid": "uid-of-data"},
+    }
+)
+ON_CLAIM = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+async def test_a_link_that_a_container_planted_in_a_claim_is_not_followed_by_a_sub_path(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    settings = replace(settings, reader=FakeClient(CLAIM))
+    outside = settings.directory / "outside"
+    outside.mkdir()
+    mount = {"name": "v", "mountPath": "/data"}
+    plant = container("ln", "-s", str(outside), "/data/link", name="plant", volumeMounts=[mount])
+    main = container("touch", "/data/stolen", volumeMounts=[{**mount, "subPath": "link/new"}])
+    async with running(new_pod(main, initContainers=[plant], volumes=ON_CLAIM), settings) as runner:
+        await until(lambda: bool(events), "the container is refused")
+        state = runner.record.containers[0].state
+        assert isinstance(state, ContainerStateWaiting)
+        assert state.reason == "CreateContainerConfigError"
+    assert events == [("Failed", "Error: subPath link/new of volume v must be a path inside the volume")]
+    assert not [*outside.iterdir()]
+
+
+async def test_a_mount_below_a_planted_link_does_not_change_the_host(settings: Settings) -> None:
+    settings = replace(settings, reader=FakeClient(CLAIM))
+    outside = settings.directory / "outside"
+    outside.mkdir()
+    mounts = [{"name": "v", "mountPath": "/data"}]
+    plant = container("ln", "-s", str(outside), "/data/link", name="plant", volumeMounts=mounts)
+    below = [*mounts, {"name": "e", "mountPath": "/data/link/new"}]
+    main = container("sh", "-c", "echo x > /data/link/new/x && cat /data/link/new/x", volumeMounts=below)
+    await finished(
+        new_pod(main, initContainers=[plant], volumes=[*ON_CLAIM, {"name": "e", "emptyDir": {}}]), settings
+    )
+    assert read_log(settings) == "x\n"
+    assert not [*outside.iterdir()]
+
+
+async def test_volumes_that_are_made_of_objects_are_read_only(settings: Settings) -> None:
+    files = {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}
+    volumes = [
+        {"name": "down", "downwardAPI": files},
+        {"name": "all", "projected": {"sources": [{"downwardAPI": files}]}},
+        {"name": "e", "emptyDir": {}},
+    ]
+    mounts = [
+        {"name": "down", "mountPath": "/down"},
+        {"name": "down", "mountPath": "/file", "subPath": "name"},
+        {"name": "all", "mountPath": "/all"},
+        {"name": "e", "mountPath": "/all/inside"},
+    ]
+    script = (
+        "for path in /down/x /down/name /file /all/x /all/inside/x; do"
+        " echo y 2>/dev/null >$path && echo $path; done; cat /down/name /file"
+    )
+    await finished(new_pod(container("sh", "-c", script, volumeMounts=mounts), volumes=volumes), settings)
+    assert read_log(settings) == "/all/inside/x\nwebweb"
+
+
+async def test_a_message_is_not_read_through_a_link(settings: Settings) -> None:
+    settings = replace(settings, reader=FakeClient(CLAIM))
+    secret = settings.directory / "secret"
+    secret.write_text("mine")
+    mounts = [
+        {"name": "v", "mountPath": "/data"},
+        {"name": "v", "mountPath": "/message", "subPath": "message"},
+    ]
+    prepare = container("touch", "/data/message", name="prepare", volumeMounts=mounts[:1])
+    script = f"rm -f /data/message; ln -s {secret} /data/message"
+    main = container("sh", "-c", script, volumeMounts=mounts, terminationMessagePath="/message")
+    runner = await finished(new_pod(main, initContainers=[prepare], volumes=ON_CLAIM), settings)
+    state = runner.record.containers[0].state
+    assert isinstance(state, ContainerStateTerminated)
+    assert (state.exit_code, state.message or "") == (0, "")
 
 
 async def test_containers_run_as_the_user_of_the_machine(settings: Settings) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, VolumeMount
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, Volume, VolumeMount
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, unstructured
 
 from trainerctl.localcluster.processes.environment import ConfigError, References
-from trainerctl.localcluster.processes.volumes import Volumes, mounted, remove_data
+from trainerctl.localcluster.processes.shim import nofollow
+from trainerctl.localcluster.processes.volumes import Volumes, is_read_only, mounted, remove_data
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 
@@ -136,3 +137,77 @@ def test_a_sub_path_must_stay_in_its_volume(tmp_path: Path) -> None:
         mounted(mount, {"v": tmp_path}, {"A": ".."})
     with pytest.raises(ConfigError, match="volume v not found"):
         mounted(mount, {}, {})
+
+
+@pytest.mark.parametrize("link", ["{outside}", "../outside", "here/../../outside"])
+@pytest.mark.parametrize("sub", ["link", "link/new", "deep/link/new"])
+def test_a_sub_path_does_not_follow_a_link_out_of_its_volume(tmp_path: Path, link: str, sub: str) -> None:
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    for folder in (volume / "here", volume / "deep", outside):
+        folder.mkdir(parents=True)
+    (volume / "link").symlink_to(link.format(outside=outside))
+    (volume / "deep" / "link").symlink_to(volume / "link")
+    with pytest.raises(ConfigError, match=f"subPath {sub} of volume v must be a path inside the volume"):
+        mounted(VolumeMount(name="v", mount_path="/data", sub_path=sub), {"v": volume}, {})
+    assert not [*outside.iterdir()]
+
+
+def test_a_link_within_the_volume_is_resolved(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "latest").symlink_to("real")
+    found = mounted(VolumeMount(name="v", mount_path="/data", sub_path="latest/x"), {"v": tmp_path}, {})
+    assert found["source"] == str(tmp_path / "real" / "x")
+    assert (tmp_path / "real" / "x").is_dir()
+
+
+def test_a_folder_that_became_a_link_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "link").symlink_to("outside")
+    for path in ("link", "link/new"):
+        with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+            nofollow.opened(str(tmp_path / path), create=True)
+    assert not [*(tmp_path / "outside").iterdir()]
+
+
+@pytest.mark.parametrize("path", ["token", "deep/token"])
+async def test_a_renewed_token_is_not_written_through_a_link(tmp_path: Path, path: str) -> None:
+    sources = [{"serviceAccountToken": {"path": path}}]
+    volumes = _volumes(tmp_path, {"name": "all", "projected": {"sources": sources}})
+    made = await volumes.make()
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    token = made["all"] / path
+    (token.parent / ".token.new").symlink_to(outside)
+    await volumes.renew_tokens()
+    assert outside.read_text() == "mine"
+    assert token.read_text() == "token 2 of web for None"
+    assert not token.is_symlink()
+
+
+async def test_no_file_is_written_below_a_folder_that_became_a_link(tmp_path: Path) -> None:
+    volume = {"name": "some", "configMap": {"name": "cm", "items": [{"key": "b", "path": "deep/b"}]}}
+    made = await _make(tmp_path, volume)
+    (tmp_path / "outside").mkdir()
+    (made["some"] / "deep" / "b").unlink()
+    (made["some"] / "deep").rmdir()
+    (made["some"] / "deep").symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+        await _make(tmp_path, volume)  # a kubelet that starts again makes the volumes again
+    assert not [*(tmp_path / "outside").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("volume", "fixed"),
+    [
+        ({"configMap": {"name": "cm"}}, True),
+        ({"secret": {"secretName": "s"}}, True),
+        ({"downwardAPI": {}}, True),
+        ({"projected": {"sources": []}}, True),
+        ({"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}, True),
+        ({"persistentVolumeClaim": {"claimName": "c"}}, False),
+        ({"emptyDir": {}}, False),
+        ({"hostPath": {"path": "/"}}, False),
+    ],
+)
+def test_volumes_that_are_made_of_objects_are_read_only(volume: dict[str, Any], fixed: bool) -> None:
+    assert is_read_only(Volume.from_dict({"name": "v", **volume})) is fixed

@@ -7,13 +7,14 @@ nearest existing parent by a folder in memory with the same entries, and create 
 """
 
 import ctypes
+import errno
 import os
 import socket
 import stat
 from collections.abc import Sequence
 from typing import Any, Final
 
-from trainerctl.localcluster.processes.shim import tree
+from trainerctl.localcluster.processes.shim import nofollow, tree
 
 _NEW_NS: Final = 0x00020000
 _NEW_UTS: Final = 0x04000000
@@ -25,6 +26,7 @@ _REC: Final = 16384
 _PRIVATE: Final = 1 << 18
 _KEPT: Final = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME
 """When we change one option of a mount, we have to repeat these options."""
+_MOST_LINKS: Final = 40
 _SPACES: Final = ("user", "mnt", "uts")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -57,10 +59,18 @@ class Root:
         self._volumes: list[str] = []
 
     def mount(self, source: str, target: str, *, read_only: bool = False) -> None:
-        """Show the folder or file ``source`` at the path ``target``."""
-        target = self.make(target, folder=os.path.isdir(source))
-        place = self._path + target
-        _mount(source, place, "", _BIND | _REC)
+        """Show the folder or file ``source`` at the path ``target``.
+
+        Raises:
+            OSError: a part of ``source`` is a symbolic link: it would show another file of the host.
+        """
+        shown = nofollow.opened(source)
+        try:
+            target = self.make(target, folder=stat.S_ISDIR(os.fstat(shown).st_mode))
+            place = self._path + target
+            _mount(f"/proc/self/fd/{shown}", place, "", _BIND | _REC)
+        finally:
+            os.close(shown)
         if read_only:
             kept = os.statvfs(place).f_flag & _KEPT
             _mount("none", place, "", _BIND | _REMOUNT | _READ_ONLY | kept)
@@ -68,7 +78,7 @@ class Root:
 
     def make(self, target: str, *, folder: bool) -> str:
         """Make sure that ``target`` exists, and return it with symbolic links resolved."""
-        target = os.path.realpath(target)  # the new root has the same links as the host
+        target = self._resolved(target)
         below = "/"
         for name in target.strip("/").split("/"):
             path = os.path.join(below, name)
@@ -82,6 +92,30 @@ class Root:
                 self._ours.add(path)
             below = path
         return target
+
+    def _resolved(self, target: str) -> str:
+        """Resolve the symbolic links in a path as a process in this root does. Volumes may contain links, too.
+
+        Raises:
+            OSError: there are too many links.
+        """
+        names, path, links = target.split("/")[::-1], "/", 0
+        while names:
+            name = names.pop()
+            if name == "..":
+                path = os.path.dirname(path)
+            elif name not in ("", "."):
+                below = os.path.join(path, name)
+                if not os.path.islink(self._path + below):
+                    path = below
+                    continue
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), target)
+                link = os.readlink(self._path + below)
+                path = "/" if link.startswith("/") else path
+                names += link.split("/")[::-1]
+        return path
 
     def enter(self) -> None:
         """Make this file system the root of this process."""
