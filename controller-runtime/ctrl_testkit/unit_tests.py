@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ``conftest.py`` of unit tests imports: a virtual clock, odd exceptions, and a profile of Hypothesis.
 
-Async tests run on a loop with a virtual clock, unless they are marked ``real_time``.
+Async tests run on a loop with a virtual clock, unless they are marked ``real_time``. Hypothesis tries the same examples
+in each run. With ``HYPOTHESIS_PROFILE=drawn``, it draws new ones, or those of ``--hypothesis-seed``.
 """
+
+import os
 
 import hypothesis
 
@@ -24,7 +27,8 @@ __all__ = [
     "written",
 ]
 
-hypothesis.settings.register_profile(
-    "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("here")  # a busy machine must not fail a test
+# A busy machine must not fail a test.
+_patient = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("fixed", _patient, derandomize=True, database=None)
+hypothesis.settings.register_profile("drawn", _patient)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
