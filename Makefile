@@ -91,14 +91,22 @@ imports: $(VENV)/.dev ## Check who may import whom, and that tests import no mor
 WORKERS ?= 4
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+.PHONY: test-programs
+test-programs: $(VENV)/.dev ## Build the programs that `make test` needs, or find them built; no test builds any
+	@$(BIN)/python -m testkit.programs
+
+.PHONY: slow-programs
+slow-programs: $(VENV)/.dev ## Build the programs of slow tests too, and install the releases of the SDK
+	@$(BIN)/python -m testkit.programs --slow
+
 .PHONY: test
-test: $(VENV)/.dev binaries ## Run before a commit: unit tests, recorded results, simulations, controllers on a real API server, one TrainJob on a cluster
+test: test-programs ## Run before a commit: unit tests, recorded results, simulations, controllers on a real API server, one TrainJob on a cluster
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 	$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-slow
-test-slow: $(VENV)/.dev binaries ## Run the tests that `make test` leaves out: whole clusters, charts, images, commands of the documentation
+test-slow: slow-programs ## Run the tests that `make test` leaves out: whole clusters, charts, images, commands of the documentation
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
 	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
 	$(BIN)/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
@@ -117,13 +125,13 @@ test-parity: $(VENV)/.dev ## Compare with the recorded results of the Go manager
 	$(BIN)/pytest test/parity $(PYTEST_ARGS)
 
 .PHONY: test-integration
-test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API server
+test-integration: slow-programs ## Run the tests that need a real API server
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/integration $(PYTEST_ARGS)
 	cd $(TOOL) && $(abspath $(BIN))/pytest test/integration $(PYTEST_ARGS)
 	$(BIN)/pytest test/integration $(PYTEST_ARGS)
 
 .PHONY: test-fault
-test-fault: $(VENV)/.dev binaries ## Break the API server and the connections to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for everything
+test-fault: test-programs ## Break the API server and the connections to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for everything
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/fault $(PYTEST_ARGS)
 	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
@@ -144,20 +152,22 @@ mutation-score: $(VENV)/.dev ## Make COUNT random edits, one at a time, and coun
 	$(BIN)/python -m hack.mutation_score --seed $(or $(SEED),1) --count $(COUNT) $(MUTATION_ARGS)
 
 .PHONY: soak
-soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
+soak: test-programs ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
 	$(BIN)/pytest test/soak $(PYTEST_ARGS)
 
 .PHONY: test-e2e
-test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local cluster
+test-e2e: slow-programs ## Run the tests that need the whole local cluster
 	cd $(TOOL) && $(abspath $(BIN))/pytest test/e2e $(PYTEST_ARGS)
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
 
-# Pairs of releases of Kubernetes and JobSet. The first run of a pair builds its programs.
+# Pairs of releases of Kubernetes and JobSet. The first run of a pair builds its programs before its first test.
 SKEW ?= 1.34+0.10 1.35+0.10 1.35+0.11 1.36+0.12 1.37+0.12
 .PHONY: test-skew
 test-skew: $(VENV)/.dev ## Run the demo, lifecycle, SDK, gang and upgrade tests on each pair of releases; SKEW=1.37+0.12 for one
 	@for pair in $(SKEW); do echo "Kubernetes $${pair%+*}, JobSet $${pair#*+}"; \
-		CLUSTER_KUBERNETES=$${pair%+*} CLUSTER_JOBSET=$${pair#*+} ENVTEST_K8S_VERSION=$${pair%+*} $(BIN)/pytest $(PYTEST_ARGS) \
+		export CLUSTER_KUBERNETES=$${pair%+*} CLUSTER_JOBSET=$${pair#*+} ENVTEST_K8S_VERSION=$${pair%+*}; \
+		$(BIN)/python -m testkit.programs --slow; \
+		$(BIN)/pytest $(PYTEST_ARGS) \
 			test/e2e/test_trainjob.py test/e2e/test_lifecycle.py test/e2e/test_sdk.py test/e2e/test_workload.py \
 			test/e2e/test_workload_kueue.py test/integration/gangs test/integration/apis/test_upgrade_path.py; \
 	done

@@ -16,6 +16,8 @@ from controller_runtime.testing.pytest_envtest import namespace as namespace
 from controller_runtime.testing.pytest_envtest import rest_config as rest_config
 from ctrl_testkit.figures import figure as figure
 from ctrl_testkit.figures import pytest_terminal_summary as pytest_terminal_summary
+from ctrl_testkit.programs import pytest_configure as pytest_configure
+from ctrl_testkit.programs import pytest_runtest_makereport as pytest_runtest_makereport
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.options import Options
 from trainerctl.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES

@@ -2,21 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of end-to-end tests: a client of the local cluster, a namespace for each test, figures."""
 
-import fcntl
 import re
 import secrets
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, cache_directory, eventually
+from controller_runtime.envtest import eventually
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.options import Options
+
+from testkit import programs
 
 
 @pytest.fixture(scope="module")
@@ -63,38 +62,5 @@ async def bare_client(bare: Cluster) -> AsyncIterator[LiveClient]:
 
 @pytest.fixture(scope="module")
 def kubectl() -> Path:
-    """Return the kubectl of the API server's release; it is built like the cluster's programs if it is missing."""
-    group = ToolGroup(Path(__file__).parents[1] / "tools" / "kubectl", "k8s.io/kubernetes")
-    tool = Tool("kubectl", group, "k8s.io/kubernetes/cmd/kubectl")
-    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["kubectl"].path
-
-
-# Before 0.4, the SDK requires only that kubeflow-trainer-api is at least 2.0, but with 2.2 it cannot read its runtimes.
-SDK_MODELS = {"0.2.0": "2.1.0", "0.3.1": "2.1.0", "0.4.1": "2.2.1", "0.5.0": "2.3.0"}
-
-
-@pytest.fixture(scope="session")
-def install_sdk() -> Callable[[str], Path]:
-    """Return a function that installs a release of the SDK into a virtual environment, and returns its interpreter.
-
-    The environment stays in the cache for later runs.
-    """
-
-    def install(release: str) -> Path:
-        home = cache_directory(program="trainer-controller-manager")
-        venv = (
-            home / f"sdk-{release}-{SDK_MODELS[release]}-py{sys.version_info.major}.{sys.version_info.minor}"
-        )
-        python, done = venv / "bin" / "python", venv / "installed"
-        home.mkdir(parents=True, exist_ok=True)
-        with (home / f"{venv.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not done.exists():
-                subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
-                command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-                packages = [f"kubeflow=={release}", f"kubeflow-trainer-api=={SDK_MODELS[release]}"]
-                subprocess.run([*command, *packages], check=True)
-                done.touch()
-        return python
-
-    return install
+    """Return the kubectl of the API server's release."""
+    return anyio.run(programs.located, programs.KUBECTL)

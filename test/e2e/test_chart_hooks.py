@@ -18,7 +18,7 @@ import yaml
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, apply_manifests, eventually
+from controller_runtime.envtest import apply_manifests, eventually
 from controller_runtime.machinery.errors import NotFoundError
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.nodes import NodeShape
@@ -26,6 +26,7 @@ from trainerctl.localcluster.options import Options
 
 from hack import chart
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from testkit import programs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -56,9 +57,7 @@ def local_cluster(
 @pytest.fixture(scope="module")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Return a function that renders the objects of the chart's installer, with the named runtimes enabled."""
-    group = ToolGroup(ROOT / "test" / "tools" / "helm", "helm.sh/helm/v3")
-    tool = Tool("helm", group, "helm.sh/helm/v3/cmd/helm")
-    helm = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["helm"].path
+    helm = anyio.run(programs.located, programs.HELM)
     source = tmp_path_factory.mktemp("chart") / chart.CHART.name
     shutil.copytree(chart.CHART, source)
     described = yaml.safe_load((source / "Chart.yaml").read_text())

@@ -84,7 +84,7 @@ def release(request: pytest.FixtureRequest) -> Release:
 
 @pytest.fixture
 def binary(release: Release) -> Binary:
-    """Return the Go manager; build it if it is missing, which may take longer than the test."""
+    """Return the Go manager."""
     return anyio.run(gomanagers.locate, release.version)
 
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Go manager that replaces this one needs the role of its release: ours does not permit it to list webhooks."""
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ from controller_runtime.machinery import GVK, Unstructured, unstructured
 from harness import gomanagers
 from trainerctl.localcluster.cluster import Cluster
 
+from testkit import programs
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 RELEASE = "2.1.0"
@@ -33,16 +34,13 @@ CLUSTER_ROLE = unstructured(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"
 
 @pytest.fixture
 def binary() -> Binary:
-    """Return the Go manager; build it if it is missing, which may take longer than the test."""
+    """Return the Go manager."""
     return anyio.run(gomanagers.locate, RELEASE)
 
 
 def role_of_the_release() -> dict[str, Any]:
     """Return the ClusterRole in the release's module."""
-    tools = Path(__file__).parents[1] / "tools" / gomanagers.RELEASES[RELEASE]
-    command = ["go", "mod", "download", "-json", "github.com/kubeflow/trainer/v2"]
-    found = subprocess.run(command, cwd=tools, check=True, capture_output=True, text=True)
-    file = Path(json.loads(found.stdout)["Dir"]) / "manifests" / "base" / "rbac" / "role.yaml"
+    file = programs.TRAINER.find() / "manifests" / "base" / "rbac" / "role.yaml"
     role: dict[str, Any] = yaml.safe_load(file.read_text())
     return role
 

@@ -23,6 +23,7 @@ from trainerctl.localcluster.nodes import NodeShape
 from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit import programs
 from testkit.local_pods import commands_below
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -118,14 +119,14 @@ def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
 
 @pytest.fixture
 def train(
-    local_cluster: Cluster, cluster_namespace: str, install_sdk: Callable[[str], Path], tmp_path: Path
+    local_cluster: Cluster, cluster_namespace: str, tmp_path: Path
 ) -> Callable[[str], Awaitable[dict[str, Any]]]:
     """Return a function that trains with the SDK, and returns the status and the lines of each step."""
     script = tmp_path / "train.py"  # in a file, because the SDK sends the function's source
     script.write_text(SCRIPT)
 
     async def run(function: str) -> dict[str, Any]:
-        python = await anyio.to_thread.run_sync(install_sdk, SDK)
+        python = programs.sdk_python(SDK)
         argv = [str(python), str(script), str(local_cluster.kubeconfig), cluster_namespace, function]
         done = await anyio.to_thread.run_sync(
             lambda: subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False)

@@ -14,6 +14,8 @@ from typing import Final
 import pytest
 from ctrl_testkit.small import output_of
 
+from testkit import programs
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 PAGES: Final = (
@@ -163,16 +165,14 @@ def test_what_a_page_tells_to_type_works(page: str, shell: Callable[..., str]) -
 
 
 @pytest.mark.parametrize("page", TUTORIALS)
-def test_the_commands_of_a_tutorial_work(
-    page: str, shell: Callable[..., str], install_sdk: Callable[[str], Path]
-) -> None:
+def test_the_commands_of_a_tutorial_work(page: str, shell: Callable[..., str]) -> None:
     text = (ROOT / page).read_text()
     for name, content in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
         shell(f"mkdir -p $(dirname {name})", f"cat > {name} <<'END'\n{content}END")
     lines = [line for block in blocks(page) for line in block]
     if "sdk/bin/python train.py" in lines:
         assert set(INSTALLED) <= set(lines)
-        python = install_sdk("0.3.1")
+        python = programs.sdk_python("0.3.1")
         shell(
             "mkdir -p sdk/bin",
             f"printf '#!/bin/sh\nexec {python} \"$@\"' > sdk/bin/python",

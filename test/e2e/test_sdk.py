@@ -5,7 +5,6 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio.to_thread
@@ -16,6 +15,7 @@ from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.tools import DEFAULT_JOBSET
 
 from pkg import shipped
+from testkit import programs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -112,9 +112,9 @@ def sdk(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def sdk_python(sdk: str, install_sdk: Callable[[str], Path]) -> Path:
+def sdk_python(sdk: str) -> Path:
     """Return an interpreter with the SDK."""
-    return install_sdk(sdk)
+    return programs.sdk_python(sdk)
 
 
 async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(

@@ -20,6 +20,7 @@ from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.tools import DEFAULT_JOBSET
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit import programs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -101,16 +102,14 @@ print(json.dumps([job.name for job in client.list_jobs()]))
 
 
 @pytest.fixture
-def run(
-    local_cluster: Cluster, cluster_namespace: str, install_sdk: Callable[[str], Path], tmp_path: Path
-) -> Callable[..., Any]:
+def run(local_cluster: Cluster, cluster_namespace: str, tmp_path: Path) -> Callable[..., Any]:
     """Return a function that runs a script with a release of the SDK, and returns its output."""
 
     async def started(release: str, text: str, *arguments: str) -> Any:
         script = tmp_path / f"{release}.py"  # in a file, because the SDK sends the function's source
         script.write_text(COMMON + text)
         argv = [
-            str(install_sdk(release)),
+            str(programs.sdk_python(release)),
             str(script),
             str(local_cluster.kubeconfig),
             cluster_namespace,

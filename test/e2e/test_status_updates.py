@@ -3,7 +3,7 @@
 """A pod of a TrainJob reports progress on a local cluster, with the function of the Kubeflow SDK."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from trainerctl.localcluster.manifests import TRAINER_SERVER
 from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit import programs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -71,7 +72,6 @@ async def mounted(client: LiveClient, pod: Pod, container: Container, folder: Pa
 async def test_the_sdk_in_a_pod_reports_the_progress_of_its_train_job(
     cluster_client: LiveClient,
     cluster_namespace: str,
-    install_sdk: Callable[[str], Path],
     tmp_path: Path,
 ) -> None:
     spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 1}}
@@ -86,7 +86,7 @@ async def test_the_sdk_in_a_pod_reports_the_progress_of_its_train_job(
     (container,) = pod.spec.containers or []
     env = await mounted(cluster_client, pod, container, tmp_path)
     assert set(env) == {f"KUBEFLOW_TRAINER_SERVER_{each}" for each in ("URL", "CA_CERT", "TOKEN")}
-    argv = [str(install_sdk("0.5.0")), "-c", REPORT]
+    argv = [str(programs.sdk_python("0.5.0")), "-c", REPORT]
 
     def report() -> subprocess.CompletedProcess[str]:
         return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)

@@ -5,7 +5,8 @@
 A `ToolGroup` is a directory with a go.mod and a go.sum. Each `Tool` is a program in a module that the go.mod pins.
 
 A tool is looked up first in the directory ``KUBEBUILDER_ASSETS``, then in the cache. If neither has it, it is built and
-added to the cache. It is an error if ``KUBEBUILDER_ASSETS`` is set but cannot be used.
+added to the cache. It is an error if ``KUBEBUILDER_ASSETS`` is set but cannot be used. With ``ENVTEST_BUILD=never``, it
+is an error if a tool would have to be built.
 
 The cache key consists of the tool's version, the Go release line that its go.mod requires, the platform, and the text
 of go.mod and go.sum. A second run therefore builds nothing and does not need Go. After an upgrade, the old binaries
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from controller_runtime.machinery import JSON
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
+BUILD_VARIABLE: Final = "ENVTEST_BUILD"
+NEVER: Final = "never"
 _PROGRAM: Final = "controller-runtime"
 _BUILD_RECIPE: Final = "1"  # increment it when a change of the build command makes older binaries wrong
 _PARTIAL: Final = ".partial"
@@ -165,14 +168,17 @@ class Binaries:
         """Return the binary of each tool, by the tool's name. Build the missing ones.
 
         Raises:
-            ToolError: a tool cannot be built, or ``KUBEBUILDER_ASSETS`` cannot be used (see `missing`). The message
-                gives the reason in one line.
+            ToolError: a tool cannot be built, or must not be built (``ENVTEST_BUILD=never``), or ``KUBEBUILDER_ASSETS``
+                cannot be used (see `missing`). The message gives the reason in one line.
         """
         found = self._from_assets(tools)
         for tool in tools:
             if tool.name not in found and (cached := self._from_cache(tool)) is not None:
                 found[tool.name] = cached
         builds = _batches([tool for tool in tools if tool.name not in found])
+        if builds and self._environ.get(BUILD_VARIABLE) == NEVER:
+            titles = ", ".join(map(_title, builds))
+            raise ToolError(f"{titles} must be built, but {BUILD_VARIABLE} is {NEVER}")
         failed: ToolError | None = None
         compiling = anyio.Event()
         async with anyio.create_task_group() as tasks:

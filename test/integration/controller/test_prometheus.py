@@ -5,7 +5,6 @@
 import json
 import re
 import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -22,12 +21,13 @@ from controller_runtime.apis.authentication.v1 import TokenRequest
 from controller_runtime.apis.core.v1 import ServiceAccount
 from controller_runtime.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, PlainProgress, eventually, free_ports
+from controller_runtime.envtest import eventually, free_ports
 from controller_runtime.metrics import with_authentication_and_authorization
 from trainerctl.localcluster.tools import PROMETHEUS as PROMETHEUS_TOOL
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit import programs
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -48,7 +48,7 @@ SILENT = (
 @pytest.fixture(scope="session")
 def prometheus() -> Path:
     """Return the program, built without service discovery."""
-    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, PROMETHEUS_TOOL)["prometheus"].path
+    return anyio.run(programs.located, PROMETHEUS_TOOL)
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@
 
 import functools
 import http.server
-import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,13 +15,10 @@ from typing import Any
 import anyio
 import pytest
 import yaml
-from controller_runtime.envtest import Binaries, Environment, PlainProgress, Tool, ToolGroup, cache_directory
-from controller_runtime.envtest.gotoolchain import find_go
+from controller_runtime.envtest import Environment
 from controller_runtime.testing.pytest_envtest import running
 
-ROOT = Path(__file__).parents[3]
-TOOLS = ROOT / "test" / "tools"
-JOBSET_MODULE = ROOT / "trainerctl" / "trainerctl" / "localcluster" / "tools" / "jobset"
+from testkit import programs
 
 Manifest = dict[str, Any]
 
@@ -31,13 +26,11 @@ Manifest = dict[str, Any]
 @pytest.fixture(scope="session")
 def kustomize() -> Callable[[Path], list[Manifest]]:
     """Return a function that builds a folder, as ``kubectl apply -k`` does, and returns the objects in order."""
-    group = ToolGroup(TOOLS / "kustomize", "sigs.k8s.io/kustomize/kustomize/v5")
-    tool = Tool("kustomize", group, "sigs.k8s.io/kustomize/kustomize/v5")
-    binaries = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)
+    program = anyio.run(programs.located, programs.KUSTOMIZE)
 
     def build(folder: Path) -> list[Manifest]:
         run = subprocess.run(
-            [str(binaries["kustomize"].path), "build", str(folder)],
+            [str(program), "build", str(folder)],
             env={"HOME": "/nonexistent", "PATH": "/nonexistent"},  # no git
             capture_output=True,
             text=True,
@@ -51,24 +44,13 @@ def kustomize() -> Callable[[Path], list[Manifest]]:
     return build
 
 
-async def module_directory(folder: Path, module: str) -> Path:
-    """Return the folder of a module that ``folder``'s go.mod pins, in Go's module cache; download it if it is not there."""
-    go = await find_go((1, 24), cache_directory(), PlainProgress(sys.stderr), os.environ)
-    for arguments in (["mod", "download", module], ["list", "-m", "-f", "{{.Dir}}", module]):
-        out = await go.run(arguments, cwd=folder)
-    return Path(out[0])
-
-
 @pytest.fixture(scope="session")
 def third_party(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Copy the pinned ``config`` folders of JobSet and LeaderWorkerSet; return them by their names in ``config/third-party``."""
     made = {}
-    for name, (folder, module) in {
-        "jobset": (JOBSET_MODULE, "sigs.k8s.io/jobset"),
-        "leaderworkerset": (TOOLS / "lws", "sigs.k8s.io/lws"),
-    }.items():
-        source = anyio.run(module_directory, folder, module)
-        made[name] = writable_copy(source / "config", tmp_path_factory.mktemp(name) / "config")
+    for name, module in programs.MODULES.items():
+        made[name] = tmp_path_factory.mktemp(name) / "config"
+        shutil.copytree(module.find() / "config", made[name])
     return made
 
 
@@ -97,27 +79,13 @@ def releases(
 @pytest.fixture(scope="session")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the manifests and the Helm chart of Kubeflow Trainer v2.1.0; return the folder that contains both."""
-    source = anyio.run(module_directory, TOOLS / "trainer", "github.com/kubeflow/trainer/v2")
-    home = tmp_path_factory.mktemp("upstream")
-    for name in ("manifests", "charts"):
-        writable_copy(source / name, home / name)
-    return home
-
-
-def writable_copy(source: Path, target: Path) -> Path:
-    """Copy a folder of Go's module cache, which is read-only."""
-    shutil.copytree(source, target)
-    for path in (target, *target.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return target
+    return Path(shutil.copytree(programs.TRAINER.find(), tmp_path_factory.mktemp("upstream") / "trainer"))
 
 
 @pytest.fixture(scope="session")
 def monitoring_crds() -> list[Path]:
     """Return the CRDs of ServiceMonitor and PrometheusRule that the prometheus-operator publishes."""
-    module = "github.com/prometheus-operator/prometheus-operator"
-    source = anyio.run(module_directory, TOOLS / "prometheus-operator", module)
-    folder = source / "example" / "prometheus-operator-crd"
+    folder = programs.PROMETHEUS_OPERATOR.find() / "example" / "prometheus-operator-crd"
     return [folder / f"monitoring.coreos.com_{name}.yaml" for name in ("servicemonitors", "prometheusrules")]
 
 

@@ -12,7 +12,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +19,10 @@ from typing import Any, Final
 import anyio
 import pytest
 import yaml
-from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
 
 from hack import chart
 from pkg import config
+from testkit import programs
 
 pytestmark = pytest.mark.slow
 
@@ -57,9 +56,7 @@ DIFFERENT: Final = {
 @pytest.fixture(scope="session")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Return a function that renders the chart with values, without the charts that it depends on."""
-    group = ToolGroup(ROOT / "test" / "tools" / "helm", "helm.sh/helm/v3")
-    tool = Tool("helm", group, "helm.sh/helm/v3/cmd/helm")
-    helm = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["helm"].path
+    helm = anyio.run(programs.located, programs.HELM)
     home = tmp_path_factory.mktemp("own-chart")
     copied = Path(shutil.copytree(chart.CHART, home / NAME))
     described = yaml.safe_load((copied / "Chart.yaml").read_text())

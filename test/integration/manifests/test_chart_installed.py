@@ -31,9 +31,6 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import (
     Binaries,
     Environment,
-    PlainProgress,
-    Tool,
-    ToolGroup,
     eventually,
     free_ports,
 )
@@ -46,6 +43,7 @@ from trainerctl.localcluster.tools import JOBSET
 from hack import chart
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit import programs
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -246,9 +244,7 @@ def plain_runtime() -> TrainingRuntime:
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    group = ToolGroup(ROOT / "test" / "tools" / "helm", "helm.sh/helm/v3")
-    tool = Tool("helm", group, "helm.sh/helm/v3/cmd/helm")
-    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["helm"].path
+    return anyio.run(programs.located, programs.HELM)
 
 
 @pytest.fixture

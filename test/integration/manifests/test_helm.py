@@ -5,7 +5,6 @@
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from typing import Any
 import anyio
 import pytest
 import yaml
-from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
 
 from pkg import config
 from pkg.app import flags
+from testkit import programs
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +31,7 @@ Render = Callable[..., dict[tuple[str, str], Manifest]]
 @pytest.fixture(scope="session")
 def render(upstream: Path, tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Return a function that renders the chart with values, without the JobSet chart that it depends on."""
-    group = ToolGroup(ROOT / "test" / "tools" / "helm", "helm.sh/helm/v3")
-    tool = Tool("helm", group, "helm.sh/helm/v3/cmd/helm")
-    helm = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["helm"].path
+    helm = anyio.run(programs.located, programs.HELM)
     home = tmp_path_factory.mktemp("chart")
     chart = Path(shutil.copytree(upstream / "charts" / NAME, home / NAME))
     described = yaml.safe_load((chart / "Chart.yaml").read_text())

@@ -156,6 +156,15 @@ async def test_a_tool_in_the_cache_is_used(group: ToolGroup, tmp_path: Path) -> 
     assert (await Binaries(environ=environ).locate(tool))["one"].path == cached
 
 
+async def test_nothing_is_built_if_builds_are_forbidden(group: ToolGroup, tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path), "PATH": "", "ENVTEST_BUILD": "never"}
+    tools = [Tool(name, group, f"example.com/{name}") for name in ("one", "two")]
+    cached = put(tmp_path / "controller-runtime" / "bin" / group.key / "one")
+    assert (await Binaries(environ=environ).locate(tools[0]))["one"].path == cached
+    with pytest.raises(ToolError, match=r"^two v\S+ must be built, but ENVTEST_BUILD is never$"):
+        await Binaries(environ=environ).locate(*tools)
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_kubernetes_programs_report_the_version_that_is_pinned(release: str) -> None:
     tool = kube_tool("kube-apiserver", release)

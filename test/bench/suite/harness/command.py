@@ -166,7 +166,7 @@ def _counts(text: str) -> tuple[int, ...]:
 
 def _releases(text: str) -> tuple[str, ...]:
     releases = tuple(text.split(","))
-    if unknown := set(releases) - gomanagers.RELEASES.keys():
+    if unknown := set(releases) - {*gomanagers.RELEASES}:
         known = ", ".join(gomanagers.RELEASES)
         raise argparse.ArgumentTypeError(f"unknown release {', '.join(sorted(unknown))}; known are {known}")
     return releases

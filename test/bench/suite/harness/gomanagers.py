@@ -6,25 +6,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from controller_runtime.envtest import Binaries, Binary, PlainProgress, Tool, ToolGroup
+from controller_runtime.envtest import Binaries, Binary, PlainProgress
 from harness.plan import Entrant
 
-RELEASES: Final = {"2.1.0": "trainer", "2.2.1": "trainer-2.2", "2.3.0": "trainer-2.3"}
-"""The folder in ``test/tools`` with the module file of each release."""
+from testkit import programs
 
-PROGRAM: Final = "trainer-controller-manager"
-_TOOLS: Final = Path(__file__).resolve().parents[3] / "tools"
-_MODULE: Final = "github.com/kubeflow/trainer/v2"
-
-
-def tool(release: str) -> Tool:
-    """Return the manager of a release with its CRDs and webhooks, to be built from its pinned module."""
-    group = ToolGroup(_TOOLS / RELEASES[release], _MODULE)
-    manifests = ("manifests/base/crds/trainer*.yaml", "manifests/base/webhook/manifests.yaml")
-    return Tool(PROGRAM, group, f"{_MODULE}/cmd/{PROGRAM}", manifests=manifests)
+RELEASES: Final = tuple(programs.GO_RELEASES)
 
 
 async def locate(release: str) -> Binary:
@@ -33,7 +22,8 @@ async def locate(release: str) -> Binary:
     Raises:
         ComponentError: it cannot be built.
     """
-    return (await Binaries(progress=PlainProgress(sys.stderr)).locate(tool(release)))[PROGRAM]
+    tool = programs.go_manager(release)
+    return (await Binaries(progress=PlainProgress(sys.stderr)).locate(tool))[tool.name]
 
 
 async def entrants(releases: Sequence[str]) -> list[Entrant]:
