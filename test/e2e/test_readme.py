@@ -46,6 +46,7 @@ COPIED: Final = (
 )
 
 ELSEWHERE: Final = {
+    "make test": "it takes ten minutes, and .ci/run calls it",
     "trainerctl crds --apply": "for a cluster of the reader's",
     "trainerctl run --kubeconfig ~/.kube/config --config=config.yaml": "for a cluster of the reader's",
 }
