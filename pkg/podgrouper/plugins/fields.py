@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.machinery import JSON, Unstructured
 from controller_runtime.machinery.gojson import go_text
+from controller_runtime.machinery.quantity import MAX_INT32
 
 from .errors import AccessorError
 
@@ -49,14 +50,14 @@ def nested_int64(obj: Owner, *path: str) -> int | None:
 
 
 def nested_int32(obj: Owner, *path: str) -> int | None:
-    """Return the integer at ``path``, cut to 32 bits as Go does."""
+    """Return the integer at ``path``, limited to 32 bits."""
     found = nested_int64(obj, *path)
     return None if found is None else int32(found)
 
 
 def int32(value: int) -> int:
-    """Return ``value`` cut to 32 bits, which may make it negative."""
-    return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+    """Return ``value``, or the nearest integer of 32 bits: a huge number must not become a small one, as in Go."""
+    return max(-MAX_INT32 - 1, min(value, MAX_INT32))
 
 
 def nested_string(obj: Owner, *path: str) -> str | None:

@@ -1,9 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Go's integers: 64 bits, division towards zero, parsing as in ``strconv.Atoi``.
-
-Owners are not validated, so sums may overflow. The results are then the same as in upstream.
-"""
+"""Go's integers: division towards zero, parsing as in ``strconv.Atoi``."""
 
 from __future__ import annotations
 
@@ -13,11 +10,6 @@ from typing import Final
 from controller_runtime.machinery.gojson import quote
 
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-
-
-def int64(number: int) -> int:
-    """Return ``number`` cut to 64 bits."""
-    return (number + 2**63) % 2**64 - 2**63
 
 
 def divide(dividend: int, divisor: int) -> tuple[int, int]:

@@ -20,7 +20,6 @@ from pkg.podgrouper.podgroup import Metadata
 from . import fields
 from .delegating import DelegatingGrouper
 from .errors import GroupingError, failing
-from .gonumbers import int64
 from .grouper import Reads
 
 IN_ORDER: Final = "InOrder"
@@ -115,7 +114,7 @@ def _pods(replicated_job: dict[str, JSON], where: str) -> int:
     completions = _positive(replicated_job, where, "template", "spec", "completions")
     if completions is not None:
         at_once = min(at_once, completions)
-    pods = int64(replicas * at_once)
+    pods = replicas * at_once
     if pods > MAX_INT32:
         raise GroupingError(f"minAvailable too large ({pods}) for JobSet {where}: exceeds int32 max value")
     return max(pods, 1)

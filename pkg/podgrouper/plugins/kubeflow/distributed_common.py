@@ -12,7 +12,6 @@ from controller_runtime.machinery import Unstructured
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.delegating import DelegatingGrouper
 from pkg.podgrouper.plugins.errors import GroupingError
-from pkg.podgrouper.plugins.gonumbers import int64
 from pkg.podgrouper.plugins.grouper import Reads
 from pkg.podgrouper.podgroup import Metadata
 
@@ -51,7 +50,7 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
             replicas = fields.nested_int64(job, "spec", self.replica_specs, role, "replicas")
             if not replicas:
                 raise GroupingError(f"{what} allow for 0 {role} pods. Please fix the replica field")
-            total = int64(total + replicas)
+            total += replicas
         if total <= 0:
             raise GroupingError(
                 f"failed calculate number of pods for a distributed job {job.name}."

@@ -19,7 +19,6 @@ from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
-from pkg.podgrouper.plugins.gonumbers import int64
 from pkg.podgrouper.plugins.grouper import Reads
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
@@ -170,7 +169,7 @@ def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
         return None
     hosts = fields.nested_int64(spec, "numOfHosts")
     needed = (least if least > 0 else replicas) * (1 if hosts is None else hosts)
-    return SubGroupMetadata(name=_group_name(index, spec), min_available=fields.int32(int64(needed)))
+    return SubGroupMetadata(name=_group_name(index, spec), min_available=fields.int32(needed))
 
 
 def _group_name(index: int, spec: dict[str, JSON]) -> str:

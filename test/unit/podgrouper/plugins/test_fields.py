@@ -36,9 +36,10 @@ def test_a_path_that_leads_nowhere_gives_none(path: tuple[str, ...]) -> None:
     assert fields.nested_map(OWNER, *path) is None
 
 
-def test_integers_are_cut_to_32_bits() -> None:
+def test_an_integer_beyond_32_bits_becomes_the_nearest_one_and_never_a_small_one() -> None:
     assert fields.nested_int32(OWNER, "spec", "replicas") == 3
-    assert fields.nested_int32(OWNER, "spec", "big") == -(1 << 31) + 5
+    assert fields.nested_int32(OWNER, "spec", "big") == (1 << 31) - 1
+    assert fields.int32(-(1 << 40)) == -(1 << 31)
 
 
 def test_metadata_is_read_as_well() -> None:

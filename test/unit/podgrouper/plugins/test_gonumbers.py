@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pkg.podgrouper.plugins.gonumbers import atoi, divide, int64
+from pkg.podgrouper.plugins.gonumbers import atoi, divide
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,3 @@ def test_atoi_refuses_more_than_64_bits() -> None:
 )
 def test_divide_cuts_towards_zero(dividend: int, divisor: int, result: tuple[int, int]) -> None:
     assert divide(dividend, divisor) == result
-
-
-def test_int64_runs_over() -> None:
-    assert (int64(2**63), int64(2**64), int64(-5)) == (-(2**63), 0, -5)
