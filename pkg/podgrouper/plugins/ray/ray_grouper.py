@@ -1,6 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The groupers of Ray's kinds: the head and the worker groups of a RayCluster start at once."""
+"""The groupers of Ray's kinds: the head and the worker groups of a RayCluster start at once.
+
+Pods of KubeRay's Jobs, such as the submitter of a RayJob, run before or after the nodes of the cluster, or beside them.
+They are in a group of their own, because KAI's scheduler never binds a pod that is in no subgroup of a group with
+subgroups.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from typing import ClassVar, Final
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
-from controller_runtime.machinery import JSON, Object, Unstructured, unstructured
+from controller_runtime.machinery import JSON, GroupKind, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.gojson import go_text
 
@@ -26,6 +31,7 @@ PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
 NODE_GROUP_LABEL: Final = "ray.io/group"
 HEAD_GROUP: Final = "headgroup"
 
+_JOB: Final = GroupKind("batch", "Job")
 _log: Final = log.logger_from("podgrouper")
 
 
@@ -43,24 +49,28 @@ class RayGrouper(ReadingGrouper):
         self._with_topology = rules is not Rules.V0_13
 
     async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+        self, top_owner: Unstructured, pod: Pod, *other_owners: Object
     ) -> Metadata:
-        """Return the owner's group, with the size and the subgroups of its cluster.
+        """Return the owner's group, with the size and the subgroups of its cluster, or the group of a pod of a Job.
 
         Raises:
             GroupingError: the owner names no cluster, or the cluster is malformed.
             StatusError: the cluster cannot be read.
         """
-        cluster = await self._cluster(top_owner)
         metadata = await self._default.get_pod_group_metadata(top_owner, pod)
-        sub_groups = self._sub_groups(cluster)
+        metadata.priority_class_name = top_owner.labels.get(
+            PRIORITY_CLASS_LABEL, metadata.priority_class_name
+        )
+        # A running pod keeps the group that it has from an earlier release.
+        runs = pod.spec.node_name and pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD) == metadata.name
+        if other_owners and other_owners[0].gvk.group_kind == _JOB and not runs:
+            metadata.name += f"-{other_owners[0].name}"
+            return metadata
+        sub_groups = self._sub_groups(await self._cluster(top_owner))
         metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups))
         if await self._wants_sub_groups(metadata):
             metadata.sub_groups = sub_groups
             _assign(pod, sub_groups)
-        metadata.priority_class_name = top_owner.labels.get(
-            PRIORITY_CLASS_LABEL, metadata.priority_class_name
-        )
         return metadata
 
     async def _cluster(self, owner: Unstructured) -> Unstructured:
@@ -149,26 +159,23 @@ def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata |
 
 
 def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
-    """Return the subgroup of a worker group, or None if the group is suspended or has no replicas.
+    """Return the subgroup of a worker group, or None if KubeRay creates no pods for the group.
 
-    It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead.
+    It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead. As
+    KubeRay does, raise ``replicas`` to ``minReplicas`` and lower them to ``maxReplicas``.
     """
     if not isinstance(spec, dict):
         raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
-    if fields.nested_bool(spec, "suspended"):
+    if fields.nested_bool(spec, "suspend"):
         return None
     replicas = fields.nested_int64(spec, "replicas") or 0
     least = fields.nested_int64(spec, "minReplicas") or 0
-    if least > replicas:
-        raise GroupingError(
-            "ray-cluster replicas for a workerGroupsSpec can't be less than minReplicas."
-            f" Given {replicas} replicas and {least} minReplicas."
-            f" Please fix the replicas field for group number {index}"
-        )
-    if least == replicas == 0:
-        return None
+    most = fields.nested_int64(spec, "maxReplicas")
+    desired = least if replicas < least else replicas if most is None else min(replicas, most)
     hosts = fields.nested_int64(spec, "numOfHosts")
-    needed = (least if least > 0 else replicas) * (1 if hosts is None else hosts)
+    needed = (min(least, desired) if least > 0 else desired) * (1 if hosts is None else hosts)
+    if needed <= 0:
+        return None
     return SubGroupMetadata(name=_group_name(index, spec), min_available=fields.int32(needed))
 
 
@@ -181,7 +188,7 @@ def _group_name(index: int, spec: dict[str, JSON]) -> str:
 
 
 def _assign(pod: Pod, sub_groups: list[SubGroupMetadata]) -> None:
-    """Put the pod into the subgroup that its label names. The submitter of a RayJob does not belong to a subgroup."""
+    """Put the pod into the subgroup that its label names."""
     group = pod.labels.get(NODE_GROUP_LABEL)
     for sub_group in sub_groups:
         if sub_group.name == group:

@@ -150,7 +150,7 @@ def _lws_worker(index: int) -> dict[str, Any]:
             r"failed to get replicas from pytorchReplicaSpecs\[Master\] in ",
         ),
         ("RayCluster", {"workerGroupSpecs": ["x"]}, {}, r"spec\.workerGroupSpecs\[0\] is no map: x"),
-        ("RayCluster", {"workerGroupSpecs": [{"suspended": "yes"}]}, {}, r"\.suspended accessor error"),
+        ("RayCluster", {"workerGroupSpecs": [{"suspend": "yes"}]}, {}, r"\.suspend accessor error"),
     ],
 )
 async def test_what_is_refused(

@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pkg.podgrouper import Rules
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+@pytest.mark.parametrize(
+    ("worker_group", "pods"),
+    [
+        pytest.param({"replicas": 3, "minReplicas": 2}, 2, id="the minimum of an autoscaled group"),
+        pytest.param({"replicas": 3}, 3, id="all replicas without a minimum"),
+        pytest.param({"minReplicas": 2, "maxReplicas": 4}, 2, id="replicas are raised to the minimum"),
+        pytest.param({"replicas": 9, "maxReplicas": 4}, 4, id="replicas are lowered to the maximum"),
+        pytest.param({"replicas": 9, "minReplicas": 5, "maxReplicas": 4}, 4, id="the maximum wins"),
+        pytest.param({"replicas": 2, "numOfHosts": 4}, 8, id="all hosts of each replica"),
+        pytest.param({"replicas": 2**31 - 1, "numOfHosts": 4}, 2**31 - 2, id="no more than a group can have"),
+        pytest.param({"replicas": 3, "minReplicas": 3, "suspend": True}, 0, id="suspended"),
+        pytest.param({"replicas": 3, "minReplicas": 3, "suspend": False}, 3, id="not suspended"),
+        pytest.param({"replicas": 2, "numOfHosts": 0}, 0, id="no hosts"),
+        pytest.param({"replicas": -1, "minReplicas": -2}, 0, id="negative"),
+    ],
+)
+async def test_a_cluster_requires_the_head_and_the_workers_that_kube_ray_creates(
+    worker_group: dict[str, Any], pods: int, rules: Rules, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    spec = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "w", **worker_group}]}
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
+
+    metadata = await group(make_pod("p", cluster, labels={"ray.io/group": "w"}), cluster, rules=rules)
+
+    assert metadata.min_available == 1 + pods
+    workers = metadata.sub_groups[1:]
+    assert [each.name for each in workers] == (["w"] if pods else [])
+    assert [each.pods_references for each in workers] == ([["p"]] if pods else [])
+
+
+@pytest.fixture
+def ray_job(make_object: Any) -> list[Any]:
+    """Return a RayJob, its RayCluster and its submitter's Job. The cluster has a Job that cleans up Redis."""
+    job = make_object("ray.io/v1", "RayJob", "rj", labels={"kai.scheduler/queue": "q"})
+    job.set_unknown_fields({"status": {"rayClusterName": "rc"}})
+    spec = {"workerGroupSpecs": [{"groupName": "w", "replicas": 1}]}
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", job, spec=spec)
+    submitter = make_object("batch/v1", "Job", "rj", job)
+    return [job, cluster, submitter, make_object("batch/v1", "Job", "rc-redis-cleanup", cluster)]
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+@pytest.mark.parametrize(
+    ("owner", "labels", "name", "pods"),
+    [
+        pytest.param(1, {"ray.io/group": "w"}, "pg-rj-uid-rj", 2, id="a worker"),
+        pytest.param(2, {}, "pg-rj-uid-rj-rj", 1, id="the submitter"),
+        pytest.param(3, {"ray.io/group": "headgroup"}, "pg-rj-uid-rj-rc-redis-cleanup", 1, id="the clean-up"),
+    ],
+)
+async def test_a_pod_of_a_job_beside_the_cluster_has_a_group_of_its_own(
+    owner: int,
+    labels: dict[str, str],
+    name: str,
+    pods: int,
+    rules: Rules,
+    ray_job: list[Any],
+    make_pod: Any,
+    group: Any,
+) -> None:
+    metadata = await group(make_pod("p", ray_job[owner], labels=labels), *ray_job, rules=rules)
+
+    assert (metadata.name, metadata.min_available, metadata.queue) == (name, pods, "q")
+    assert [each.name for each in metadata.sub_groups] == (["headgroup", "w"] if pods == 2 else [])
+
+
+@pytest.mark.parametrize(("node", "name"), [("n", "pg-rj-uid-rj"), ("", "pg-rj-uid-rj-rj")])
+async def test_a_submitter_that_runs_in_the_clusters_group_stays_there(
+    node: str, name: str, ray_job: list[Any], make_pod: Any, group: Any
+) -> None:
+    annotated = {"pod-group-name": "pg-rj-uid-rj"}
+    pod = make_pod("p", ray_job[2], annotations=annotated, spec={"nodeName": node})
+
+    assert (await group(pod, *ray_job)).name == name
