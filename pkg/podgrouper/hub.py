@@ -96,12 +96,12 @@ class GrouperLoadError(ManagerError):
 
 
 class PluginsHub:
-    """Finds the grouper of a kind. Each set of rules has its own table."""
+    """Finds the grouper of a kind. The oldest rules have a table, and all newer ones share another table."""
 
     def __init__(
         self,
         default: DefaultGrouper,
-        tables: Mapping[Rules, Mapping[GVK, Grouper]],
+        tables: tuple[Mapping[GVK, Grouper], Mapping[GVK, Grouper]],
         native: NativeGroupers,
     ) -> None:
         self.default = default
@@ -110,11 +110,11 @@ class PluginsHub:
 
     def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
         """Return the grouper in the row for ``kind``, else in the row for any version, else the default grouper."""
-        return _row(self._tables[rules], kind) or self.default
+        return _row(self._tables[rules > OLDEST], kind) or self.default
 
     def kinds(self) -> list[GVK]:
         """Return the kinds that have a row."""
-        return list(dict.fromkeys(kind for table in self._tables.values() for kind in table))
+        return list(dict.fromkeys(kind for table in self._tables for kind in table))
 
     def reads(self, kind: GVK) -> Reads:
         """Return which parts of an owner of ``kind`` are read.
@@ -124,7 +124,7 @@ class PluginsHub:
         """
         if kind.group_kind in NATIVE:
             return Reads.SPEC
-        found = [row.reads for table in self._tables.values() if (row := _row(table, kind)) is not None]
+        found = [row.reads for table in self._tables if (row := _row(table, kind)) is not None]
         return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
 
     def watches(self, kind: GVK) -> bool:
@@ -137,7 +137,7 @@ class PluginsHub:
             return False
         if kind.group_kind in WATCHED_WITHOUT_ROW:
             return True
-        return any(_row(table, kind) for table in self._tables.values())
+        return any(_row(table, kind) for table in self._tables)
 
 
 def _row(table: Mapping[GVK, Grouper], kind: GVK) -> Grouper | None:
@@ -162,12 +162,12 @@ def new_plugins_hub(
     default = DefaultGrouper(reader, options)
     oldest = _table(default, reader, options)
     newest = _newest_table(oldest, default, reader, options)
-    tables = {Rules.V0_13: oldest, Rules.V0_15: {**newest}, Rules.V0_17: newest}
+    tables = oldest, newest
     if found is None:
         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
         for kind, grouper in _load(entry, default, reader).items():
-            for table in tables.values():
+            for table in tables:
                 if kind in table:
                     raise GrouperLoadError(
                         f"grouper {entry.name} ({entry.value}): {kind} already has a grouper"

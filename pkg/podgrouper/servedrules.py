@@ -143,4 +143,8 @@ def rules_of(properties: JSON) -> Rules:
         properties = properties.get(step) if isinstance(properties, dict) else None
     if not isinstance(properties, dict) or "minSubGroup" not in properties:
         return OLDEST
-    return Rules.V0_17 if "preemptionDelay" in properties else Rules.V0_15
+    if "preemptionDelay" not in properties:
+        return Rules.V0_15
+    min_member = properties.get("minMember")
+    accepts_zero = isinstance(min_member, dict) and min_member.get("minimum") == 0
+    return Rules.V0_18 if accepts_zero else Rules.V0_17

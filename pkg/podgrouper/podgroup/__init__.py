@@ -3,6 +3,7 @@
 """The desired pod group, and how it is written to the cluster."""
 
 from .handler import Handler as Handler
+from .handler import pod_group_for as pod_group_for
 from .memory import Memory as Memory
 from .metadata import Metadata as Metadata
 from .metadata import SubGroupMetadata as SubGroupMetadata

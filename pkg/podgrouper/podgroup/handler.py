@@ -98,7 +98,7 @@ class Handler:
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
             self._keep_assigned_values(wanted, labels, stored)
-            if rules is not Rules.V0_17:
+            if rules < Rules.V0_17:
                 _keep_durations(wanted, stored)
             if rules is not Rules.V0_13 and (constraint is None or not constraint.topology):
                 wanted.spec.topology_constraint = stored.spec.topology_constraint
@@ -164,7 +164,7 @@ def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
         ),
     )
     _require(group.spec, metadata, rules)
-    if rules is Rules.V0_17:
+    if rules >= Rules.V0_17:
         group.spec.preemption_delay = metadata.preemption_delay
         group.spec.staleness_grace_period = metadata.staleness_grace_period
     return group
@@ -179,13 +179,19 @@ def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:
 
 
 def _require(part: PodGroupSpec | SubGroup, described: Metadata | SubGroupMetadata, rules: Rules) -> None:
-    """Set the required number of pods or subgroups. By the rules of v0.13, a field whose value is zero is not set."""
-    if rules is Rules.V0_13:
-        part.min_member = described.min_available or None
-    elif described.min_sub_group is not None:
+    """Set the required number of pods or subgroups to a number that the API server accepts.
+
+    Only releases after v0.17 accept a group that requires nothing; with the others, it requires one pod. A subgroup may
+    require nothing, but by the rules of v0.13, its field is not set then.
+    """
+    is_group = isinstance(part, PodGroupSpec)
+    least = 1 if is_group and rules < Rules.V0_18 else 0
+    if rules is not Rules.V0_13 and described.min_sub_group is not None and described.min_sub_group >= least:
         part.min_sub_group = described.min_sub_group
     else:
-        part.min_member = described.min_available
+        part.min_member = max(least, described.min_available)
+        if rules is Rules.V0_13 and not part.min_member:
+            part.min_member = None
 
 
 def _topology(described: Metadata | TopologyConstraintMetadata) -> TopologyConstraint:

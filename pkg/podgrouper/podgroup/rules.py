@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Rules(StrEnum):
-    """The release whose rules apply."""
+    """The release whose rules apply. Later releases are greater."""
 
     V0_13 = "v0.13"
     """A group and its subgroups require numbers of pods (``minMember``)."""
@@ -17,6 +17,8 @@ class Rules(StrEnum):
     """The rules of v0.17, except that a group has no durations. They apply to v0.15 and v0.16."""
     V0_17 = "v0.17"
     """A group, or a subgroup with subgroups, may require a number of subgroups (``minSubGroup``) instead of pods."""
+    V0_18 = "v0.18"
+    """The rules of KAI-Scheduler's main branch after v0.17: those of v0.17, but a group may require no pods at all."""
 
 
 OLDEST: Final = Rules.V0_13

@@ -14,9 +14,10 @@ from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyCons
 def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
     """Return True if ``old`` matches ``new``. Labels and annotations that only ``old`` has are ignored.
 
-    An unset field is equal to the zero value of its type in Go: an empty string, 0 or, for a pointer, nil. Missing
-    subgroups are equal to an empty list. If ``new`` has a subgroup with ``minMember: 0``, ``old`` must have the 0, too:
-    KAI v0.13 stored no zeros, and later schedulers refuse a subgroup without a number.
+    An unset field is equal to the zero value of its type in Go: an empty string, 0 or, for a pointer, nil. A group
+    without a minimum requires one pod. Missing subgroups are equal to an empty list. If ``new`` has a subgroup with
+    ``minMember: 0``, ``old`` must have the 0, too: KAI v0.13 stored no zeros, and later schedulers refuse a subgroup
+    without a number.
     """
     return (
         _has_all(old.labels, new.labels)
@@ -48,7 +49,7 @@ def _has_all(held: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 def _spec(spec: PodGroupSpec) -> tuple[object, ...]:
     return (
-        spec.min_member or 0,
+        1 if spec.min_member is None and spec.min_sub_group is None else spec.min_member,
         spec.min_sub_group,
         spec.preemption_delay,
         spec.staleness_grace_period,

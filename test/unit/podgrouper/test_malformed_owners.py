@@ -226,7 +226,7 @@ WORKLOADS: Final = (
         {
             "spec": {
                 "workerGroupSpecs": [
-                    {"groupName": "w", "replicas": 2, "minReplicas": 1, "numOfHosts": 2, "suspended": False}
+                    {"groupName": "w", "replicas": 2, "minReplicas": 1, "numOfHosts": 2, "suspend": False}
                 ]
             }
         },
@@ -236,7 +236,7 @@ WORKLOADS: Final = (
             ("spec", "workerGroupSpecs", 0, "replicas"): int,
             ("spec", "workerGroupSpecs", 0, "minReplicas"): int,
             ("spec", "workerGroupSpecs", 0, "numOfHosts"): int,
-            ("spec", "workerGroupSpecs", 0, "suspended"): bool,
+            ("spec", "workerGroupSpecs", 0, "suspend"): bool,
         },
         beside=("ray.io/v1", "RayCluster"),
     ),

@@ -13,8 +13,9 @@ from pkg.podgrouper import Rules, rules_of
 from pkg.podgrouper.servedrules import MISSING_TTL, PUBLISHING, ServedRules
 
 
-def schema(*fields: str) -> PublishedSchema:
-    return PublishedSchema("r", {"spec": {"properties": {field: {"type": "integer"} for field in fields}}})
+def schema(*fields: str, **more: Any) -> PublishedSchema:
+    properties = {field: {"type": "integer"} for field in fields}
+    return PublishedSchema("r", {"spec": {"properties": {**properties, **more}}})
 
 
 OLD, NEW = schema("minMember"), schema("minMember", "minSubGroup", "preemptionDelay", "stalenessGracePeriod")
@@ -48,7 +49,14 @@ class Server:
 
 
 @pytest.mark.parametrize(
-    ("served", "expected"), [(OLD, Rules.V0_13), (schema("minSubGroup"), Rules.V0_15), (NEW, Rules.V0_17)]
+    ("served", "expected"),
+    [
+        (OLD, Rules.V0_13),
+        (schema("minSubGroup"), Rules.V0_15),
+        (NEW, Rules.V0_17),
+        (schema("minSubGroup", "preemptionDelay", minMember={"minimum": 1}), Rules.V0_17),
+        (schema("minSubGroup", "preemptionDelay", minMember={"minimum": 0}), Rules.V0_18),
+    ],
 )
 async def test_the_rules_are_those_of_the_served_fields(served: PublishedSchema, expected: Rules) -> None:
     assert await Server(served).rules().current() is expected

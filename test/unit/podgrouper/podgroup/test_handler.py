@@ -58,6 +58,61 @@ async def test_unknown_fields_stay(wanted: Callable[..., Metadata]) -> None:
     assert spec == {"minMember": 1, "queue": "q", "topologyConstraint": {}, "newer": {"a": 1}}
 
 
+@pytest.mark.parametrize(
+    ("rules", "given", "written"),
+    [
+        (Rules.V0_13, {"min_available": 0}, (1, None)),
+        (Rules.V0_15, {"min_available": -3}, (1, None)),
+        (Rules.V0_17, {"min_available": 0}, (1, None)),
+        (Rules.V0_17, {"min_available": 0, "min_sub_group": 0}, (1, None)),
+        (Rules.V0_17, {"min_available": 0, "min_sub_group": 2}, (None, 2)),
+        (Rules.V0_18, {"min_available": 0}, (0, None)),
+        (Rules.V0_18, {"min_available": -3}, (0, None)),
+        (Rules.V0_18, {"min_available": 0, "min_sub_group": 0}, (None, 0)),
+        (Rules.V0_18, {"min_available": 0, "min_sub_group": -1}, (0, None)),
+    ],
+)
+async def test_a_group_requires_a_number_that_its_release_accepts(
+    wanted: Callable[..., Metadata], rules: Rules, given: dict[str, int], written: tuple[int | None, ...]
+) -> None:
+    client = FakeClient()
+
+    await handler(client).apply_to_cluster(wanted(**given), rules)
+
+    spec = (await client.get(PodGroup, KEY)).spec
+    assert (spec.min_member, spec.min_sub_group) == written
+
+
+@pytest.mark.parametrize("stored", [{}, {"minMember": 1}])
+async def test_a_group_without_a_minimum_requires_one_pod_and_is_not_written_again(
+    wanted: Callable[..., Metadata], stored: dict[str, int]
+) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u"}
+    metadata = {"name": "g", "namespace": "team-a", "ownerReferences": [owner]}
+    client = FakeClient(PodGroup.from_dict({"metadata": metadata, "spec": {**stored, "queue": "q"}}))
+
+    await handler(client).apply_to_cluster(wanted(min_available=0), Rules.V0_17)
+    assert client.writes == []
+
+    await handler(client).apply_to_cluster(wanted(min_available=0), Rules.V0_18)
+    assert (await client.get(PodGroup, KEY)).spec.min_member == 0
+
+
+@pytest.mark.parametrize(("rules", "number"), [(Rules.V0_13, None), (Rules.V0_17, 0)])
+@pytest.mark.parametrize("given", [0, -5])
+async def test_a_subgroup_never_requires_a_negative_number(
+    wanted: Callable[..., Metadata], given: int, rules: Rules, number: int | None
+) -> None:
+    client = FakeClient()
+
+    await handler(client).apply_to_cluster(
+        wanted(sub_groups=[SubGroupMetadata(name="a", min_available=given)]), rules
+    )
+
+    group = await client.get(PodGroup, KEY)
+    assert [each.min_member for each in group.spec.sub_groups or ()] == [number]
+
+
 @pytest.mark.parametrize(("rules", "number"), [(Rules.V0_13, None), (Rules.V0_17, 0)])
 async def test_a_subgroup_of_a_former_release_gets_its_zero(
     wanted: Callable[..., Metadata], rules: Rules, number: int | None

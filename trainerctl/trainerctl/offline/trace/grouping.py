@@ -35,7 +35,7 @@ from pkg.podgrouper import (
     rules_of,
 )
 from pkg.podgrouper.plugins import GroupingError, Reads
-from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.podgrouper.podgroup import Metadata, pod_group_for
 from pkg.why.liveobject import at, maps
 
 from trainerctl.offline.snapshot import Key, Snapshot
@@ -52,6 +52,16 @@ Path = tuple[str | int, ...]
 REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
 """We try at most this many changes for one pod. Causes that would need more tries are not found."""
+_SPEC: Final = (
+    "queue",
+    "priorityClassName",
+    "preemptibility",
+    "minMember",
+    "minSubGroup",
+    "preemptionDelay",
+    "stalenessGracePeriod",
+)
+"""The fields of the spec that are shown first, in this order."""
 _POD_GROUPS: Final = "podgroups.scheduling.run.ai"
 _JUNK: Final = "x"
 """Replaces a map or a list, to find out whether the result depends on it."""
@@ -338,43 +348,17 @@ def _with(data: Data, path: Path, value: JSON) -> Data:
 
 
 def _values(metadata: Metadata, pod: Pod, rules: Rules) -> Data:
-    """Return the values of the group. The keys are the names of PodGroup's fields."""
+    """Return the values of the group as they would be written. The keys are the names of PodGroup's fields."""
     own = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
+    spec = pod_group_for(metadata, rules).spec.to_dict()
     values = {
         "name": metadata.name,
         "owner": f"{metadata.owner.kind} {metadata.owner.name}",
-        "queue": metadata.queue,
-        "priorityClassName": metadata.priority_class_name,
-        "preemptibility": metadata.preemptibility,
-        **_required(metadata, rules),
-        **_topology(metadata),
-        "subGroups": [_sub_group(each, rules) for each in metadata.sub_groups],
+        **{name: spec[name] for name in _SPEC if name in spec},
+        **spec["topologyConstraint"],
+        "subGroups": spec.get("subGroups", []),
         "subGroup": own.name if own is not None else "",
         **{f"labels[{name}]": value for name, value in sorted((metadata.labels or {}).items())},
         **{f"annotations[{name}]": value for name, value in sorted((metadata.annotations or {}).items())},
     }
     return {name: value for name, value in values.items() if value not in ("", [])}
-
-
-def _required(part: Metadata | SubGroupMetadata, rules: Rules) -> Data:
-    if rules is not Rules.V0_13 and part.min_sub_group is not None:
-        return {"minSubGroup": part.min_sub_group}
-    return {"minMember": part.min_available}
-
-
-def _sub_group(group: SubGroupMetadata, rules: Rules) -> Data:
-    written: Data = {"name": group.name, **_required(group, rules)}
-    if group.parent is not None:
-        written["parent"] = group.parent
-    if group.topology_constraints is not None:
-        constraint = _topology(group.topology_constraints)
-        written["topologyConstraint"] = {name: value for name, value in constraint.items() if value}
-    return written
-
-
-def _topology(holder: Metadata | TopologyConstraintMetadata) -> dict[str, str]:
-    return {
-        "topology": holder.topology,
-        "requiredTopologyLevel": holder.required_topology_level,
-        "preferredTopologyLevel": holder.preferred_topology_level,
-    }
