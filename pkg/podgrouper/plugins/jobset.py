@@ -82,7 +82,7 @@ def _pods_of_one(job_set: Unstructured, name: str) -> int:
 
 
 def _pods_of_all(job_set: Unstructured) -> int:
-    """Return the number of pods of all replicated jobs that have a name; 1 if none has a name."""
+    """Return the number of pods of all replicated jobs that have a name, or 1 if they have no pods."""
     total = 0
     for replicated_job in _replicated_jobs(job_set):
         if name := name_of(replicated_job):
@@ -108,22 +108,26 @@ def name_of(replicated_job: Mapping[str, JSON]) -> str:
 
 
 def _pods(replicated_job: dict[str, JSON], where: str) -> int:
-    """Return replicas times the smaller of parallelism and completions."""
-    replicas = _positive(replicated_job, where, "replicas") or 1
-    at_once = _positive(replicated_job, where, "template", "spec", "parallelism") or 1
-    completions = _positive(replicated_job, where, "template", "spec", "completions")
-    if completions is not None:
-        at_once = min(at_once, completions)
-    pods = replicas * at_once
+    """Return the number of pods that exist at once: replicas times the smaller of parallelism and completions."""
+    numbers = []
+    for path in (("replicas",), ("template", "spec", "parallelism"), ("template", "spec", "completions")):
+        with reading(".".join(path), where):
+            numbers.append(fields.nested_int64(replicated_job, *path))
+    replicas, parallelism, completions = numbers
+    pods = max(0, _or_one(replicas)) * pods_of_job(parallelism, completions)
     if pods > MAX_INT32:
         raise GroupingError(f"minAvailable too large ({pods}) for JobSet {where}: exceeds int32 max value")
-    return max(pods, 1)
+    return pods
 
 
-def _positive(replicated_job: dict[str, JSON], where: str, *path: str) -> int | None:
-    with reading(".".join(path), where):
-        number = fields.nested_int64(replicated_job, *path)
-    return number if number is not None and number > 0 else None
+def pods_of_job(parallelism: int | None, completions: int | None) -> int:
+    """Return how many pods of a Job the Job controller keeps at once."""
+    at_once = _or_one(parallelism)
+    return max(0, at_once if completions is None else min(at_once, completions))
+
+
+def _or_one(number: int | None) -> int:
+    return 1 if number is None else number
 
 
 def reading(path: str, where: str) -> AbstractContextManager[None]:

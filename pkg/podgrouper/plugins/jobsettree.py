@@ -28,7 +28,7 @@ from .delegating import DelegatingGrouper
 from .errors import GroupingError, failing
 from .gonumbers import parse_int32
 from .grouper import Reads
-from .jobset import IN_ORDER, depend_on_others, name_of, named, reading
+from .jobset import IN_ORDER, depend_on_others, name_of, named, pods_of_job, reading
 
 READY: Final = "Ready"
 
@@ -74,6 +74,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
             jobs = [job for job in jobs if name_of(job) == own_job]
         else:
             jobs = [job for job in jobs if name_of(job) not in awaited]
+        jobs = [job for job in jobs if _replicas(job) or name_of(job) == own_job]
         metadata.min_sub_group = _required_jobs(owner, jobs)
         metadata.min_available = 0
         metadata.sub_groups = _tree(owner, jobs)
@@ -144,17 +145,18 @@ def _starts_in_order(job_set: Unstructured) -> bool:
 
 
 def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
-    """Return the subgroups. After the subgroup of each replicated job come the subgroups of its replicas."""
+    """Return the subgroups. After the subgroup of each replicated job come the subgroups of its replicas.
+
+    The webhook of v0.17 refuses a subgroup that requires subgroups but contains none.
+    """
     groups: list[SubGroupMetadata] = []
     leaves = 0
     for index, job in enumerate(jobs):
         if not (name := name_of(job)):
             raise GroupingError(f"replicatedJobs[{index}] missing name")
-        with failing("failed to read replicatedJob.replicas: "):
-            replicas = fields.nested_int32(job, "replicas")
-        replicas = 1 if replicas is None else replicas
+        replicas = _replicas(job)
         needed, topology = _needed_pods(job), _topology(job)
-        leaves += max(0, replicas)
+        leaves += replicas
         if leaves > segments.MAX_SUBGROUPS_V0_17:
             raise GroupingError(
                 f"JobSet {named(job_set)}: replicatedJobs[{index}].replicas: {replicas} is too large: a pod group has"
@@ -173,14 +175,22 @@ def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
     return groups
 
 
+def _replicas(job: _Job) -> int:
+    with failing("failed to read replicatedJob.replicas: "):
+        replicas = fields.nested_int32(job, "replicas")
+    return 1 if replicas is None else max(0, replicas)
+
+
 def _needed_pods(job: _Job) -> int:
     with failing("failed to read template.spec.parallelism: "):
         parallelism = fields.nested_int32(job, "template", "spec", "parallelism")
+    with failing("failed to read template.spec.completions: "):
+        completions = fields.nested_int32(job, "template", "spec", "completions")
     with failing(f"failed to read template annotation {kai.MIN_MEMBER_KEY}: "):
         text = _template_annotation(job, kai.MIN_MEMBER_KEY)
     if text:
         return _at_least_one(text, "replicatedJob template")
-    return 1 if parallelism is None else parallelism
+    return pods_of_job(parallelism, completions)
 
 
 def _topology(job: _Job) -> TopologyConstraintMetadata | None:
