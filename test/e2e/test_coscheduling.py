@@ -138,3 +138,41 @@ async def test_without_a_gang_what_fits_is_bound(cluster_client: LiveClient, sta
         return await bound(cluster_client, job.namespace) == NODES
 
     await eventually(four_bound, timeout=60, reason="as many pods as there are nodes are bound")
+
+
+async def test_a_gang_whose_jobs_wait_for_each_other_completes(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    """An initializer runs before the gang, and a launcher joins the gang when its nodes are ready."""
+
+    def job(name: str, step: str | None, *depends_on: tuple[str, str]) -> dict[str, Any]:
+        labels = {"trainer.kubeflow.org/trainjob-ancestor-step": step} if step else {}
+        metadata = {"labels": labels, "annotations": {"sim.local/run-for": "3s"}}
+        pod = {"metadata": metadata, "spec": {"containers": [{"name": step or "node", "image": "busybox"}]}}
+        after = [{"name": each, "status": status} for each, status in depends_on]
+        template = {"metadata": metadata, "spec": {"template": pod}}
+        return {"name": name, "template": template, **({"dependsOn": after} if after else {})}
+
+    jobs = [
+        job("dataset-initializer", "dataset-initializer"),
+        job("node", None, ("dataset-initializer", "Complete")),
+        job("launcher", "trainer", ("node", "Ready")),
+    ]
+    jobs[2]["template"]["spec"]["template"]["spec"]["containers"][0]["name"] = "node"
+    where = {"name": "waits", "namespace": cluster_namespace}
+    spec = {
+        "mlPolicy": {"numNodes": 1},
+        "podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 20}},
+        "template": {"spec": {"replicatedJobs": jobs}},
+    }
+    await cluster_client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
+    ref = {"kind": "TrainingRuntime", "name": "waits"}
+    train_job = await cluster_client.create(
+        TrainJob.from_dict({"metadata": where, "spec": {"runtimeRef": ref}})
+    )
+
+    async def complete() -> bool:
+        return is_true((await cluster_client.get(TrainJob, train_job.key)).status.conditions, "Complete")
+
+    await eventually(complete, timeout=120, reason="initializer, nodes and launcher have run")
+    assert (await cluster_client.get(PodGroup, train_job.key)).spec.min_member == 1

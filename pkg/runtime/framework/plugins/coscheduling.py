@@ -28,14 +28,14 @@ class CoScheduling(PodGroupPlugin[CoschedulingPodGroupPolicySource]):
         return policy.coscheduling
 
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Label every pod as a member of the TrainJob's PodGroup."""
+        """Label the gang's pods as members of the TrainJob's PodGroup."""
         if self.policy(info) is not None:
             info.scheduler.pod_labels[POD_GROUP_LABEL] = train_job.name
 
     def pod_group(
         self, info: Info, train_job: TrainJob, policy: CoschedulingPodGroupPolicySource
     ) -> PodGroup:
-        """Return the PodGroup of all the TrainJob's pods."""
+        """Return the PodGroup of the TrainJob's pods."""
         spec = PodGroupSpec(
             min_member=podgroups.total_members(info),
             min_resources=podgroups.total_requests(info),

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The members of a gang, and how many of them start together.
 
-The pods of some jobs are not members, because these jobs complete before other jobs start: initializers, and jobs whose
-completion another job awaits by ``dependsOn``. A member that starts only when other members are ready (MPI's launcher)
-is scheduled after those members. It belongs to the gang but is not counted: if the gang waited for its pods, the gang
-would never start.
+The pods of some jobs are not members, because these jobs complete before other jobs start: jobs whose completion
+another job awaits by ``dependsOn``, and for Kubernetes' own gangs every initializer. A member that starts only when
+other members are ready (MPI's launcher) is scheduled after those members. It belongs to the gang but is not counted: if
+the gang waited for its pods, the gang would never start.
 """
 
 from __future__ import annotations
@@ -40,13 +40,23 @@ class Member(msgspec.Struct, frozen=True):
         return self.pod_set.count * (1 if self.job.replicas is None else self.job.replicas)
 
 
-def members(spec: JobSetSpec, pod_sets: Sequence[PodSet]) -> list[Member]:
-    """Return the gang's jobs in the template's order."""
+def awaited(jobs: Iterable[ReplicatedJob]) -> set[str]:
+    """Return the names of the jobs that complete before another job starts."""
+    return {each.name for job in jobs for each in job.depends_on or () if each.status == _COMPLETE}
+
+
+def members(
+    spec: JobSetSpec, pod_sets: Sequence[PodSet], *, initializers_may_be: bool = False
+) -> list[Member]:
+    """Return the gang's jobs in the template's order.
+
+    Initializers on whose completion no job waits are members only if ``initializers_may_be`` is set.
+    """
     jobs = spec.replicated_jobs or []
-    before = {each.name for job in jobs for each in job.depends_on or () if each.status == _COMPLETE}
+    before = awaited(jobs)
     found: list[Member] = []
     for job, pod_set in zip(jobs, pod_sets, strict=True):
-        if pod_set.ancestor in _INITIALIZERS or job.name in before:
+        if job.name in before or (pod_set.ancestor in _INITIALIZERS and not initializers_may_be):
             continue
         found.append(Member(job, pod_set, starts_later=_starts_later(spec, job, found)))
     return found

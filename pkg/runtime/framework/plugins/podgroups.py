@@ -16,6 +16,7 @@ from controller_runtime.machinery import Object, quantity
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.quantity import ResourceList
 
+from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob
 from pkg.runtime.framework.interface import (
     ComponentBuilderPlugin,
@@ -23,7 +24,9 @@ from pkg.runtime.framework.interface import (
     WatchExtensionPlugin,
 )
 from pkg.runtime.interface import ReconcilerBuilder
-from pkg.runtime.runtime import Info
+from pkg.runtime.runtime import Info, PodSet, template_spec_apply
+
+from . import members
 
 P = TypeVar("P")
 """The type of the plugin's field in a podGroupPolicy."""
@@ -45,7 +48,7 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
 
     @abstractmethod
     def pod_group(self, info: Info, train_job: TrainJob, policy: P) -> Object:
-        """Return the PodGroup of all the TrainJob's pods."""
+        """Return the PodGroup of the TrainJob's pods."""
 
     def policy(self, info: Info) -> P | None:
         """Return the plugin's field of the runtime's policy, or None."""
@@ -58,7 +61,7 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
         return f"the runtime has no podGroupPolicy.{self.name.lower()}" if self.policy(info) is None else None
 
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
-        """Return the PodGroup of all the TrainJob's pods.
+        """Return the PodGroup of the TrainJob's pods.
 
         If the runtime does not have the policy, nothing is returned. If the PodGroup of a running job exists, nothing
         is returned either: a PodGroup is rewritten only while its job is suspended.
@@ -87,18 +90,31 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
         )
 
 
+def starting_together(info: Info) -> list[PodSet]:
+    """Return the pod sets whose pods exist at the same time before any of them is ready.
+
+    A gang that waited for other pods would never start: JobSet creates some jobs only after others are ready or
+    complete.
+    """
+    spec = template_spec_apply(info, JobSetSpec)
+    if spec is None:
+        return info.template_spec.pod_sets
+    gang = members.members(spec, info.template_spec.pod_sets, initializers_may_be=True)
+    return [member.pod_set for member in gang if not member.starts_later]
+
+
 def total_members(info: Info) -> int:
-    """Return the number of pods in all pod sets."""
-    return sum(pod_set.count for pod_set in info.template_spec.pod_sets)
+    """Return the number of pods that start together."""
+    return sum(pod_set.count for pod_set in starting_together(info))
 
 
 def total_requests(info: Info) -> ResourceList:
-    """Return the sum of the requests of all pods in the pod sets.
+    """Return the sum of the requests of all pods that start together.
 
     The TrainJob's resources are included only if they were merged into the template's resources (v2.3).
     """
     total: ResourceList = {}
-    for pod_set in info.template_spec.pod_sets:
+    for pod_set in starting_together(info):
         for name, amount in pod_set.single_pod_requests.items():
             total[name] = quantity.add(total.get(name, "0"), quantity.mul(amount, pod_set.count))
     return total

@@ -82,12 +82,12 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
         return None
 
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Annotate every pod as a member of the TrainJob's PodGroup."""
+        """Annotate the gang's pods as members of the TrainJob's PodGroup."""
         if self.policy(info) is not None:
             info.scheduler.pod_annotations[KUBE_GROUP_NAME_ANNOTATION_KEY] = train_job.name
 
     def pod_group(self, info: Info, train_job: TrainJob, policy: VolcanoPodGroupPolicySource) -> PodGroup:
-        """Return the PodGroup of all the TrainJob's pods. An annotation of TrainJob or runtime sets the queue."""
+        """Return the PodGroup of the TrainJob's pods. An annotation of TrainJob or runtime sets the queue."""
         spec = PodGroupSpec(
             min_member=podgroups.total_members(info),
             min_resources=podgroups.total_requests(info),

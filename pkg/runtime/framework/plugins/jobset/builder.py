@@ -23,6 +23,7 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.constants import trainer as constants
 from pkg.runtime.framework.interface import PluginError
+from pkg.runtime.framework.plugins import members
 from pkg.runtime.runtime import Info, Scheduler, ancestor_of, containers_of, trainers
 
 INITIALIZER_ENV_STORAGE_URI: Final = "STORAGE_URI"
@@ -92,9 +93,14 @@ def apply_trainer(jobs: Sequence[ReplicatedJob], info: Info, train_job: TrainJob
         container.env = apply.upsert_env_vars(container.env, env)
 
 
-def apply_scheduler(jobs: Iterable[ReplicatedJob], scheduler: Scheduler) -> None:
-    """Add the labels and annotations of the gang's plugins to every pod template."""
-    for job in jobs if scheduler.pod_labels or scheduler.pod_annotations else ():
+def apply_scheduler(jobs: Sequence[ReplicatedJob], scheduler: Scheduler) -> None:
+    """Add the labels and annotations of the gang's plugins to the pod templates of its members."""
+    if not scheduler.pod_labels and not scheduler.pod_annotations:
+        return
+    before = members.awaited(jobs)
+    for job in jobs:
+        if job.name in before:
+            continue
         template = job.template.spec.template
         if template.metadata is None:
             template.metadata = ObjectMeta()

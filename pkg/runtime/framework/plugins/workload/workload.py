@@ -25,11 +25,10 @@ from pkg.runtime.framework.interface import (
     UnavailableError,
     WatchExtensionPlugin,
 )
-from pkg.runtime.framework.plugins import podgroups
+from pkg.runtime.framework.plugins import members, podgroups
 from pkg.runtime.interface import ReconcilerBuilder, Waiting
 from pkg.runtime.runtime import Info, template_spec_apply
 
-from . import members
 from .served import Served, Support
 from .versions import KINDS, join, new_gang
 
