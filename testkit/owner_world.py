@@ -47,6 +47,10 @@ class Informer:
         self.has_synced = True
         self.problem: str | None = None
         self.handlers: list[cache.LazyHandlerFuncs[Any]] = []
+        self.gone: set[tuple[str, str]] = set()
+
+    def has(self, key: tuple[str, str]) -> bool:
+        return key not in self.gone
 
     def add_event_handler(self, handler: cache.LazyHandlerFuncs[Any]) -> None:
         self.handlers.append(handler)

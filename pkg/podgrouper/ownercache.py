@@ -44,6 +44,7 @@ from .hub import PluginsHub
 from .owners import kind_of, pod_as_owner
 from .plugins import Reads
 from .podgroup import Memory
+from .regrouping import Key, Regrouping
 
 T = TypeVar("T", bound=Object)
 
@@ -62,14 +63,6 @@ _OVERHEAD: Final = 1024
 
 ContentVersion = tuple[str | None, int | str | None]
 """UID, and generation or resource version."""
-
-
-class Key(NamedTuple):
-    """Identifies an owner by name."""
-
-    kind: GVK
-    namespace: str
-    name: str
 
 
 class _Metadata(NamedTuple):
@@ -101,12 +94,14 @@ class OwnerCache:
         informers: source.Informers,
         *,
         served: Callable[[GVK], Awaitable[object]] | None = None,
+        regrouping: Regrouping | None = None,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._live = live
         self._cached = cached
         self._informers = informers
         self._served = served
+        self._regrouping = regrouping or Regrouping()
         self._clock = clock
         self.budget = Budget(clock)
         self._watched: dict[GVK, cache.Informer[Any]] = {}
@@ -183,6 +178,13 @@ class OwnerCache:
         read = self._metadata.find(key)
         return read is not None and read.version == version
 
+    def exists(self, key: Key) -> bool:
+        """Return False if the watch of the kind has not reported the owner, or has reported its deletion."""
+        informer = self._watched.get(key.kind)
+        if informer is None or not informer.has_synced or informer.problem is not None:
+            return True
+        return informer.has(NamespacedName(key.namespace, key.name))
+
     # Reader.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
@@ -213,6 +215,7 @@ class OwnerCache:
 
     async def _find(self, key: Key) -> PartialObjectMetadata:
         kind, namespace, name = key
+        self._regrouping.read(key)
         if kind == Pod.gvk:
             try:
                 return pod_as_owner((await client.peek(self._cached, Pod, (namespace, name))).metadata)
@@ -353,7 +356,7 @@ class OwnerCache:
         informer.add_event_handler(
             cache.LazyHandlerFuncs(
                 on_add=lambda _obj, _initial: None,
-                on_update=lambda _old, _obj: None,
+                on_update=lambda old, obj: self._regrouping.owner_changed(Key(kind, *obj.key), old, obj),
                 on_delete=lambda obj, _unknown: self._forget(Key(kind, *obj.key)),
             )
         )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,7 +16,7 @@ from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import UndecodableObjectError, older
-from controller_runtime.machinery import NamespacedName, Object, metadata_only, raised
+from controller_runtime.machinery import NamespacedName, Object, metadata_only, names, raised
 from controller_runtime.machinery.errors import ConflictError, InvalidError, NotFoundError
 from controller_runtime.recorder import EventRecorder
 
@@ -27,8 +28,11 @@ from .budget import Budget, OverBudgetError
 from .ownercache import READ_TTL
 from .owners import short
 from .plugins import InvalidOwnerError
+from .plugins.native import native_gang
+from .plugins.spark import APP_SELECTOR_LABEL, is_spark_pod
 from .podgroup import Handler, Metadata, Rules
 from .podgrouper import Grouping, PodGrouper
+from .regrouping import Regrouping
 from .servedrules import CurrentRules, fixed
 from .settings import Settings
 
@@ -42,6 +46,8 @@ _MANY: Final = 1_000
 """If a group has more subgroups than this, the time for the others is charged to the namespace of the pod."""
 _SUB_GROUP: Final = 5e-6
 """Seconds that a pod takes for each subgroup of its group."""
+
+_UID: Final = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _AGAIN: Final = timedelta(seconds=READ_TTL)
 """If the owners of a pod may have changed while we grouped it, we reconcile it again after this delay.
@@ -71,8 +77,9 @@ class PodReconciler:
     """Creates a pod's group in the cluster and annotates the pod with the group's name.
 
     Pods of other schedulers are ignored, and so are pods in namespaces that are not selected. Pods without an owner
-    that already have a group are ignored, as in upstream: a user may have created that group. By the rules of v0.17, an
-    annotation on a pod or on one of its owners also excludes the pod.
+    that already have a group are ignored, as in upstream: a user may have created that group. But if such a pod names a
+    group that an earlier pod of its name had, because it was created again from its own YAML, it gets a new group. By
+    the rules of v0.17, an annotation on a pod or on one of its owners also excludes the pod.
     """
 
     def __init__(
@@ -86,9 +93,11 @@ class PodReconciler:
         notices: EventRecorder | None = None,
         cpu: Callable[[], float] = time.thread_time,
         rules: CurrentRules | None = None,
+        regrouping: Regrouping | None = None,
     ) -> None:
         """``notices`` records events about grouped pods; upstream records none."""
         self._rules = rules or fixed()
+        self._regrouping = regrouping or Regrouping()
         self._client = client
         self._notices = notices
         self._recorder = recorder
@@ -117,6 +126,7 @@ class PodReconciler:
 
     async def _reconcile(self, request: ctrl.Request) -> ctrl.Result:
         if not await self.selects(request.namespace):
+            self._regrouping.forget(request)
             return ctrl.Result()
         try:
             if await self._has_nothing_new(request):
@@ -124,8 +134,9 @@ class PodReconciler:
             pod = await self._read(request)
         except NotFoundError:
             self._own_writes.pop(request, None)
+            self._regrouping.forget(request)
             return ctrl.Result()
-        if pod.spec.scheduler_name != self._options.scheduler_name or _is_grouped_orphan(pod):
+        if pod.spec.scheduler_name != self._options.scheduler_name or await self._keeps_its_group(pod):
             return ctrl.Result()
         try:
             return await self._group(pod)
@@ -161,6 +172,8 @@ class PodReconciler:
         There are two cases. First, the cached pod is still older than our own write. Second, the cache shows our write
         for the first time, and nothing else has changed the pod or its owners.
         """
+        if self._regrouping.take(key):
+            self._own_writes.pop(key, None)
         if (ours := self._own_writes.get(key)) is None:
             return False
         version = (await client.peek(self._client, Pod, key)).resource_version
@@ -181,22 +194,45 @@ class PodReconciler:
             return False
         return wanted.items() <= found.labels.items()
 
+    async def _keeps_its_group(self, pod: Pod) -> bool:
+        """Return True if the pod has no owner, but a group that is not to be replaced."""
+        name = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
+        if name is None or pod.metadata.owner_references:
+            return False
+        try:
+            owners = (await client.peek(self._client, PodGroup, (pod.namespace, name))).owner_references
+        except NotFoundError:
+            # The cache may lag behind the creation of the group.
+            return not _is_ours(pod, name) or await self._handler.exists(pod.namespace, name)
+        self._regrouping.note(pod.key, name)
+        former = any(
+            owner.kind == Pod.gvk.kind and owner.name == pod.name and owner.uid != pod.metadata.uid
+            for owner in owners
+        )
+        return not (former and _is_ours(pod, name))
+
     async def _group(self, pod: Pod) -> ctrl.Result:
         rules = await self._rules()
         may_skip = rules is not Rules.V0_13
         if may_skip and _is_skipped(pod):
+            self._regrouping.forget(pod.key)
             return ctrl.Result()
-        try:
-            found = await self._grouper.get_pod_owners(pod, rules)
-        except Exception as error:
-            if pod.metadata.deletion_timestamp is None:
-                raise
-            # The owner of a pod that is being deleted may be deleted first.
-            log.logger_from().debug("Pod is being deleted, and its owners cannot be read", error=error)
+        with self._regrouping.reading() as reads:
+            try:
+                found = await self._grouper.get_pod_owners(pod, rules)
+            except Exception as error:
+                if pod.metadata.deletion_timestamp is None:
+                    raise
+                # The owner of a pod that is being deleted may be deleted first.
+                log.logger_from().debug("Pod is being deleted, and its owners cannot be read", error=error)
+                return ctrl.Result()
+            if may_skip and any(map(_is_skipped, found.owners)):
+                self._regrouping.forget(pod.key)
+                return ctrl.Result()
+            metadata = await found.metadata(pod)
+        self._regrouping.note(pod.key, metadata.name, reads)
+        if _is_ending(pod, found) and await self._has_lost_its_group(pod, metadata.name):
             return ctrl.Result()
-        if may_skip and any(map(_is_skipped, found.owners)):
-            return ctrl.Result()
-        metadata = await found.metadata(pod)
         if (more := len(metadata.sub_groups) - _MANY) > 0:
             self._budget.spend(pod.namespace, more * _SUB_GROUP)
         if found.top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
@@ -223,10 +259,16 @@ class PodReconciler:
 
     async def _has_another_group(self, pod: Pod, name: str) -> bool:
         current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, name)
-        if current == name:
-            return False
+        return current != name and await self._exists(pod.namespace, current)
+
+    async def _has_lost_its_group(self, pod: Pod, name: str) -> bool:
+        """Return True if the pod was in the group, and the group was deleted."""
+        current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
+        return current == name and not await self._exists(pod.namespace, name)
+
+    async def _exists(self, namespace: str, group: str) -> bool:
         try:
-            await self._client.get(PodGroup, (pod.namespace, current))
+            await client.peek(self._client, PodGroup, (namespace, group))
         except NotFoundError:
             return False
         return True
@@ -321,5 +363,16 @@ def _is_skipped(obj: Object) -> bool:
     return obj.annotations.get(kai.SKIP_POD_GROUPER_KEY) == "true"
 
 
-def _is_grouped_orphan(pod: Pod) -> bool:
-    return kai.POD_GROUP_ANNOTATION_FOR_POD in pod.annotations and not pod.metadata.owner_references
+def _is_ending(pod: Pod, found: Grouping) -> bool:
+    """Return True if the pod or one of its owners is being deleted. Their group may be deleted first."""
+    return any(each.metadata.deletion_timestamp is not None for each in (pod, *found.owners))
+
+
+def _is_ours(pod: Pod, group: str) -> bool:
+    """Return True if we may have given this group to an earlier pod without owners that had the name of ``pod``."""
+    if is_spark_pod(pod):
+        return group == pod.labels[APP_SELECTOR_LABEL]
+    gang = native_gang(pod)
+    base = re.escape(pod.name) if gang is None else f"{re.escape(gang.name)}(-[a-z0-9.-]+)?"
+    pattern = f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{_UID}"
+    return len(group) <= names.DNS1123_SUBDOMAIN_MAX_LENGTH and re.fullmatch(pattern, group) is not None

@@ -24,6 +24,7 @@ from .ownercache import OwnerCache
 from .pod_controller import PodReconciler
 from .podgroup import OLDEST, Handler
 from .podgrouper import PodGrouper
+from .regrouping import Regrouping
 from .servedrules import PERIOD, CurrentRules, ServedRules, fixed
 from .settings import Settings
 
@@ -102,18 +103,32 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         builder.watches_raw_source(_changes_of(served, mgr))
     builder.watches_raw_source(ungrouped_first(mgr.cache, mgr.client))
     rules = served.current if served is not None else fixed(options.rules or OLDEST)
-    builder.complete(_reconciler(mgr, options, rules))
+    regrouping = Regrouping()
+    owners = OwnerCache(
+        mgr.api_reader,
+        mgr.client,
+        mgr.cache,
+        served=mgr.rest_mapper.resource_for,
+        regrouping=regrouping,
+    )
+    builder.watches(PodGroup, regrouping)
+    feed = partial(regrouping.feed, exists=owners.exists)
+    builder.watches_raw_source(source.Func(feed, "changed owners and deleted groups"))
+    builder.complete(_reconciler(mgr, options, rules, owners, regrouping))
 
 
-def _reconciler(mgr: ctrl.Manager, options: Settings, rules: CurrentRules) -> PodReconciler:
-    """Return the reconciler of pods, with its owners, groupers and pod groups."""
-    owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache, served=mgr.rest_mapper.resource_for)
+def _reconciler(
+    mgr: ctrl.Manager, options: Settings, rules: CurrentRules, owners: OwnerCache, regrouping: Regrouping
+) -> PodReconciler:
+    """Return the reconciler of pods, with its groupers and pod groups."""
     hub = new_plugins_hub(owners, options)
     owners.kinds = hub
     node_pool, queue = options.node_pool_label_key, options.queue_label_key
     groups = Handler(mgr.client, mgr.api_reader, node_pool_key=node_pool, queue_key=queue)
     recorder, grouper = mgr.event_recorder_for(kai.EVENT_SOURCE), PodGrouper(owners, hub)
-    return PodReconciler(mgr.client, recorder, grouper, groups, options, notices=recorder, rules=rules)
+    return PodReconciler(
+        mgr.client, recorder, grouper, groups, options, notices=recorder, rules=rules, regrouping=regrouping
+    )
 
 
 async def _pods(mgr: ctrl.Manager, namespace: str = "") -> list[ctrl.Request]:

@@ -56,7 +56,7 @@ def world(sim: Simulation, release: Rules) -> None:
     workloads = Workloads()
     workloads.register(sim)
     RacingUsers(sim, workloads)
-    GrouperAdministrators(sim)
+    groups.resized = GrouperAdministrators(sim).resized
     LaggingOperators(sim, workloads)
     cache = CacheOptions(by_object=podgrouper.cache_options(settings))
     only = ControllerOptions(skip_name_validation=True)

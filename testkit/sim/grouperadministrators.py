@@ -28,11 +28,14 @@ class GrouperAdministrators:
     def __init__(self, sim: Simulation) -> None:
         self.assigned: dict[str, dict[Path, Any]] = {}
         """The fields that others wrote into groups, by the group's uid."""
+        self.resized: set[str] = set()
+        """Names of groups into which a person wrote another size."""
         sim.action(self.requeue, times=2)
         sim.action(self.resize, times=3)
         sim.action(self.mark, times=2)
         sim.action(self.disown, times=2)
         sim.action(self.revoke, times=1)
+        sim.action(self.drop, times=2)
         sim.on_change(self.see)
 
     async def requeue(self, sim: Simulation, rng: random.Random) -> None:
@@ -78,10 +81,17 @@ class GrouperAdministrators:
         """Write another size into a group, as a person does. The next change of one of its pods corrects the size."""
         if found := sim.server.objects(PodGroup):
             group = rng.choice(found)
+            self.resized.add(group["metadata"]["name"])
             field = "minSubGroup" if "minSubGroup" in group["spec"] else "minMember"
             with refusals_expected():
                 body = msgspec.json.encode({"spec": {field: rng.randint(11, 19)}})
                 await sim.client().patch(PodGroup.from_dict(group), raw_patch(MERGE, body))
+
+    async def drop(self, sim: Simulation, rng: random.Random) -> None:
+        """Delete a group, as a person does; the pods in it do not change."""
+        if found := sim.server.objects(PodGroup):
+            with refusals_expected():
+                await sim.client().delete(PodGroup.from_dict(rng.choice(found)))
 
     def see(self, event: Event) -> None:
         """Check that a group keeps the assigned fields."""

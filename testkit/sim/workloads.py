@@ -62,6 +62,7 @@ class Workloads:
             sim.action(kind, times=3)
         sim.action(self.delete, times=6)
         sim.action(self.delete_pod, times=6)
+        sim.action(self.restore_pod, times=3)
         sim.action(self.label, times=3)
         sim.action(self.scale, times=3)
 
@@ -163,6 +164,19 @@ class Workloads:
         if pods := sim.server.objects(Pod):
             with refusals_expected():
                 await sim.client().delete(Pod.from_dict(rng.choice(pods)), grace_period_seconds=0)
+
+    async def restore_pod(self, sim: Simulation, rng: random.Random) -> None:
+        """Delete a pod without owners, and create it again from its own YAML, with the name of its dead group."""
+        pods = [each for each in sim.server.objects(Pod) if not each["metadata"].get("ownerReferences")]
+        if pods:
+            found = rng.choice(pods)
+            kept = {name: found["metadata"].get(name) or {} for name in ("labels", "annotations")}
+            with refusals_expected():
+                await sim.client().delete(Pod.from_dict(found), grace_period_seconds=0)
+                sim.server.collect_garbage()
+            await anyio.sleep(rng.choice([0.0, 1.0]))
+            name = found["metadata"]["name"]
+            await self.create_pod(sim, {"namespace": "default", "name": name, **kept})
 
     async def label(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Move a workload to another queue."""

@@ -82,6 +82,14 @@ class Handler:
             if current is not None:
                 self._up_to_date.keep(key, (current, _digest(metadata, rules)))
 
+    async def exists(self, namespace: str, name: str) -> bool:
+        """Return True if the server has the group now."""
+        try:
+            await self._live.get(PodGroup, (namespace, name))
+        except NotFoundError:
+            return False
+        return True
+
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
         """Create the group and return None. If it exists already, return the existing group."""
         try:

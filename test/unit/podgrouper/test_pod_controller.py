@@ -31,6 +31,7 @@ MakeReconciler = Callable[..., PodReconciler]
 
 REQUEST = Request("team-a", "db-0")
 GROUP = "pg-db-uid-db"
+ANNOTATION = "pod-group-name"
 
 
 def verbs(client: FakeClient) -> list[tuple[str, str]]:
@@ -53,6 +54,91 @@ async def test_nothing_is_written_for_a_pod_that_has_all(
     await make_reconciler(client).reconcile(REQUEST)
 
     assert verbs(client) == [("create", "PodGroup"), ("patch", "Pod")]
+
+
+FORMER = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("pod", "group", "next_group"),
+    [
+        pytest.param({}, f"pg-db-0-{FORMER}", "pg-db-0-uid-db-0", id="of an earlier pod of its name"),
+        pytest.param({}, f"pg-db-1-{FORMER}", "", id="of a pod of another name"),
+        pytest.param({}, "pg-db-0-mine", "", id="a name that a user chose"),
+        pytest.param({}, "mine", "", id="another name that a user chose"),
+        pytest.param(
+            {"labels": {"spark-app-name": "a", "spark-app-selector": "spark-1"}},
+            "spark-1",
+            "spark-1",
+            id="Spark",
+        ),
+    ],
+)
+async def test_a_pod_that_names_the_dead_group_of_an_earlier_pod_gets_a_new_group(
+    pod: Any, group: str, next_group: str, make_pod: MakePod, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(make_pod("db-0", annotations={ANNOTATION: group}, **pod))
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert [each.name for each in await client.list(PodGroup)] == ([next_group] if next_group else [])
+    assert (await client.get(Pod, REQUEST)).annotations[ANNOTATION] == (next_group or group)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "uid", "leaves"),
+    [
+        ("Pod", "db-0", FORMER, True),
+        ("Pod", "db-0", "uid-db-0", False),
+        ("Pod", "db-1", FORMER, False),
+        ("Job", "db-0", FORMER, False),
+    ],
+)
+async def test_a_pod_leaves_the_group_of_an_earlier_pod_that_is_not_deleted_yet(
+    kind: str,
+    name: str,
+    uid: str,
+    leaves: bool,
+    make_pod: MakePod,
+    make_reconciler: MakeReconciler,
+) -> None:
+    group = f"pg-db-0-{FORMER}"
+    owner = {"apiVersion": "v1", "kind": kind, "name": name, "uid": uid}
+    metadata = {"name": group, "namespace": "team-a", "ownerReferences": [owner]}
+    stored = PodGroup.from_dict({"metadata": metadata, "spec": {"minMember": 1}})
+    client = FakeClient(stored, make_pod("db-0", annotations={ANNOTATION: group}))
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert bool(client.writes) is leaves
+
+
+async def test_a_pod_of_a_recreated_native_gang_gets_a_new_group(
+    make_object: MakeObject, make_pod: MakePod, make_reconciler: MakeReconciler
+) -> None:
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    gang = make_object("scheduling.k8s.io/v1beta1", "PodGroup", "g", spec=spec)
+    named = {"schedulingGroup": {"podGroupName": "g"}}
+    pod = make_pod("db-0", annotations={ANNOTATION: f"pg-g-{FORMER}"}, spec=named)
+    client = FakeClient(gang, pod)
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert (await client.get(Pod, REQUEST)).annotations[ANNOTATION] == "pg-g-uid-g"
+
+
+@pytest.mark.parametrize("ending", ["pod", "owner", ""])
+async def test_a_deleted_group_comes_back_unless_its_pods_are_being_deleted(
+    ending: str, make_object: MakeObject, make_pod: MakePod, make_reconciler: MakeReconciler
+) -> None:
+    deleted = {"deletionTimestamp": "2001-01-01T00:00:00Z", "finalizers": ["example.com/f"]}
+    owner = make_object("apps/v1", "StatefulSet", "db", **(deleted if ending == "owner" else {}))
+    pod = make_pod("db-0", owner, annotations={ANNOTATION: GROUP}, **(deleted if ending == "pod" else {}))
+    client = FakeClient(owner, pod)
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert verbs(client) == ([] if ending else [("create", "PodGroup")])
 
 
 async def test_pods_of_one_group_write_it_once(

@@ -1,0 +1,197 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reconciles pods again when an object from which their group is made has changed, although the pods have no event.
+
+An edit of an owner may change the group, and a group may be deleted. Tenants can do both as often as they like, so the
+pods are collected for :data:`PERIOD` seconds, wait behind all other pods, and come in portions for each namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
+from typing import Final, NamedTuple
+
+import anyio
+import msgspec
+from controller_runtime import event, handler, source
+from controller_runtime.machinery import GVK, LazyObject, NamespacedName, PartialObjectMetadata
+from controller_runtime.reconcile import Request
+
+from pkg.apis.kai.v2alpha2 import PodGroup
+
+PERIOD: Final = 1.0
+"""Seconds for which changes are collected. An owner that changes all the time has its pods regrouped at this rate."""
+PORTION: Final = 100
+"""Maximum number of pods of a namespace that are reconciled again in each period."""
+LATER: Final = 30.0
+"""If a group was deleted and so was an owner, its pods are reconciled after this many seconds. Most pods do not exist
+then; those that were orphaned need another group.
+"""
+
+
+class Key(NamedTuple):
+    """Identifies an owner by name."""
+
+    kind: GVK
+    namespace: str
+    name: str
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[dict[str, object]] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Group(NamedTuple):
+    pods: dict[NamespacedName, None]
+    owners: set[Key]
+    """The owners of the pods, and the other objects from which the group was made."""
+
+
+class Regrouping(handler.EventHandler[PodGroup]):
+    """Remembers of which objects each group was made. As a handler of PodGroups, it reacts to deleted groups."""
+
+    immediate = True
+
+    def __init__(self) -> None:
+        self._reads: ContextVar[set[Key] | None] = ContextVar("reads", default=None)
+        self._group_of: dict[NamespacedName, NamespacedName] = {}
+        self._groups: dict[NamespacedName, _Group] = {}
+        self._groups_of: dict[Key, dict[NamespacedName, None]] = {}
+        self._changed: dict[Key, None] = {}
+        self._deleted: dict[NamespacedName, None] = {}
+        self._pending: dict[str, dict[NamespacedName, float]] = {}
+        """Pods that wait for their turn, by namespace, and after how many seconds they are to be reconciled."""
+        self._again: set[NamespacedName] = set()
+        """Pods in the queue whose owners or group have changed."""
+        self._news = anyio.Event()
+
+    # The objects from which groups are made.
+
+    @contextmanager
+    def reading(self) -> Iterator[set[Key]]:
+        """Collect the objects that are read in the body."""
+        reads: set[Key] = set()
+        token = self._reads.set(reads)
+        try:
+            yield reads
+        finally:
+            self._reads.reset(token)
+
+    def read(self, key: Key) -> None:
+        """Note that an object was read."""
+        if (reads := self._reads.get()) is not None:
+            reads.add(key)
+
+    def note(self, pod: NamespacedName, name: str, reads: Iterable[Key] = ()) -> None:
+        """Note the name of a pod's group, and the objects from which the group was made."""
+        key = NamespacedName(pod.namespace, name)
+        if self._group_of.get(pod) != key:
+            self.forget(pod)
+            self._group_of[pod] = key
+        group = self._groups.setdefault(key, _Group({}, set()))
+        group.pods[pod] = None
+        for owner in reads:
+            if owner not in group.owners:
+                group.owners.add(owner)
+                self._groups_of.setdefault(owner, {})[key] = None
+
+    def forget(self, pod: NamespacedName) -> None:
+        """Forget a pod that no longer exists or is no longer grouped."""
+        self._again.discard(pod)
+        if (key := self._group_of.pop(pod, None)) is None:
+            return
+        group = self._groups[key]
+        del group.pods[pod]
+        if group.pods:
+            return
+        del self._groups[key]
+        for owner in group.owners:
+            groups = self._groups_of[owner]
+            del groups[key]
+            if not groups:
+                del self._groups_of[owner]
+
+    def take(self, pod: NamespacedName) -> bool:
+        """Return True, once, if the pod is reconciled because its owners or its group have changed."""
+        if pod not in self._again:
+            return False
+        self._again.discard(pod)
+        return True
+
+    # Changes.
+
+    def create(self, evt: event.CreateEvent[PodGroup], queue: handler.Queue) -> None:
+        """Ignore a new group."""
+
+    def update(self, evt: event.UpdateEvent[PodGroup], queue: handler.Queue) -> None:
+        """Ignore a changed group: it is compared when a pod or an owner changes, as in upstream."""
+
+    def generic(self, evt: event.GenericEvent[PodGroup], queue: handler.Queue) -> None:
+        """Ignore a generic event."""
+
+    def delete(self, evt: event.DeleteEvent[PodGroup], queue: handler.Queue) -> None:
+        """Have the pods of the group reconciled."""
+        del queue  # the pods have to wait, see feed
+        if evt.key in self._groups:
+            self._deleted[evt.key] = None
+            self._news.set()
+
+    def owner_changed(
+        self, key: Key, old: LazyObject[PartialObjectMetadata], new: LazyObject[PartialObjectMetadata]
+    ) -> None:
+        """Have the pods of an owner reconciled, unless only its status changed."""
+        if key in self._groups_of and _essence(old) != _essence(new):
+            self._changed[key] = None
+            self._news.set()
+
+    async def feed(self, queue: source.Queue, exists: Callable[[Key], bool] = lambda _key: True) -> None:
+        """Add the pods that have to be reconciled to the queue. ``exists`` returns False if an owner is gone."""
+        while True:
+            await self._news.wait()
+            await anyio.sleep(PERIOD)
+            self._news = anyio.Event()
+            self._collect(exists)
+            for namespace, pods in list(self._pending.items()):
+                for pod in list(islice(pods, PORTION)):
+                    self._again.add(pod)
+                    queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=pods.pop(pod))
+                if not pods:
+                    del self._pending[namespace]
+            if self._pending:
+                self._news.set()
+
+    def _collect(self, exists: Callable[[Key], bool]) -> None:
+        """Move the pods of the changed owners and deleted groups to the pending pods, one pod of each group first."""
+        changed, self._changed = self._changed, {}
+        deleted, self._deleted = self._deleted, {}
+        delays = {group: 0.0 for key in changed for group in self._groups_of.get(key, ())}
+        for key in deleted:
+            if (group := self._groups.get(key)) is not None:
+                delays[key] = 0.0 if all(map(exists, group.owners)) else LATER
+        groups = [(self._groups[key].pods, delay) for key, delay in delays.items()]
+        for pods, delay in (*((islice(pods, 1), delay) for pods, delay in groups), *groups):
+            for pod in pods:
+                self._pending.setdefault(pod.namespace, {})[pod] = delay
+
+
+def _essence(obj: LazyObject[PartialObjectMetadata]) -> tuple[object, ...]:
+    """Return the metadata that changes with everything but the status of an object."""
+    seen = obj.view(_Object)
+    metadata = obj.metadata if seen is None else seen.metadata
+    return (
+        metadata.generation or metadata.resource_version,
+        metadata.labels,
+        metadata.annotations,
+        metadata.owner_references,
+    )

@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import anyio
+import pytest
+from controller_runtime import handler, source
+from controller_runtime.event import DeleteEvent
+from controller_runtime.machinery import GVK, LazyObject, NamespacedName, metadata_only
+
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.podgrouper.regrouping import LATER, PERIOD, PORTION, Key, Regrouping
+
+JOB = GVK("batch", "v1", "Job")
+OWNER = Key(JOB, "team-a", "job")
+STEP = PERIOD / 10
+
+
+def pod(name: str, namespace: str = "team-a") -> NamespacedName:
+    return NamespacedName(namespace, name)
+
+
+def state(**metadata: Any) -> LazyObject[Any]:
+    kind = metadata_only(JOB)
+    named = {"name": "job", "namespace": "team-a", **metadata}
+    return LazyObject(kind, kind.from_dict({"metadata": named}).to_json())
+
+
+class Queue:
+    """Records the pods of each moment, and their priority."""
+
+    def __init__(self) -> None:
+        self.added: list[tuple[float, str]] = []
+        self._start = anyio.current_time()
+
+    def add(self, item: NamespacedName, *, priority: int | None, after: float) -> None:
+        assert priority == handler.LOW_PRIORITY
+        self.added.append((round(anyio.current_time() - self._start + after, 3), item.name))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for _, name in self.added]
+
+
+async def fed(
+    regrouping: Regrouping, *actions: Callable[[], object], seconds: float, gone: Iterable[Key] = ()
+) -> Queue:
+    """Call an action each tenth of a period, and return the queue."""
+    queue, missing = Queue(), set(gone)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(regrouping.feed, cast("source.Queue", queue), lambda key: key not in missing)
+        for action in actions:
+            action()
+            await anyio.sleep(STEP)
+        await anyio.sleep(seconds - STEP * len(actions) + STEP / 2)
+        tasks.cancel_scope.cancel()
+    return queue
+
+
+def edit(regrouping: Regrouping, key: Key = OWNER, number: int = 1) -> Callable[[], None]:
+    return lambda: regrouping.owner_changed(key, state(generation=number), state(generation=number + 1))
+
+
+def deletion(regrouping: Regrouping, name: str = "g") -> Callable[[], None]:
+    gone = PodGroup.from_dict({"metadata": {"name": name, "namespace": "team-a"}})
+    return lambda: regrouping.delete(DeleteEvent(gone), None)  # type: ignore[arg-type]  # the queue is not used
+
+
+async def test_an_edit_of_an_owner_reaches_its_pods_within_a_period() -> None:
+    regrouping = Regrouping()
+    regrouping.note(pod("a"), "g", [OWNER])
+    regrouping.note(pod("b"), "other", [OWNER._replace(name="other")])
+
+    queue = await fed(regrouping, edit(regrouping), seconds=3 * PERIOD)
+
+    assert queue.added == [(PERIOD, "a")]
+    assert [regrouping.take(pod("a")), regrouping.take(pod("a"))] == [True, False]
+
+
+async def test_an_owner_that_changes_all_the_time_has_its_pods_regrouped_once_a_period() -> None:
+    regrouping = Regrouping()
+    regrouping.note(pod("a"), "g", [OWNER])
+
+    queue = await fed(regrouping, *(edit(regrouping, number=n) for n in range(1, 40)), seconds=4 * PERIOD)
+
+    assert len(queue.added) == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "matters"),
+    [
+        ({"generation": 1, "resourceVersion": "1"}, {"generation": 1, "resourceVersion": "2"}, False),
+        ({"resourceVersion": "1"}, {"resourceVersion": "2"}, True),
+        ({"generation": 1}, {"generation": 2}, True),
+        ({"generation": 1}, {"generation": 1, "labels": {"kai.scheduler/queue": "q"}}, True),
+        ({"generation": 1}, {"generation": 1, "annotations": {"a": "b"}}, True),
+        ({"generation": 1, "finalizers": ["a"]}, {"generation": 1, "finalizers": []}, False),
+    ],
+)
+@pytest.mark.parametrize("decoded", [False, True])
+async def test_a_change_of_only_the_status_of_an_owner_reaches_no_pod(
+    old: Any, new: Any, matters: bool, decoded: bool
+) -> None:
+    regrouping = Regrouping()
+    regrouping.note(pod("a"), "g", [OWNER])
+    before, after = state(**old), state(**new)
+    if decoded:
+        assert before.object
+        assert after.object
+
+    queue = await fed(regrouping, lambda: regrouping.owner_changed(OWNER, before, after), seconds=2 * PERIOD)
+
+    assert queue.names == (["a"] if matters else [])
+
+
+async def test_a_deleted_group_reaches_its_pods_but_later_if_an_owner_is_gone_too() -> None:
+    regrouping = Regrouping()
+    regrouping.note(pod("a"), "g", [OWNER])
+    regrouping.note(pod("b"), "own")
+    actions = deletion(regrouping), deletion(regrouping, "own"), deletion(regrouping, "unknown")
+
+    queue = await fed(regrouping, *actions, seconds=2 * PERIOD, gone=[OWNER])
+    assert queue.added == [(PERIOD + LATER, "a"), (PERIOD, "b")]
+    queue = await fed(regrouping, *actions, seconds=2 * PERIOD)
+    assert queue.added == [(PERIOD, "a"), (PERIOD, "b")]
+
+
+async def test_many_pods_of_a_namespace_come_in_portions_and_do_not_delay_those_of_others() -> None:
+    regrouping, other = Regrouping(), OWNER._replace(namespace="team-b")
+    for number in range(2 * PORTION + 1):
+        regrouping.note(pod(f"a{number}"), "g", [OWNER])
+    regrouping.note(pod("b", "team-b"), "g", [other])
+
+    queue = await fed(regrouping, edit(regrouping), edit(regrouping, other), seconds=4 * PERIOD)
+
+    times = [time for time, _ in queue.added]
+    assert [times.count(number * PERIOD) for number in (1, 2, 3, 4)] == [PORTION + 1, PORTION, 1, 0]
+    assert (PERIOD, "b") in queue.added
+
+
+async def test_one_pod_of_each_group_comes_first() -> None:
+    regrouping = Regrouping()
+    for name in ("a1", "a2", "b1", "b2"):
+        regrouping.note(pod(name), name[0], [OWNER])
+
+    queue = await fed(regrouping, edit(regrouping), seconds=2 * PERIOD)
+
+    assert {name[1] for name in queue.names[:2]} == {"1"}
+    assert sorted(queue.names) == ["a1", "a2", "b1", "b2"]
+
+
+async def test_a_pod_that_is_gone_or_has_another_group_is_forgotten() -> None:
+    regrouping = Regrouping()
+    for name in ("a", "b"):
+        regrouping.note(pod(name), "g", [OWNER])
+    regrouping.forget(pod("a"))
+    regrouping.note(pod("b"), "other")
+    regrouping.forget(pod("unknown"))
+
+    queue = await fed(regrouping, edit(regrouping), deletion(regrouping), seconds=2 * PERIOD)
+
+    assert queue.names == []
+
+
+async def test_only_objects_that_were_read_for_the_pod_are_collected() -> None:
+    regrouping = Regrouping()
+    regrouping.read(OWNER)
+    with regrouping.reading() as reads:
+        regrouping.read(OWNER)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read_another, regrouping)
+
+    assert reads == {OWNER}
+
+
+async def _read_another(regrouping: Regrouping) -> None:
+    with regrouping.reading():
+        regrouping.read(OWNER._replace(name="another"))
