@@ -199,6 +199,8 @@ class PodReconciler:
         name = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
         if name is None or pod.metadata.owner_references:
             return False
+        if not name:
+            return True
         try:
             owners = (await client.peek(self._client, PodGroup, (pod.namespace, name))).owner_references
         except NotFoundError:
@@ -251,9 +253,8 @@ class PodReconciler:
             return ctrl.Result(requeue_after=_CONFLICT_DELAY)
         is_final = _is_final(pod, metadata, found)
         later = ctrl.Result(requeue_after=None if is_final else _RETRY)
-        if not await self._assign(pod, metadata, found, is_final=is_final):
-            return later
-        self._report_owner(pod, found, metadata)
+        if await self._assign(pod, metadata, found, is_final=is_final):
+            self._report_owner(pod, found, metadata)
         current = await self._grouper.is_current(found, pod.namespace)
         return later if current else ctrl.Result(requeue_after=_AGAIN)
 
