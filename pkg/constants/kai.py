@@ -51,5 +51,6 @@ DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY: Final = "types"
 
 POD_GROUPER_WARNING: Final = "PodGrouperWarning"
 OWNER_NOT_READABLE: Final = "OwnerNotReadable"
+DEFAULTS_NOT_READABLE: Final = "DefaultsNotReadable"
 """Reason of the event on a pod whose owner the pod grouper may not read. The pod is grouped without that owner."""
 EVENT_SOURCE: Final = "pod-grouper"

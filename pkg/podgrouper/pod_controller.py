@@ -31,7 +31,7 @@ from .plugins import InvalidOwnerError
 from .plugins.native import native_gang
 from .plugins.spark import APP_SELECTOR_LABEL, is_spark_pod
 from .podgroup import Handler, Metadata, Rules
-from .podgrouper import Grouping, PodGrouper
+from .podgrouper import KEPT_LENGTH, Grouping, PodGrouper
 from .regrouping import Regrouping
 from .servedrules import CurrentRules, fixed
 from .settings import Settings
@@ -245,12 +245,15 @@ class PodReconciler:
             return ctrl.Result(requeue_after=_RETRY)
         self._add_node_pool_label(metadata, pod)
         try:
-            await self._handler.apply_to_cluster(metadata, rules)
+            created = await self._handler.apply_to_cluster(metadata, rules)
         except ConflictError as error:
             if rules is Rules.V0_13:
                 raise
             log.logger_from().debug("PodGroup was changed by another writer", error=error)
             return ctrl.Result(requeue_after=_CONFLICT_DELAY)
+        if created and metadata.unread and self._notices is not None:
+            message = f"the group {metadata.name} has the default priority: {metadata.unread}"
+            self._notices.event(pod, "Warning", kai.DEFAULTS_NOT_READABLE, message[:_MESSAGE_LIMIT])
         is_final = _is_final(pod, metadata, found)
         later = ctrl.Result(requeue_after=None if is_final else _RETRY)
         if await self._assign(pod, metadata, found, is_final=is_final):
@@ -351,7 +354,12 @@ def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
 
 
 def _is_final(pod: Pod, metadata: Metadata, found: Grouping) -> bool:
-    """Return False if the pod may get another group or subgroup later. A pod that has a node stays where it is."""
+    """Return False if the pod may get another group or subgroup later, or its group another priority.
+
+    A pod that has a node stays where it is.
+    """
+    if metadata.unread:
+        return False
     if pod.spec.node_name:
         return True
     if found.top_owner.metadata.owner_references:
@@ -374,6 +382,8 @@ def _is_ours(pod: Pod, group: str) -> bool:
     if is_spark_pod(pod):
         return group == pod.labels[APP_SELECTOR_LABEL]
     gang = native_gang(pod)
+    if len(group) == names.DNS1123_SUBDOMAIN_MAX_LENGTH:
+        return group.startswith(f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-"[:KEPT_LENGTH])
     base = re.escape(pod.name) if gang is None else f"{re.escape(gang.name)}(-[a-z0-9.-]+)?"
     pattern = f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{_UID}"
     return len(group) <= names.DNS1123_SUBDOMAIN_MAX_LENGTH and re.fullmatch(pattern, group) is not None

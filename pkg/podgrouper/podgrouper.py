@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import Object, PartialObjectMetadata, Unstructured
+from controller_runtime.machinery import Object, PartialObjectMetadata, Unstructured, names
 from controller_runtime.machinery.errors import ExpiredError, ForbiddenError, StatusError
 from controller_runtime.rest import RestError
 
@@ -18,8 +19,13 @@ from .hub import PluginsHub
 from .ownercache import OwnerCache
 from .owners import DirectOwners, pod_as_owner, short
 from .plugins import Grouper, GroupingError, InvalidOwnerError, fields
+from .plugins.defaultgrouper import collecting_unread
 from .plugins.native import native_gang
 from .podgroup import OLDEST, Metadata, Rules
+
+HASH_LENGTH: Final = 8
+KEPT_LENGTH: Final = names.DNS1123_SUBDOMAIN_MAX_LENGTH - 1 - HASH_LENGTH
+"""Length of the beginning of a name that is too long. A dot or a hyphen may precede the hyphen that follows."""
 
 _MAX_DEPTH: Final = 64
 """Maximum length of a chain of owners; the chains of real workloads are less than a tenth as long."""
@@ -41,7 +47,11 @@ class Grouping(NamedTuple):
 
     async def metadata(self, pod: Pod) -> Metadata:
         """Return the group of ``pod``. Errors of the grouper are raised unchanged."""
-        return await self.grouper.get_pod_group_metadata(self.top_owner, pod, *self.owners)
+        with collecting_unread() as unread:
+            metadata = await self.grouper.get_pod_group_metadata(self.top_owner, pod, *self.owners)
+        metadata.unread = unread[0] if unread else ""
+        metadata.name = _fitting(metadata.name)
+        return metadata
 
 
 class PodGrouper:
@@ -124,6 +134,14 @@ class PodGrouper:
             # The owner was deleted, and another one with its name was created.
             raise _expired(reference)
         return owner
+
+
+def _fitting(name: str) -> str:
+    """Return a name that an object may have: of a longer name, the beginning and a hash of the whole name."""
+    if len(name) <= names.DNS1123_SUBDOMAIN_MAX_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:HASH_LENGTH]
+    return f"{name[:KEPT_LENGTH]}-{digest}"
 
 
 def _expired(reference: OwnerReference) -> ExpiredError:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import ClassVar, Final
 
 from controller_runtime import client, log
@@ -12,7 +14,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.machinery import Object, Unstructured
-from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, StatusError
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
@@ -22,12 +24,33 @@ from pkg.podgrouper.topowner import top_owner_metadata
 from pkg.util.goduration import format_duration, parse_duration
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
+from .errors import UNREADABLE
 from .grouper import Grouper, Reads
 
 _log: Final = log.logger_from("podgrouper")
 
-_UNUSABLE: Final = (StatusError, DefaultsError)
-"""If reading the ConfigMap raises one of these errors, no defaults apply, as in upstream. Other errors are raised."""
+_UNUSABLE: Final = (*UNREADABLE, DefaultsError)
+"""If reading the ConfigMap raises one of these errors, no defaults apply, as in upstream."""
+
+_UNREAD: Final[ContextVar[list[str] | None]] = ContextVar("unread", default=None)
+
+
+@contextmanager
+def collecting_unread() -> Iterator[list[str]]:
+    """Collect why PriorityClasses or the ConfigMap of defaults could not be read while the body ran."""
+    reasons: list[str] = []
+    token = _UNREAD.set(reasons)
+    try:
+        yield reasons
+    finally:
+        _UNREAD.reset(token)
+
+
+def _note_unread(named: str, error: Exception) -> None:
+    """Note that an object cannot be read: it may exist."""
+    refused = isinstance(error, ForbiddenError) or not isinstance(error, StatusError)
+    if refused and (reasons := _UNREAD.get()) is not None:
+        reasons.append(f"{named} cannot be read: {error}")
 
 
 class DefaultGrouper(Grouper):
@@ -45,9 +68,7 @@ class DefaultGrouper(Grouper):
     ) -> Metadata:
         """Return the group named after ``top_owner``.
 
-        Raises:
-            RestError, CacheError: it is unknown whether a priority class exists, or what the defaults are. A group
-                without them would differ from the group of earlier pods.
+        If PriorityClasses cannot be read, none counts as existing, as in upstream: see :func:`collecting_unread`.
         """
         owners: Sequence[Object] = other_owners or (top_owner,)
         priority_class, defaults = await self._priority_class(owners, pod, kai.TRAIN_PRIORITY_CLASS)
@@ -181,15 +202,21 @@ class DefaultGrouper(Grouper):
             return False
         try:
             await client.peek(self._reader, PriorityClass, ("", priority_class))
-        except NotFoundError as error:
+        except UNREADABLE as error:
             _log.debug("Failed to get priority class", priorityClassName=priority_class, error=error)
+            if not isinstance(error, NotFoundError):
+                _note_unread(f"PriorityClass {priority_class}", error)
             return False
         return True
 
     async def _defaults(self) -> Defaults:
         if self._options.default_priorities is None:
             return Defaults()
-        config_map = await self._reader.get(ConfigMap, self._options.default_priorities)
+        try:
+            config_map = await self._reader.get(ConfigMap, self._options.default_priorities)
+        except UNREADABLE as error:
+            _note_unread(f"ConfigMap {self._options.default_priorities}", error)
+            raise
         return parse_defaults((config_map.data or {}).get(kai.DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY))
 
 

@@ -57,8 +57,10 @@ class Handler:
         The other pods usually need the same group.
         """
 
-    async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
-        """Create or update the group that ``metadata`` describes. Only fields of the release in ``rules`` are set.
+    async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> bool:
+        """Create or update the group that ``metadata`` describes, and return True if it was created.
+
+        Only fields of the release in ``rules`` are set.
 
         Raises:
             StatusError, RestError, CacheError: the group cannot be read or written. A stale cache is
@@ -70,17 +72,22 @@ class Handler:
                 version = (await client.peek(self._client, PodGroup, key)).resource_version
                 known = self._up_to_date.find(key)
                 if version and known is not None and known == (version, _digest(metadata, rules)):
-                    return
+                    return False
                 stored = await self._client.get(PodGroup, key)
             except NotFoundError:
                 self._up_to_date.drop(key)
                 created = await self._create(pod_group_for(metadata, rules))
                 if created is None:
-                    return
+                    return True
                 stored = created
-            current = await self._update(stored, pod_group_for(metadata, rules), rules)
+            wanted = pod_group_for(metadata, rules)
+            if metadata.unread:
+                wanted.spec.priority_class_name = stored.spec.priority_class_name
+                wanted.spec.preemptibility = stored.spec.preemptibility
+            current = await self._update(stored, wanted, rules)
             if current is not None:
                 self._up_to_date.keep(key, (current, _digest(metadata, rules)))
+            return False
 
     async def exists(self, namespace: str, name: str) -> bool:
         """Return True if the server has the group now."""

@@ -59,6 +59,11 @@ class Metadata:
     preferred_topology_level: str = ""
     required_topology_level: str = ""
     topology: str = ""
+    unread: str = ""
+    """Why priority class and preemptibility may be wrong: an object that decides about them could not be read.
+
+    A group that exists keeps both.
+    """
 
     def find_sub_group_for_pod(self, namespace: str, name: str) -> SubGroupMetadata | None:
         """Return the first subgroup that refers to the pod, or None."""

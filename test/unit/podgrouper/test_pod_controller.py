@@ -502,8 +502,8 @@ async def test_pods_whose_group_has_very_many_segments_use_the_share_of_their_na
         def __init__(self) -> None:
             pass
 
-        async def apply_to_cluster(self, *_: Any) -> None:
-            pass
+        async def apply_to_cluster(self, *_: Any) -> bool:
+            return False
 
     template = {"metadata": {"annotations": {"kai.scheduler/segment-size": "2"}}}
     specs = {"Worker": {"replicas": 40_000, "template": template}}

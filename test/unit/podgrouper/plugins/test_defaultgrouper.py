@@ -5,38 +5,84 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.cache import CacheDegradedError, CacheError, CacheSyncTimeoutError
+from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery.errors import ForbiddenError
+from controller_runtime.reconcile import Request
 
-from pkg.podgrouper import Settings
-from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, Settings, new_plugins_hub
+from pkg.podgrouper.podgroup import Handler
+from testkit.owner_world import Recorder
 
 DEFAULTS = Settings(default_priorities=NamespacedName("kai", "defaults"))
+TYPES = '[{"typeName": "StatefulSet", "priorityName": "gold", "preemptibility": "preemptible"}]'
 
 
 @pytest.mark.parametrize("kind", [PriorityClass, ConfigMap])
 @pytest.mark.parametrize(
     "error",
-    [CacheSyncTimeoutError("no list within 30 s"), CacheDegradedError(PriorityClass.gvk, "cannot list")],
+    [
+        ForbiddenError("no", code=403, reason="Forbidden"),
+        CacheSyncTimeoutError("no list within 30 s"),
+        CacheDegradedError(PriorityClass.gvk, "cannot list"),
+    ],
 )
-async def test_a_group_gets_no_other_priority_while_classes_or_defaults_cannot_be_read(
-    kind: type[Object], error: CacheError, make_object: Any, make_pod: Any
+async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_default_and_others_keep_theirs(
+    kind: type[Object], error: Exception, make_object: Any, make_pod: Any
 ) -> None:
+    owners = [make_object("apps/v1", "StatefulSet", name) for name in ("old", "new")]
+    pods = [make_pod(f"{owner.name}-0", owner) for owner in owners]
+    defaults = ConfigMap.from_dict(
+        {"metadata": {"namespace": "kai", "name": "defaults"}, "data": {"types": TYPES}}
+    )
+    server = FakeClient(
+        *owners, *pods, defaults, PriorityClass.from_dict({"metadata": {"name": "gold"}, "value": 1})
+    )
+    refused = False
+
     async def get(inner: Any, wanted: type[Object], key: Any) -> Any:
-        if wanted is kind:
+        if refused and wanted is kind:
             raise error
         return await inner.get(wanted, key)
 
-    default = DefaultGrouper(interceptor.wrap(FakeClient(), interceptor.Funcs(get=get)), DEFAULTS)
-    owner = make_object("apps/v1", "StatefulSet", "s")
-    pod = make_pod("p", owner, spec={"priorityClassName": "gold"})
+    client, notices = interceptor.wrap(server, interceptor.Funcs(get=get)), Recorder()
+    grouper = PodGrouper(DirectOwners(client, client), new_plugins_hub(client, DEFAULTS, found=[]))
+    groups = Handler(client, client, node_pool_key="pool", queue_key="queue")
+    reconciler = PodReconciler(client, Recorder(), grouper, groups, DEFAULTS, notices=notices)
 
-    with pytest.raises(type(error)):
-        await default.get_pod_group_metadata(owner, pod)
-    if kind is ConfigMap:
-        with pytest.raises(type(error)):
-            await default.defaults_for(owner)
+    async def priority(name: str) -> tuple[str | None, str | None]:
+        await reconciler.reconcile(Request("team-a", f"{name}-0"))
+        spec = (await server.get(PodGroup, ("team-a", f"pg-{name}-uid-{name}"))).spec
+        return spec.priority_class_name, spec.preemptibility
+
+    assert await priority("old") == ("gold", "preemptible")
+    refused = True
+    assert await priority("old") == ("gold", "preemptible")
+    assert (await priority("new"))[0] == "train"
+    assert (await reconciler.reconcile(Request("team-a", "new-0"))).requeue_after is not None
+    ((name, event_type, reason, message),) = notices.events
+    assert (name, event_type, reason) == ("new-0", "Warning", "DefaultsNotReadable")
+    assert message.startswith("the group pg-new-uid-new has the default priority: ")
+    refused = False
+    assert await priority("new") == ("gold", "preemptible")
+    assert len(await server.list(Pod)) == 2
+
+
+@pytest.mark.parametrize(("length", "whole"), [(213, True), (214, False), (253, False)])
+async def test_the_name_of_a_group_is_shortened_with_a_hash_if_it_would_be_too_long(
+    length: int, whole: bool, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    uid = "00000000-0000-4000-8000-00000000000"
+    names = []
+    for number in (1, 2):
+        owner = make_object("apps/v1", "StatefulSet", "s" * length, uid=f"{uid}{number}")
+        names.append((await group(make_pod("p", owner), owner)).name)
+
+    assert len(set(names)) == 2
+    assert [len(name) for name in names] == [253, 253]
+    assert [name.endswith(f"{uid}{number}") for number, name in enumerate(names, 1)] == [whole] * 2
