@@ -251,9 +251,15 @@ class PodReconciler:
                 raise
             log.logger_from().debug("PodGroup was changed by another writer", error=error)
             return ctrl.Result(requeue_after=_CONFLICT_DELAY)
-        if created and metadata.unread and self._notices is not None:
-            message = f"the group {metadata.name} has the default priority: {metadata.unread}"
-            self._notices.event(pod, "Warning", kai.DEFAULTS_NOT_READABLE, message[:_MESSAGE_LIMIT])
+        for reason, message in (
+            (
+                kai.DEFAULTS_NOT_READABLE,
+                metadata.unread and f"default priority of {metadata.name}: {metadata.unread}",
+            ),
+            (kai.FIELD_IGNORED, metadata.ignored),
+        ):
+            if created and message and self._notices is not None:
+                self._notices.event(pod, "Warning", reason, message[:_MESSAGE_LIMIT])
         is_final = _is_final(pod, metadata, found)
         later = ctrl.Result(requeue_after=None if is_final else _RETRY)
         if await self._assign(pod, metadata, found, is_final=is_final):

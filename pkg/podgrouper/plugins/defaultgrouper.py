@@ -150,7 +150,7 @@ class DefaultGrouper(Grouper):
         except _UNUSABLE as error:
             _log.debug("Unable to get the defaults of a kind", kind=owner.gvk.kind, error=error)
             return WorkloadDefaults()
-        if found is None or await self._exists(found.priority_name):
+        if found is None or await self.exists(found.priority_name):
             return found or WorkloadDefaults()
         return WorkloadDefaults("", found.preemptibility)
 
@@ -160,7 +160,7 @@ class DefaultGrouper(Grouper):
         """Return the priority class, and the defaults if they were read."""
         for owner in owners:
             named = _named_priority_class(owner, pod)
-            if await self._exists(named):
+            if await self.exists(named):
                 return named, None
         try:
             defaults = await self._defaults()
@@ -169,7 +169,7 @@ class DefaultGrouper(Grouper):
             return default, None
         for owner in owners:
             found = defaults.get(owner.gvk.group_kind)
-            if found is not None and await self._exists(found.priority_name):
+            if found is not None and await self.exists(found.priority_name):
                 return found.priority_name, defaults
         return default, defaults
 
@@ -197,7 +197,8 @@ class DefaultGrouper(Grouper):
                 _log.error("Invalid preemptibility found in defaults configmap", error=error)
         return ""
 
-    async def _exists(self, priority_class: str) -> bool:
+    async def exists(self, priority_class: str) -> bool:
+        """Return True if there is a PriorityClass of this name."""
         if not priority_class:
             return False
         try:

@@ -120,6 +120,9 @@ class _NativeGrouper(Grouper):
     ) -> Metadata:
         """Return the group of the gang. It requires the number of pods that the gang sets as its minimum.
 
+        Its priority class is that of a label, else that of the gang. A topology constraint of the gang names only a
+        level, so it needs the name of a Topology from the top owner.
+
         Raises:
             GroupingError: the gang does not exist or is malformed.
             StatusError, RestError: the gang cannot be read.
@@ -137,8 +140,23 @@ class _NativeGrouper(Grouper):
         parts = (kai.POD_GROUP_NAME_PREFIX, gang.name, gang.pod_group, gang.replica, uid)
         metadata.name = "-".join(filter(None, parts))
         metadata.owner = OwnerReference(api_version=gvk.api_version, kind=gvk.kind, name=obj.name, uid=uid)
-        with failing(f"{gang.kind}.{GROUP} {pod.namespace}/{gang.name}: "):
+        where = f"{gang.kind}.{GROUP} {pod.namespace}/{gang.name}"
+        with failing(f"{where}: "):
             metadata.min_available = _min_count(_policy(obj, gang))
+            name = fields.nested_string(obj, "spec", "priorityClassName")
+            levels = _topology_levels(obj)
+        is_labelled = any(kai.PRIORITY_LABEL_KEY in each.labels for each in (top_owner, *other_owners, pod))
+        if name and not is_labelled and await self._default.exists(name):
+            # As for Kubernetes' own scheduler, the class of the gang precedes the class of its pods.
+            metadata.priority_class_name = name
+        if levels and not (metadata.required_topology_level or metadata.preferred_topology_level):
+            if metadata.topology and len(levels) == 1:
+                metadata.required_topology_level = levels[0]
+            else:
+                metadata.ignored = (
+                    f"{where}: spec.schedulingConstraints.topology has no effect: KAI-Scheduler needs one level, and the"
+                    f" annotation {kai.TOPOLOGY_KEY} of the top owner, which names a Topology"
+                )
         return metadata
 
 
@@ -150,6 +168,12 @@ def _policy(obj: Unstructured, gang: NativeGang) -> dict[str, JSON]:
         if isinstance(entry, dict) and entry.get("name") == gang.pod_group:
             return fields.nested_map(entry, "policy") or {}
     raise GroupingError(f"spec.podGroups has no pod group {quote(gang.pod_group)}")
+
+
+def _topology_levels(obj: Unstructured) -> list[str]:
+    """Return the node labels of which all pods of the gang must share a value."""
+    constraints = fields.nested_list(obj, "spec", "schedulingConstraints", "topology") or ()
+    return [_string(each, "key") for each in constraints]
 
 
 def _min_count(policy: dict[str, JSON]) -> int:

@@ -64,6 +64,8 @@ class Metadata:
 
     A group that exists keeps both.
     """
+    ignored: str = field(default="", compare=False)
+    """A field of the workload that has no effect, and why."""
 
     def find_sub_group_for_pod(self, namespace: str, name: str) -> SubGroupMetadata | None:
         """Return the first subgroup that refers to the pod, or None."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import GVK, Unstructured, unstructured
+from controller_runtime.machinery import GVK, LazyObject, Unstructured, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 
+from pkg.podgrouper import new_plugins_hub
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
-from testkit.owner_world import Informer, OwnerServer, reference
+from pkg.podgrouper.regrouping import Key, Regrouping
+from testkit.owner_world import DirectClient, Informer, OwnerServer, reference
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]
@@ -65,6 +67,43 @@ async def test_the_second_owner_of_a_kind_comes_from_the_watch(
         await owners.metadata(reference(job), "team-a")
 
     assert cluster.reads == ["Job"]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"), [("batch/v1", "Job"), ("scheduling.k8s.io/v1beta1", "PodGroup")]
+)
+async def test_an_edit_of_an_object_that_was_read_is_reported_and_its_deletion_known(
+    api_version: str, kind: str, cluster: OwnerServer, make_object: MakeObject
+) -> None:
+    class Edits(Regrouping):
+        edited: ClassVar[list[Key]] = []
+
+        def owner_changed(self, key: Key, old: Any, new: Any) -> None:
+            if old.metadata.generation != new.metadata.generation:
+                self.edited.append(key)
+
+    edits = Edits()
+    owners = OwnerCache(DirectClient(cluster), cluster.watched, cluster, regrouping=edits)
+    owners.kinds = new_plugins_hub(owners, found=[])
+    obj = make_object(api_version, kind, "o", generation=1)
+    key = Key(obj.gvk, "team-a", "o")
+    await cluster.put(obj)
+    assert owners.exists(key)
+
+    with edits.reading() as reads:
+        await owners.get(unstructured(obj.gvk), ("team-a", "o"))
+    assert reads == {key}
+    before, after = (
+        LazyObject(cluster.kind, make_object(api_version, kind, "o", generation=number).to_json())
+        for number in (1, 2)
+    )
+    for handler in cluster.informers[obj.gvk].handlers:
+        handler.on_update(before, after)
+
+    assert edits.edited == [key]
+    assert owners.exists(key)
+    cluster.informers[obj.gvk].gone.add(("team-a", "o"))
+    assert not owners.exists(key)
 
 
 async def test_a_label_that_changes_is_seen_without_a_read_of_the_rest(

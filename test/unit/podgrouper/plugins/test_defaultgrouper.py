@@ -67,7 +67,7 @@ async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_defa
     assert (await reconciler.reconcile(Request("team-a", "new-0"))).requeue_after is not None
     ((name, event_type, reason, message),) = notices.events
     assert (name, event_type, reason) == ("new-0", "Warning", "DefaultsNotReadable")
-    assert message.startswith("the group pg-new-uid-new has the default priority: ")
+    assert message.startswith("default priority of pg-new-uid-new: ")
     refused = False
     assert await priority("new") == ("gold", "preemptible")
     assert len(await server.list(Pod)) == 2

@@ -147,3 +147,53 @@ async def test_without_the_right_to_read_it_the_pod_is_grouped_by_its_owner(make
     pod = make_pod("p", spec=IN_GROUP)
 
     assert (await _grouped(pod, FakeClient(pod), get)).name == "pg-p-uid-p"
+
+
+@pytest.mark.parametrize(
+    ("labels", "pod_class", "expected"),
+    [({}, "", "gold"), ({}, "silver", "gold"), ({"priorityClassName": "silver"}, "", "silver")],
+)
+async def test_the_priority_class_of_the_gang_precedes_that_of_its_pods_but_no_label(
+    labels: dict[str, str], pod_class: str, expected: str, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    gang = native(make_object)
+    gang.unknown_fields["spec"]["priorityClassName"] = "gold"
+    classes = [make_object("scheduling.k8s.io/v1", "PriorityClass", name) for name in ("gold", "silver")]
+    for each in classes:
+        each.metadata.namespace = None
+    pod = make_pod("p", labels=labels, spec={**IN_GROUP, "priorityClassName": pod_class})
+
+    assert (await group(pod, gang, *classes)).priority_class_name == expected
+    assert (await group(pod, gang)).priority_class_name == "train"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "levels", "required"),
+    [
+        ({"kai.scheduler/topology": "t"}, ["rack"], "rack"),
+        ({"kai.scheduler/topology": "t"}, ["rack", "zone"], None),
+        ({}, ["rack"], None),
+        ({}, [], ""),
+        (
+            {"kai.scheduler/topology": "t", "kai.scheduler/topology-required-placement": "zone"},
+            ["rack"],
+            "zone",
+        ),
+    ],
+)
+async def test_the_topology_constraint_of_the_gang_is_taken_or_reported(
+    annotations: dict[str, str],
+    levels: list[str],
+    required: str | None,
+    make_object: Any,
+    make_pod: Any,
+    group: Any,
+) -> None:
+    gang = native(make_object)
+    gang.unknown_fields["spec"]["schedulingConstraints"] = {"topology": [{"key": each} for each in levels]}
+    pod = make_pod("p", annotations=annotations, spec=IN_GROUP)
+
+    metadata = await group(pod, gang)
+
+    assert metadata.required_topology_level == (required or "")
+    assert ("schedulingConstraints.topology has no effect" in metadata.ignored) is (required is None)

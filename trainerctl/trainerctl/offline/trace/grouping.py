@@ -358,6 +358,7 @@ def _values(metadata: Metadata, pod: Pod, rules: Rules) -> Data:
         **spec["topologyConstraint"],
         "subGroups": spec.get("subGroups", []),
         "subGroup": own.name if own is not None else "",
+        "ignored": metadata.ignored,
         **{f"labels[{name}]": value for name, value in sorted((metadata.labels or {}).items())},
         **{f"annotations[{name}]": value for name, value in sorted((metadata.annotations or {}).items())},
     }
