@@ -142,7 +142,8 @@ def _metrics() -> str:
         "together with metrics of the process (`process_*`, `python_*`).\n\n"
         f"## Metrics of the manager\n\n{table(head, sorted(own))}\n"
         "## Metrics of controller-runtime and client-go\n\n"
-        "Names, labels and buckets are those of the Go libraries; the series `controller_runtime_cache_*` are new.\n\n"
+        "Names, labels and buckets are those of the Go libraries; the series `controller_runtime_cache_*` and "
+        "`controller_runtime_turn_*` are new.\n\n"
         f"{table(head, sorted(theirs))}"
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.reconcile import Request
-from replayer import cases
+from replayer import cases, compare
 from replayer.world import NOW, Cluster, Recorder, decode, runtimes
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -47,7 +47,11 @@ async def test_what_the_go_manager_made_is_taken_over_as_it_is(case: cases.Case)
     await reconciler.reconcile(Request.for_object(stored))
     sent = Counter((call.verb, call.subresource, call.kind.kind) for call in cluster.writes)
     del sent["patch", "status", "TrainJob"]  # the condition of a suspended TrainJob
-    assert not sent
+    if (compare.release(case), case.op, case.name) in compare.AGREED:
+        # The gang would never start, so the objects of the suspended TrainJob are mended.
+        assert {kind for _, _, kind in sent} == ({"JobSet", "PodGroup"} if stored.spec.suspend else set())
+    else:
+        assert not sent
 
 
 def test_most_recorded_cases_are_tried() -> None:

@@ -30,7 +30,11 @@ class Options:
     max_concurrent_reconciles: int | None = None
     """Number of workers, each of which reconciles one request at a time. The default is the manager's value for the
     kind (``group_kind_concurrency``) or, if there is none, the manager's value for all controllers. Without a manager,
-    it is 1."""
+    it is 1.
+
+    Namespaces take turns for the workers. If there are several workers and one namespace occupies them, for example
+    because the API server answers slowly, as many further workers serve namespaces that have at least two reconciles
+    less in progress."""
     rate_limiter: workqueue.RateLimiter[Request] | None = None
     """Decides how long failed requests wait. By default, a request waits 5 ms after its first failure, and twice as
     long after each further failure, up to 1000 s. All requests together are limited to 10 retries a second after a
