@@ -40,7 +40,7 @@ class Tenant:
         self.is_review = is_review
 
 
-_tenant: Final[ContextVar[Tenant]] = ContextVar("tenant", default=Tenant())  # noqa: B039  # nobody changes it
+_tenant: Final[ContextVar[Tenant]] = ContextVar("tenant", default=Tenant())  # noqa: B039  # it is never changed
 
 
 def tenant() -> Tenant:

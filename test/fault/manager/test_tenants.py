@@ -47,7 +47,6 @@ async def waits(world: Any) -> list[float]:
     async def one() -> None:
         delay = world.ours.delay()
         job = await world.train(f"quiet-{secrets.token_hex(4)}")
-        # A watch would not see sooner what the manager does, and would cost this process more.
         await eventually(
             lambda: world.client.get(JobSet, job.key),
             timeout=60,
@@ -71,9 +70,9 @@ def runtime_of(world: Any) -> dict[str, str]:
     }
 
 
-def compare(figure: Callable[..., None], what: str, quiet: list[float], busy: list[float]) -> None:
+def compare(figure: Callable[..., None], name: str, quiet: list[float], busy: list[float]) -> None:
     before, now = (statistics.quantiles(each, n=100)[98] for each in (quiet, busy))
-    figure(f"F23 {what}: another's JobSet, p99", now, at_most=2 * before + 0.05)
+    figure(f"F23 {name}: another's JobSet, p99", now, at_most=2 * before + 0.05)
 
 
 @asynccontextmanager
