@@ -154,8 +154,8 @@ class _NativeGrouper(Grouper):
                 metadata.required_topology_level = levels[0]
             else:
                 metadata.ignored = (
-                    f"{where}: spec.schedulingConstraints.topology has no effect: KAI-Scheduler needs one level, and "
-                    f"the annotation {kai.TOPOLOGY_KEY} of the top owner, which names a Topology"
+                    f"{where}: spec.schedulingConstraints.topology has no effect: KAI-Scheduler needs one level, and"
+                    f" the annotation {kai.TOPOLOGY_KEY} of the top owner, which names a Topology"
                 )
         return metadata
 

@@ -15,7 +15,8 @@ from trainerctl.cli import streams
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles
 from trainerctl.offline.snapshot import Key, by_key
-from trainerctl.offline.trace.grouping import GroupTrace, trace, with_rules_of
+from trainerctl.offline.trace import madepods
+from trainerctl.offline.trace.grouping import GroupTrace, in_referenced_versions, trace, with_rules_of
 
 
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -23,8 +24,10 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
 
     Return 1 if a grouper cannot be loaded, or if a pod gets no group although it should have one.
 
+    If the files contain no pod, the pods are made from the templates of the workloads.
+
     Raises:
-        InputError: a file or the manager's configuration is not valid, or the files contain no pod.
+        InputError: a file or the manager's configuration is not valid, or there are no pods and none can be made.
     """
     try:
         cfg = config.load(arguments.config, err.say)
@@ -34,9 +37,16 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
         raise inputfiles.InputError(str(error)) from error
     namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
     objects = by_key(await inputfiles.load(arguments.files), namespace)
+    if not any(key.kind == Pod.gvk for key in objects):
+        workloads, objects = objects, madepods.with_pods(objects)
+        if not any(key.kind == Pod.gvk for key in objects):
+            named = ", ".join(map(str, workloads))
+            raise inputfiles.InputError(
+                "the input contains no Pod, and trainerctl cannot make the pods of"
+                f" {named}; give pods with their owners"
+            )
+    objects = in_referenced_versions(objects)
     pods = [key for key in objects if key.kind == Pod.gvk]
-    if not pods:
-        raise inputfiles.InputError("the input contains no Pod; give pods together with their owners")
     try:
         settings = with_rules_of(objects, settings)
         found = [await trace(objects, pod, settings) for pod in pods]

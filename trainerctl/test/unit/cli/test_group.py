@@ -263,7 +263,7 @@ def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("objects", "shown"),
     [
-        ([TRAIN_JOB], "the input contains no Pod"),
+        ([TRAIN_JOB], "cannot make the pods of TrainJob tj"),
         ([POD, POD], "duplicate of"),
         ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "metadata.name: a name is expected"),
         ([pod("p", spec={"containers": {}})], "spec.containers: a list is expected"),
@@ -333,3 +333,134 @@ def test_a_malformed_crd_of_the_pod_group_decides_nothing(
     file.write_text(yaml.safe_dump_all([crd, pod("p")]))
     assert trainerctl.main(["group", "-f", str(file)]) == 0
     assert "minMember" in capsys.readouterr().out
+
+
+def test_an_owner_that_kubectl_printed_in_another_version_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = {**TRAIN_JOB, "apiVersion": "trainer.kubeflow.org/v2"}
+
+    answer = group(tmp_path, capsys, printed, JOB_SET, JOB, POD, GOLD)
+
+    assert (answer["grouper"], answer["group"]["queue"]) == ("SkipTopOwner Grouper", "q")
+    stranger = {**printed, "metadata": {**printed["metadata"], "uid": "another"}}
+    assert run(tmp_path, stranger, JOB_SET, JOB, POD, GOLD) == 1
+
+
+TEMPLATE = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "a"}]}}
+SEGMENTS = {"replicas": 2, "template": TEMPLATE}
+WORKLOADS = [
+    (obj("batch/v1", "Job", "w", spec={"template": TEMPLATE}), {"w-0": ""}),
+    (obj("apps/v1", "Deployment", "w", spec={"template": TEMPLATE}), {"w-0": ""}),
+    (
+        obj(
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            "w",
+            spec={
+                "replicatedJobs": [
+                    {"name": "node", "template": {"spec": {"template": TEMPLATE}}},
+                    {"name": "idle", "replicas": 0, "template": {"spec": {"template": TEMPLATE}}},
+                ]
+            },
+        ),
+        {"w-node-0-0": "node-replica-0"},
+    ),
+    (
+        obj(
+            "ray.io/v1",
+            "RayCluster",
+            "w",
+            spec={
+                "headGroupSpec": {"template": TEMPLATE},
+                "workerGroupSpecs": [{"groupName": "g", "replicas": 1, "template": TEMPLATE}],
+            },
+        ),
+        {"w-head": "headgroup", "w-g-0": "g"},
+    ),
+    (
+        obj(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "w",
+            spec={"leaderWorkerTemplate": {"size": 2, "workerTemplate": TEMPLATE}},
+        ),
+        {"w-0-0": "leader", "w-0-1": "workers"},
+    ),
+    (
+        obj(
+            "kubeflow.org/v1",
+            "PyTorchJob",
+            "w",
+            spec={"pytorchReplicaSpecs": {"Master": {**SEGMENTS, "replicas": 1}, "Worker": SEGMENTS}},
+        ),
+        {"w-master-0": "master", "w-worker-0": "worker"},
+    ),
+    (
+        obj(
+            "kubeflow.org/v1",
+            "XGBoostJob",
+            "w",
+            spec={"xgbReplicaSpecs": {"Master": {**SEGMENTS, "replicas": 1}, "Worker": SEGMENTS}},
+        ),
+        {"w-master-0": "", "w-worker-0": ""},
+    ),
+]
+
+
+@pytest.mark.parametrize(("workload", "pods"), WORKLOADS, ids=lambda each: each.get("kind", ""))
+def test_the_pods_of_a_workload_that_is_given_alone_are_made(
+    workload: Data, pods: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_uid = {name: value for name, value in workload["metadata"].items() if name != "uid"}
+    workload = {**workload, "metadata": without_uid}
+
+    assert run(tmp_path, workload, flags=("-o", "json", "--rules=v0.17")) == 0
+
+    shown = json.loads(capsys.readouterr().out)["pods"]
+    assert {each["pod"].removeprefix("team-a/"): each["group"].get("subGroup", "") for each in shown} == pods
+    assert all(each["group"]["name"].startswith("pg-w-") for each in shown)
+
+
+def test_a_value_that_was_given_is_never_a_default(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = obj("serving.knative.dev/v1", "Service", "s")
+    revision = obj(
+        "serving.knative.dev/v1", "Revision", "r", annotations={"autoscaling.knative.dev/min-scale": "0"}
+    )
+    labels = {"serving.knative.dev/revision": "r", "kai.scheduler/preemptibility": "preemptible"}
+
+    due = group(tmp_path, capsys, service, revision, pod("p", service, labels=labels))["dueTo"]
+
+    assert due["name"] == ["Revision r: uid"]
+    assert due["minMember"] == ["Revision r: annotation autoscaling.knative.dev/min-scale"]
+
+
+def test_the_search_for_causes_logs_nothing_about_values_that_nobody_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"kai.scheduler/preemptibility": "preemptible"}
+
+    assert run(tmp_path, pod("p", labels=labels)) == 0
+
+    written = capsys.readouterr()
+    assert "preemptiblex" not in written.out + written.err
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "hint"),
+    [
+        ({"kai.scheduler/priority": "high"}, {}, "did you mean the label priorityClassName?"),
+        ({"priorityclassname": "high"}, {}, "did you mean the label priorityClassName?"),
+        ({}, {"priorityClassName": "high"}, "did you mean the label priorityClassName?"),
+        ({"preemptibility": "preemptible"}, {}, "did you mean the label kai.scheduler/preemptibility?"),
+        ({"priorityClassName": "high", "priority": "app"}, {}, ""),
+    ],
+)
+def test_a_misspelled_label_gets_a_hint(
+    labels: Data, annotations: Data, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = group(tmp_path, capsys, pod("p", labels=labels, annotations=annotations))
+
+    assert [each.partition("; ")[2] for each in answer.get("hints", ())] == ([hint] if hint else [])

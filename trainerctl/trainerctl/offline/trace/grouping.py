@@ -13,6 +13,7 @@ import copy
 import dataclasses
 import importlib.metadata
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic_core
 from controller_runtime.apis.core.v1 import Namespace, Pod
-from controller_runtime.machinery import JSON
+from controller_runtime.machinery import GVK, JSON
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.yaml import render_path
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -37,6 +38,7 @@ from pkg.podgrouper import (
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, pod_group_for
 from pkg.why.liveobject import at, maps
+from structlog.testing import capture_logs
 
 from trainerctl.offline.snapshot import Key, Snapshot
 
@@ -63,9 +65,21 @@ _SPEC: Final = (
 )
 """The fields of the spec that are shown first, in this order."""
 _POD_GROUPS: Final = "podgroups.scheduling.run.ai"
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 _JUNK: Final = "x"
 """Replaces a map or a list, to find out whether the result depends on it."""
 _NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
+_CLASS_SPELLINGS: Final = ("priority-class", "priority-class-name", "priorityclass", "priorityclassname")
+_MEANT: Final = {
+    **dict.fromkeys(_CLASS_SPELLINGS, kai.PRIORITY_LABEL_KEY),
+    **{f"kai.scheduler/{name}": kai.PRIORITY_LABEL_KEY for name in ("priority", *_CLASS_SPELLINGS)},
+    **dict.fromkeys(("preemptibility", "kai.scheduler/preemptible"), kai.PREEMPTIBILITY_LABEL_KEY),
+    kai.PREEMPTIBILITY_LABEL_KEY: kai.PREEMPTIBILITY_LABEL_KEY,
+    kai.QUEUE_LABEL_KEY: kai.QUEUE_LABEL_KEY,
+}
+"""Names in lower case that users write for labels of the pod grouper, and the labels. Annotations of these names also
+have no effect.
+"""
 _SHORT: Final = {"labels": "label", "annotations": "annotation"}
 
 
@@ -86,6 +100,8 @@ class GroupTrace:
     """Objects that the grouper requested and that do not exist."""
     refusal: str = ""
     """The reason why the pod has no group, or an empty text."""
+    hints: list[str] = field(default_factory=list)
+    """Labels that have no effect, and the labels that were probably meant."""
 
     def to_dict(self) -> Data:
         data: Data = {"pod": f"{self.pod.namespace}/{self.pod.name}"}
@@ -99,6 +115,8 @@ class GroupTrace:
             data["grouper"] = self.grouper
         if self.missing:
             data["missing"] = [str(key) for key in self.missing]
+        if self.hints:
+            data["hints"] = self.hints
         if self.refusal:
             return {**data, "refused": self.refusal}
         return {**data, "group": self.values, "dueTo": self.sources}
@@ -121,6 +139,7 @@ class GroupTrace:
                 yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), due
         if self.missing:
             yield "not given", ", ".join(map(str, self.missing)), ""
+        yield from (("hint", hint, "") for hint in self.hints)
         if self.refusal:
             yield "refused", self.refusal, ""
 
@@ -150,9 +169,18 @@ async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
             found.ignored_because = f"the annotation {kai.SKIP_POD_GROUPER_KEY} of {owner} is true"
             found.values, found.refusal = {}, ""
             return found
+    found.hints = [hint for key in dict.fromkeys((pod, *found.owners)) for hint in _hints(objects[key], key)]
     if not found.refusal:
         await _Search(found, first, settings).run()
     return found
+
+
+def _hints(data: Data, key: Key) -> Iterator[str]:
+    for kind in _SHORT:
+        for name in at(data, "metadata", kind) or {}:
+            meant = _MEANT.get(name.lower())
+            if meant is not None and (name, kind) != (meant, "labels"):
+                yield f"the {_SHORT[kind]} {name} of {key} has no effect; did you mean the label {meant}?"
 
 
 def _namespace_of(pod: Key) -> Key:
@@ -198,6 +226,28 @@ def with_rules_of(objects: Objects, settings: Settings) -> Settings:
                     properties = at(version, "schema", "openAPIV3Schema", "properties")
                     return dataclasses.replace(settings, rules=rules_of(properties))
     return settings
+
+
+def in_referenced_versions(objects: Objects) -> Objects:
+    """Return ``objects``, and each owner also in the API version in which an object refers to it.
+
+    An API server serves an object in every version of its kind, and kubectl prints only one of them.
+    """
+    served = dict(objects)
+    versions = {(key.kind.group_kind, key.namespace, key.name): key for key in objects}
+    for key, data in objects.items():
+        for reference in maps(data, "metadata", "ownerReferences"):
+            try:
+                kind = GVK.parse(str(reference.get("apiVersion")), str(reference.get("kind")))
+            except ValueError:
+                continue  # the walk refuses the reference
+            wanted = Key(kind, key.namespace, str(reference.get("name")))
+            found = versions.get((kind.group_kind, wanted.namespace, wanted.name))
+            if wanted in served or found is None:
+                continue
+            if at(objects[found], "metadata", "uid") == reference.get("uid"):
+                served[wanted] = {**objects[found], "apiVersion": kind.api_version}
+    return served
 
 
 class _Try:
@@ -246,10 +296,14 @@ class _Search:
         self._tries = 0
 
     async def run(self) -> None:
+        with capture_logs():  # the values that we try are not the user's
+            await self._run()
+
+    async def _run(self) -> None:
         pod, first = self._trace.pod, self._first
         chain = [*self._trace.owners, pod]
         top = chain[-2]
-        for key in dict.fromkeys(chain):
+        for key in dict.fromkeys((*chain, *sorted(first.snapshot.whole))):
             if (renamed := _renamed(first.objects, key)) is not None:
                 await self._try(renamed, f"{key}: uid")
         beside = sorted((first.snapshot.whole - {*chain}) | (first.snapshot.listed - {pod}))
@@ -327,9 +381,10 @@ def _others(value: JSON) -> list[JSON]:
         case bool():
             return [not value, None]
         case int():
-            return [value + 1, None]
+            # A group requires one pod if the number is 0 or 1.
+            return [value + 1 if value > 0 else 2, None]
         case str():
-            return [f"{value}x", None]
+            return [f"{value}x", None, *([f"{int(value) + 2}"] if _NUMBER.fullmatch(value) else [])]
     return []
 
 

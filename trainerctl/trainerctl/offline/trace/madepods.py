@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pods that operators would create for workloads: one pod for each template, with the labels that groupers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.machinery import JSON, GroupKind
+from pkg.why.liveobject import at, maps
+
+from trainerctl.offline.snapshot import Key
+
+Data = dict[str, JSON]
+Objects = dict[Key, Data]
+
+_TEMPLATED: Final = frozenset(
+    {
+        GroupKind("batch", "Job"),
+        *(GroupKind("apps", kind) for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")),
+    }
+)
+_JOB_SET: Final = GroupKind("jobset.x-k8s.io", "JobSet")
+_RAY_CLUSTER: Final = GroupKind("ray.io", "RayCluster")
+_LWS: Final = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+_KUBEFLOW: Final = {
+    GroupKind("kubeflow.org", kind): f"{kind.removesuffix('Job').lower()}ReplicaSpecs"
+    for kind in ("JAXJob", "MPIJob", "PyTorchJob", "TFJob")
+} | {GroupKind("kubeflow.org", "XGBoostJob"): "xgbReplicaSpecs"}
+_UID: Final = "UID"
+"""Stands for the uid that the API server gives to an object that is not stored yet."""
+
+
+class _Made(NamedTuple):
+    name: str
+    template: JSON
+    labels: dict[str, str]
+
+
+def with_pods(objects: Objects) -> Objects:
+    """Return ``objects`` and the pods of the workloads whose pods we can make."""
+    made: Objects = {}
+    for key, data in objects.items():
+        metadata = {"uid": _UID, **(data.get("metadata") or {})}
+        made[key] = {**data, "metadata": metadata}
+        reference = {
+            "apiVersion": data["apiVersion"],
+            "kind": data["kind"],
+            "name": key.name,
+            "uid": metadata["uid"],
+        }
+        for each in _pods(key, data):
+            pod = Key(Pod.gvk, key.namespace, f"{key.name}-{each.name}")
+            given = at(each.template, "metadata") or {}
+            labels = {**(given.get("labels") or {}), **each.labels}
+            made[pod] = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    **given,
+                    "name": pod.name,
+                    "namespace": pod.namespace,
+                    "uid": f"{_UID}-of-{each.name}",
+                    "labels": labels,
+                    "ownerReferences": [{**reference, "controller": True}],
+                },
+                "spec": at(each.template, "spec") or {},
+            }
+    return made
+
+
+def _pods(key: Key, data: Data) -> Iterator[_Made]:
+    kind = key.kind.group_kind
+    if kind in _TEMPLATED:
+        yield _Made("0", at(data, "spec", "template"), {})
+    elif kind == _JOB_SET:
+        for job in maps(data, "spec", "replicatedJobs"):
+            if job.get("replicas", 1):
+                name = str(job.get("name"))
+                labels = {
+                    "jobset.sigs.k8s.io/replicatedjob-name": name,
+                    "jobset.sigs.k8s.io/job-index": "0",
+                }
+                yield _Made(f"{name}-0-0", at(job, "template", "spec", "template"), labels)
+    elif kind == _RAY_CLUSTER:
+        yield _Made("head", at(data, "spec", "headGroupSpec", "template"), {"ray.io/group": "headgroup"})
+        for group in maps(data, "spec", "workerGroupSpecs"):
+            name = str(group.get("groupName"))
+            yield _Made(f"{name}-0", group.get("template"), {"ray.io/group": name})
+    elif kind == _LWS:
+        worker = at(data, "spec", "leaderWorkerTemplate", "workerTemplate")
+        leader = at(data, "spec", "leaderWorkerTemplate", "leaderTemplate") or worker
+        for index, template in enumerate((leader, worker)):
+            labels = {
+                "leaderworkerset.sigs.k8s.io/group-index": "0",
+                "leaderworkerset.sigs.k8s.io/worker-index": str(index),
+            }
+            yield _Made(f"0-{index}", template, labels)
+    elif (field := _KUBEFLOW.get(kind)) is not None:
+        for role, spec in (at(data, "spec", field) or {}).items():
+            labels = {
+                "training.kubeflow.org/job-name": key.name,
+                "training.kubeflow.org/job-role": role.lower(),
+                "training.kubeflow.org/replica-type": role.lower(),
+                "training.kubeflow.org/replica-index": "0",
+            }
+            yield _Made(f"{role.lower()}-0", at(spec, "template"), labels)
