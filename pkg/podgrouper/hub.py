@@ -23,12 +23,13 @@ from .plugins.job import K8sJobGrouper, WholeJobGrouper
 from .plugins.jobset import JobSetGrouper
 from .plugins.jobsettree import JobSetTreeGrouper
 from .plugins.knative import KnativeGrouper
-from .plugins.kubeflow.distributed_common import JaxGrouper, TensorFlowGrouper, XGBoostGrouper
+from .plugins.kubeflow.distributed_common import JaxGrouper, PaddleGrouper, TensorFlowGrouper, XGBoostGrouper
 from .plugins.kubeflow.mpi import MpiGrouper
 from .plugins.kubeflow.notebook import NotebookGrouper
 from .plugins.kubeflow.pytorch import PyTorchGrouper
 from .plugins.leaderworkerset import LwsGrouper
 from .plugins.native import KINDS, NativeGroupers
+from .plugins.nimservice import NimServiceGrouper
 from .plugins.podjob import PodJobGrouper
 from .plugins.ray.ray_grouper import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
 from .plugins.runaijob import RunaiJobGrouper
@@ -61,6 +62,8 @@ _ANY_DYNAMO: Final = _DYNAMO._replace(version=ANY_VERSION)
 This applies only to a top owner. Below another wrapper, only rows for an exact version are used, and this kind has
 none.
 """
+
+_NIM_SERVICE: Final = GVK("apps.nvidia.com", ANY_VERSION, "NIMService")
 
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
 """The kinds of Kubernetes' own API for gangs. Only the spec of these objects is read."""
@@ -193,6 +196,7 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: Settings) ->
         GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): JobSetGrouper(default),
         GVK("kubeflow.org", "v1", "JAXJob"): JaxGrouper(default),
         GVK("kubeflow.org", "v1", "MPIJob"): mpi,
+        GVK("kubeflow.org", "v1", "PaddleJob"): PaddleGrouper(default),
         GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default),
         GVK("kubeflow.org", "v1", "TFJob"): TensorFlowGrouper(default),
         GVK("kubeflow.org", "v1", "XGBoostJob"): XGBoostGrouper(default),
@@ -216,6 +220,7 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: Settings) ->
     }
     skip = SkipTopOwnerGrouper(default, reader, table)
     table.update(dict.fromkeys((*_WRAPPERS, _DYNAMO), skip))
+    table[_NIM_SERVICE] = NimServiceGrouper(default, skip)
     return table
 
 
@@ -238,6 +243,7 @@ def _newest_table(
     del table[_DYNAMO]
     skip = SkipTopOwnerGrouper(default, reader, table, rules)
     table.update(dict.fromkeys((*_WRAPPERS, _ANY_DYNAMO), skip))
+    table[_NIM_SERVICE] = NimServiceGrouper(default, skip)
     return table
 
 

@@ -9,12 +9,12 @@ from typing import Final
 
 import anyio
 import controller_runtime as ctrl
-from controller_runtime import cache, client, controller, handler, predicate, source, workqueue
+from controller_runtime import cache, client, controller, handler, log, predicate, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.builder import Builder
-from controller_runtime.machinery import JSON, NamespacedName, Object, metadata_only
-from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.rest import field_selector_string
+from controller_runtime.machinery import GVK, JSON, NamespacedName, Object, metadata_only, unstructured
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.rest import RestError, field_selector_string
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
@@ -30,6 +30,7 @@ from .settings import Settings
 
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
+_KARTA: Final = unstructured(GVK("run.ai", "v1alpha1", "Karta"))
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
 
@@ -45,6 +46,7 @@ _MAX_DELAY: Final = 60.0
 # +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances;virtualmachines,verbs=get;list;watch
 # +kubebuilder:rbac:groups=machinelearning.seldon.io,resources=seldondeployments,verbs=get;list;watch
 # +kubebuilder:rbac:groups=nvidia.com,resources=dynamographdeployments,verbs=get;list;watch
+# +kubebuilder:rbac:groups=run.ai,resources=kartas,verbs=list
 # +kubebuilder:rbac:groups=run.ai,resources=distributedinferenceworkloads;distributedworkloads;inferenceworkloads;interactiveworkloads;trainingworkloads,verbs=get;list;watch
 # +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
 # +kubebuilder:rbac:groups=scheduling.run.ai,resources=podgroups,verbs=create;get;list;update;watch
@@ -111,6 +113,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         served=mgr.rest_mapper.resource_for,
         regrouping=regrouping,
     )
+    mgr.add(_KartaNotice(mgr.api_reader))
     builder.watches(PodGroup, regrouping)
     feed = partial(regrouping.feed, exists=owners.exists)
     builder.watches_raw_source(source.Func(feed, "changed owners and deleted groups"))
@@ -190,6 +193,24 @@ def ungrouped_first(informers: source.Informers, reader: client.Reader) -> sourc
         return kai.POD_GROUP_ANNOTATION_FOR_POD not in (annotations or {})
 
     return source.Expedited(informers, Pod, lambda _pods: lacks_group, name="pods without a group")
+
+
+class _KartaNotice:
+    """At the start, logs a line if users describe groups in Karta objects, which have no effect here."""
+
+    def __init__(self, reader: client.Reader) -> None:
+        self._reader = reader
+
+    async def start(self) -> None:
+        """Look for a Karta object once."""
+        try:
+            found = await self._reader.list(_KARTA, limit=1)
+        except (StatusError, RestError):
+            return  # the kind is not served, or the role does not permit listing it
+        if found:
+            log.logger_from("podgrouper").info(
+                "Karta objects exist, but the pod grouper does not read them", karta=found[0].name
+            )
 
 
 def _without_status(obj: dict[str, JSON]) -> dict[str, JSON]:

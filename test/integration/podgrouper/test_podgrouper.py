@@ -7,13 +7,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import consistently, eventually
+from controller_runtime.envtest import Environment, consistently, eventually
 from controller_runtime.machinery import GVK, Object, Unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import NotFoundError
+from structlog.testing import capture_logs
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -148,6 +150,35 @@ async def test_deleted_groups_come_back_without_an_event_of_a_pod(
         await eventually(is_gone, timeout=30, reason="the CRD is gone")
         await pod_group_crd("v0.17")
         await eventually(all_groups, timeout=90, reason="every group is there again after its CRD")
+
+
+async def test_a_line_says_that_karta_objects_have_no_effect(
+    world: Any, grouper_control_plane: Environment
+) -> None:
+    names = {"plural": "kartas", "singular": "karta", "kind": "Karta", "listKind": "KartaList"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1alpha1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "kartas.run.ai"},
+        "spec": {"group": "run.ai", "scope": "Cluster", "names": names, "versions": [version]},
+    }
+    await grouper_control_plane.install_crds(crd)
+    karta = {"apiVersion": "run.ai/v1alpha1", "kind": "Karta", "metadata": {"name": "birds"}}
+    await world.client.create(Unstructured.wrap(karta))
+
+    with capture_logs() as logged:
+        async with world.run():
+            await anyio.sleep(0.5)
+
+    lines = [each for each in logged if each["event"].startswith("Karta objects exist")]
+    assert [each["karta"] for each in lines] == ["birds"]
 
 
 async def test_a_pod_that_is_created_again_from_its_own_yaml_gets_a_new_group(world: Any) -> None:

@@ -16,7 +16,7 @@ from pkg.podgrouper.plugins.grouper import Reads
 from pkg.podgrouper.podgroup import Metadata
 
 
-# +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;notebooks;pytorchjobs;jaxjobs;tfjobs;xgboostjobs;scheduledworkflows,verbs=get;list;watch
+# +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;notebooks;pytorchjobs;jaxjobs;paddlejobs;tfjobs;xgboostjobs;scheduledworkflows,verbs=get;list;watch
 class KubeflowDistributedGrouper(DelegatingGrouper):
     """Groups a job by its replica specs. A subclass sets the name of their field and the mandatory roles."""
 
@@ -65,6 +65,21 @@ class JaxGrouper(KubeflowDistributedGrouper):
     name = "JAX Grouper"
     replica_specs = "jaxReplicaSpecs"
     mandatory_roles = ("Worker",)
+
+
+class PaddleGrouper(KubeflowDistributedGrouper):
+    """Groups a PaddleJob: all replicas at once, or as many as the elastic policy requires."""
+
+    name = "Paddle Grouper"
+    replica_specs = "paddleReplicaSpecs"
+
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Require the scheduling policy's minimum, else the elastic policy's, else all replicas."""
+        await super().adjust(metadata, owner, pod)
+        least = fields.nested_int32(owner, "spec", "elasticPolicy", "minReplicas")
+        policy = fields.nested_int64(owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
+        if least is not None and policy is None:
+            metadata.min_available = least
 
 
 class TensorFlowGrouper(KubeflowDistributedGrouper):

@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Workloads for which upstream has no grouper: the group requires the pods that their operator creates together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pkg.podgrouper import Rules
+
+RULES = pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+
+
+@RULES
+@pytest.mark.parametrize(
+    ("more", "needed"),
+    [
+        ({}, 5),
+        ({"elasticPolicy": {"minReplicas": 2}}, 2),
+        ({"runPolicy": {"schedulingPolicy": {"minAvailable": 3}}, "elasticPolicy": {"minReplicas": 2}}, 3),
+    ],
+)
+async def test_a_paddle_job_requires_its_replicas(
+    more: Any, needed: int, rules: Rules, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    spec = {"paddleReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 4}}, **more}
+    job = make_object("kubeflow.org/v1", "PaddleJob", "j", spec=spec)
+
+    metadata = await group(make_pod("p", job), job, rules=rules)
+
+    assert (metadata.name, metadata.min_available) == ("pg-j-uid-j", needed)
+
+
+@pytest.fixture
+def nim(make_object: Any) -> list[Any]:
+    """Return a NIMService, the LeaderWorkerSet below it, and a StatefulSet of the latter."""
+    service = make_object(
+        "apps.nvidia.com/v1alpha1", "NIMService", "nim", labels={"kai.scheduler/queue": "q"}
+    )
+    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 4}}
+    lws = make_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "nim-lws", service, spec=spec)
+    return [service, lws, make_object("apps/v1", "StatefulSet", "nim-lws", lws)]
+
+
+@RULES
+@pytest.mark.parametrize(
+    ("node", "name", "needed"), [("", "pg-nim-lws-uid-nim-lws-group-1", 4), ("n", "pg-nim-uid-nim", 1)]
+)
+async def test_a_replica_of_a_nim_service_on_several_nodes_is_a_group_but_running_pods_keep_theirs(
+    node: str, name: str, needed: int, rules: Rules, nim: Any, make_pod: Any, group: Any
+) -> None:
+    labels = {
+        "leaderworkerset.sigs.k8s.io/group-index": "1",
+        "leaderworkerset.sigs.k8s.io/worker-index": "0",
+    }
+    annotations = {"pod-group-name": "pg-nim-uid-nim"}
+    pod = make_pod("p", nim[2], labels=labels, annotations=annotations, spec={"nodeName": node})
+
+    metadata = await group(pod, *nim, rules=rules)
+
+    assert (metadata.name, metadata.min_available, metadata.queue) == (name, needed, "q")
+
+
+async def test_a_nim_service_on_one_node_keeps_its_group(
+    nim: Any, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    deployment = make_object("apps/v1", "Deployment", "nim", nim[0])
+
+    assert (await group(make_pod("p", deployment), nim[0], deployment)).name == "pg-nim-uid-nim"
