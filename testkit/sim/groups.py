@@ -150,7 +150,11 @@ class Groups:
             return  # one of the pod's owners was orphaned while the owners were read
         taken = before == wanted.name and before in groups  # a group is garbage-collected with its owner
         assert not taken, f"a pod was taken out of its group: {name}: {now}, not {before}"
-        assert now in groups, f"a pod was given a group that does not exist: {name}: {now}"
+        # A manager may not know yet that a person has deleted the group; it will create the group again.
+        was_just_deleted = time - self._deleted.get(now, -_RECENT) < _RECENT
+        assert now in groups or was_just_deleted, (
+            f"a pod was given a group that does not exist: {name}: {now}"
+        )
         if now != wanted.name:
             resources = {str(each.resource.group_resource) for each in self._tables(pod)}
             assert self._denials.concern(resources), (
