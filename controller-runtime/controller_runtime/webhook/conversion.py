@@ -267,7 +267,9 @@ class ConversionWebhook(endpoint.Endpoint):
         return HTTPResponse(body=msgspec.json.encode(answer), content_type=endpoint.JSON)
 
     async def _convert(self, data: bytes, api_version: str) -> bytes:
-        tenant = fairness.Tenant(_namespace_of(data), is_review=True)
+        # A small object is converted at once, so its namespace does not matter.
+        namespace = _head(data).metadata.namespace if len(data) > offload.LARGE else ""
+        tenant = fairness.Tenant(namespace, is_review=True)
         with fairness.working_for(tenant), offload.object_size(len(data)):
             try:
                 return await offload.run(self._conversions.convert, data, api_version)
@@ -280,15 +282,6 @@ class ConversionWebhook(endpoint.Endpoint):
                     _log.error("Observed a panic in conversion webhook", error=failure, **held_back)
                 text = f"panic: {raised.name(failure)}: {log.cut(log.describe(failure))} [recovered]"
                 raise ConversionError(text) from error
-
-
-def _namespace_of(data: bytes) -> str:
-    if len(data) <= offload.LARGE:  # it is converted at once
-        return ""
-    try:
-        return _HEADS.decode(data).metadata.namespace
-    except rawjson.UNREADABLE:
-        return ""
 
 
 def _request_of(body: bytes) -> _Request:
