@@ -11,7 +11,13 @@ from typing import ClassVar
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Object, Unstructured
 
+from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
+
+
+def runs_in(pod: Pod, group: str) -> bool:
+    """Return True if the pod has a node and is in the group. Such a pod keeps the group, even of an earlier release."""
+    return bool(pod.spec.node_name) and pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD) == group
 
 
 class Reads(Enum):

@@ -9,11 +9,10 @@ from typing import Final
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import GroupKind, Object, Unstructured
 
-from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
-from .grouper import Grouper, Reads
+from .grouper import Grouper, Reads, runs_in
 from .skiptopowner import SkipTopOwnerGrouper
 
 _LWS: Final = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
@@ -38,7 +37,6 @@ class NimServiceGrouper(Grouper):
         A running pod keeps the default group, which it has from an earlier release.
         """
         whole = await self._default.get_pod_group_metadata(top_owner, pod, *other_owners)
-        runs = pod.spec.node_name and pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD) == whole.name
-        if runs or len(other_owners) < 2 or other_owners[-2].gvk.group_kind != _LWS:
+        if runs_in(pod, whole.name) or len(other_owners) < 2 or other_owners[-2].gvk.group_kind != _LWS:
             return whole
         return await self._skip.get_pod_group_metadata(top_owner, pod, *other_owners)

@@ -24,7 +24,7 @@ from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
-from pkg.podgrouper.plugins.grouper import Reads
+from pkg.podgrouper.plugins.grouper import Reads, runs_in
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
 PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
@@ -61,9 +61,8 @@ class RayGrouper(ReadingGrouper):
         metadata.priority_class_name = top_owner.labels.get(
             PRIORITY_CLASS_LABEL, metadata.priority_class_name
         )
-        # A running pod keeps the group that it has from an earlier release.
-        runs = pod.spec.node_name and pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD) == metadata.name
-        if other_owners and other_owners[0].gvk.group_kind == _JOB and not runs:
+        is_of_job = bool(other_owners) and other_owners[0].gvk.group_kind == _JOB
+        if is_of_job and not runs_in(pod, metadata.name):
             metadata.name += f"-{other_owners[0].name}"
             return metadata
         sub_groups = self._sub_groups(await self._cluster(top_owner))
