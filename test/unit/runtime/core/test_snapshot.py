@@ -73,14 +73,9 @@ def job(uid: str = "uid-1") -> TrainJob:
 
 
 def config_map(train_job: TrainJob, runtime: Object) -> ConfigMap:
-    found = ConfigMap.from_dict(
-        {
-            "metadata": {"namespace": "team-a", "name": "job-runtime-snapshot"},
-            "data": {"runtime": snapshot.encode(runtime)},
-        }
-    )
-    found.metadata.owner_references = [trainjob.controller_reference(train_job)]
-    return found
+    """Return the snapshot of ``runtime`` for the TrainJob."""
+    metadata = trainjob.child_metadata(train_job, "-runtime-snapshot")
+    return ConfigMap(metadata=metadata, data={"runtime": snapshot.encode(runtime)})
 
 
 async def change(store: FakeClient, data: dict[str, str]) -> None:
@@ -455,9 +450,7 @@ async def test_the_reviews_of_a_namespace_read_a_bounded_number_of_snapshots(
     runtime: ClusterTrainingRuntime,
 ) -> None:
     other = make_train_job("team-b", "job", uid="uid-2")
-    theirs = config_map(other, runtime)
-    theirs.metadata.namespace = "team-b"
-    store = Store(config_map(job(), runtime), theirs)
+    store = Store(config_map(job(), runtime), config_map(other, runtime))
     held = Snapshots(store, creates=True)
 
     async def reads(reviews: int) -> int:
@@ -515,9 +508,7 @@ async def test_a_text_is_decoded_once_for_all_train_jobs_that_have_it(
     runtime: ClusterTrainingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = make_train_job("team-a", "other", uid="uid-2")
-    theirs = config_map(other, runtime)
-    theirs.metadata.name = "other-runtime-snapshot"
-    store = Store(config_map(job(), runtime), theirs)
+    store = Store(config_map(job(), runtime), config_map(other, runtime))
     held = Snapshots(store, creates=True)
     await used(held, store, runtime)
     monkeypatch.setattr(snapshot, "decode", None)
