@@ -257,6 +257,8 @@ def _readable(kind: type[T], data: JSON, old: JSON = None) -> T:
         BadRequestError: :func:`decode` cannot decode the object, or a number or time in it is not one for Go.
     """
     decoded = decode(kind, data)
+    if crd.is_built_in(kind):  # saves decoding the data again
+        return decoded
     error = crd.unreadable_in_go(kind, _any(data))
     if error is not None and (old is None or crd.unreadable_in_go(kind, _any(old)) is None):
         raise BadRequestError(f"{kind.gvk.kind}: {log.cut(str(error))}")

@@ -142,8 +142,7 @@ def _check_text(body: bytes) -> None:
 
 def _rest(request: _Request) -> AdmissionRequest:
     """Decode all fields of a request except its objects. Raises like :func:`read`."""
-    found = ((wire, getattr(request, name)) for name, wire in _SMALL)
-    values = {wire: raw for wire, raw in found if raw is not _NONE}
+    values = {wire: raw for name, wire in _SMALL if (raw := getattr(request, name)) is not _NONE}
     if (size := sum(map(len, values.values()))) > MAX_REST:
         text = f"AdmissionReview has {size} bytes besides its objects; limit is {MAX_REST} bytes"
         raise UnreadableError(text, code=413)
