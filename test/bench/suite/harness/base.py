@@ -36,6 +36,7 @@ _BINDING: Final = (
 _SHOWN: Final = (
     *(f"{phase}.{what}" for phase in _PHASES for what in ("rate", "p50", "p99", "others")),
     "cold_start.*",
+    "default_burst.torch.*",
     "scale.*",
 )
 _LOCK: Final = "requirements/runtime.lock"

@@ -39,6 +39,7 @@ from harness.plan import FULL, MODERATE, QUICK, Plan, entrants, quick
 WORKLOADS: Final = ("ingest", "cached_get", "memory", "apply_rate", "imports")
 ON_MANAGERS: Final = (
     "burst",
+    "default_burst",
     "paced",
     "status",
     "cold_start",

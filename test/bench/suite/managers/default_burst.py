@@ -1,0 +1,32 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A burst of TrainJobs with a Configuration without ``clientConnection``: each manager limits its requests by default.
+
+The other workloads set limits that no manager reaches.
+"""
+
+from __future__ import annotations
+
+from harness import contest, figures, objects
+from harness.cluster import Cluster
+from harness.contest import Found, phase
+from harness.manager import started
+from harness.plan import Entrant, Plan
+from harness.steps import create
+
+
+async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
+    """Measure on a dedicated API server."""
+
+    async def one(entrant: Entrant) -> Found:
+        found, count = Found(), max(plan.sizes.jobs)
+        async with started(entrant, where, limits=None) as manager, manager.asked():
+            await manager.settled(plan.quiet)
+            async with phase(found, "torch", manager, count):
+                took, latencies = await create(plan, manager, objects.names("default", count), objects.TORCH)
+                await manager.settled(plan.quiet)
+            found.add("torch.rate", count / took, "TrainJobs/s")
+            found.latencies("torch", latencies)
+        return found
+
+    return contest.combine("default_burst", await contest.contest(plan.rounds, plan.managers, one))
