@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from controller_runtime.machinery import equality
 from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.util import trainingruntime
 
-from .trainingruntime_webhook import check_runtime
+from .trainingruntime_webhook import check_runtime, check_update
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-clustertrainingruntime,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=clustertrainingruntimes,verbs=create;update,versions=v1alpha1,name=validator.clustertrainingruntime.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -29,13 +28,8 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         return check_runtime(None, obj, second_generation=second, warnings=warnings)
 
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
-        """Check a changed spec.
-
-        An update passes if the object is being deleted or if the spec is unchanged, because finalizers may change.
-        """
-        if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
-            return []
-        return check_runtime(old, new, second_generation=self._cfg.second_generation)
+        """Check a changed spec, see :func:`.trainingruntime_webhook.check_update`."""
+        return check_update(old, new, second_generation=self._cfg.second_generation)
 
     async def validate_delete(self, obj: ClusterTrainingRuntime) -> list[str]:
         """Allow the deletion: the finalizer protects a runtime in use."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from controller_runtime.machinery import field
+from controller_runtime.machinery import equality, field
 from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration
@@ -33,10 +33,7 @@ _CONTAINER_OF_ANCESTOR: Final = {
 
 
 class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
-    """Validates TrainingRuntimes when they are created.
-
-    Updates are checked only against the rules of v2.3, because upstream's webhook lets every update pass.
-    """
+    """Validates TrainingRuntimes. Upstream's webhook lets every update pass (trainer#3686)."""
 
     def __init__(self, cfg: Configuration | None = None) -> None:
         self._second_generation = cfg is not None and cfg.second_generation
@@ -46,13 +43,23 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return check_runtime(None, obj, second_generation=self._second_generation)
 
     async def validate_update(self, old: TrainingRuntime, new: TrainingRuntime) -> list[str]:
-        """Check only the rules that v2.3 has added, and warn of a podGroupPolicy that has become empty."""
-        return check_changes(old, new, second_generation=self._second_generation)
+        """Check a changed spec, see :func:`check_update`."""
+        return check_update(old, new, second_generation=self._second_generation)
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
         """Allow the deletion: the finalizer protects a runtime in use."""
         del obj
         return []
+
+
+def check_update(old: AnyRuntime, new: AnyRuntime, *, second_generation: bool) -> list[str]:
+    """Return the warnings. Raise the errors of a changed spec as one aggregate.
+
+    An update passes if the object is being deleted or if the spec is unchanged, because finalizers may change.
+    """
+    if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
+        return []
+    return check_runtime(old, new, second_generation=second_generation)
 
 
 def check_runtime(
@@ -62,29 +69,24 @@ def check_runtime(
     second_generation: bool,
     warnings: Iterable[str] = (),
 ) -> list[str]:
-    """Return the warnings. Raise the errors of a runtime as one aggregate, with ``warnings`` as notes."""
-    found = check_changes(old, new, second_generation=second_generation)
+    """Return ``warnings``, and one for each changed value that v2.3 refuses and for a new, empty podGroupPolicy.
+
+    Raise the errors of a runtime as one aggregate, with ``warnings`` as notes. In the second generation, a value that
+    v2.3 refuses is an InvalidError.
+    """
+    errors = list(v23rules.runtime_violations(old.spec if old is not None else None, new.spec))
+    if second_generation:
+        v23rules.refuse(new, errors)
+    found = [v23rules.REFUSED_LATER.format(error) for error in errors]
+    was = old is not None and trainingruntime.names_no_scheduler(old.spec.pod_group_policy)
+    if trainingruntime.names_no_scheduler(new.spec.pod_group_policy) and not was:
+        found.append(trainingruntime.NO_SCHEDULER.format(field.Path("spec", "podGroupPolicy")))
     aggregate = validate_replicated_jobs(new.spec.template.spec.replicated_jobs or []).to_aggregate()
     if aggregate is not None:
         for warning in warnings:
             aggregate.add_note(warning)
         raise aggregate
     return [*warnings, *found]
-
-
-def check_changes(old: AnyRuntime | None, new: AnyRuntime, *, second_generation: bool) -> list[str]:
-    """Return a warning for each changed value that v2.3 refuses; in the second generation, raise InvalidError instead.
-
-    A podGroupPolicy that has become empty causes a warning in both generations.
-    """
-    errors = list(v23rules.runtime_violations(old.spec if old is not None else None, new.spec))
-    if second_generation:
-        v23rules.refuse(new, errors)
-    warnings = [v23rules.REFUSED_LATER.format(error) for error in errors]
-    was = old is not None and trainingruntime.names_no_scheduler(old.spec.pod_group_policy)
-    if trainingruntime.names_no_scheduler(new.spec.pod_group_policy) and not was:
-        warnings.append(trainingruntime.NO_SCHEDULER.format(field.Path("spec", "podGroupPolicy")))
-    return warnings
 
 
 def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:

@@ -34,9 +34,27 @@ async def test_absent_containers_are_shown_as_null(pod: dict[str, Any], shown: s
     assert str(raised.value) == f"{NO_CONTAINERS.format(shown)} for the ancestor: trainer"
 
 
-async def test_an_update_of_the_metadata_of_a_refused_cluster_runtime_is_allowed() -> None:
-    obj = ClusterTrainingRuntime.from_dict(runtime({}))
-    assert await ClusterTrainingRuntimeWebhook().validate_update(obj, obj) == []
+RUNTIME_WEBHOOKS = [
+    (TrainingRuntime, TrainingRuntimeWebhook),
+    (ClusterTrainingRuntime, ClusterTrainingRuntimeWebhook),
+]
+
+
+@pytest.mark.parametrize(("kind", "webhook"), RUNTIME_WEBHOOKS)
+async def test_an_update_of_the_metadata_of_a_refused_runtime_is_allowed(kind: Any, webhook: Any) -> None:
+    obj = kind.from_dict(runtime({}))
+    assert await webhook().validate_update(obj, obj) == []
+
+
+@pytest.mark.parametrize(("kind", "webhook"), RUNTIME_WEBHOOKS)
+async def test_an_update_to_a_runtime_that_no_train_job_can_use_is_refused(kind: Any, webhook: Any) -> None:
+    good, bad = (
+        kind.from_dict(runtime({"containers": [{"name": name, "image": "i"}]})) for name in ("node", "other")
+    )
+    with pytest.raises(AggregateError):
+        await webhook().validate_update(good, bad)
+    bad.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    assert await webhook().validate_update(good, bad) == []
 
 
 async def test_a_warning_goes_along_with_a_refusal() -> None:
