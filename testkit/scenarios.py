@@ -152,26 +152,31 @@ async def workload(client: LiveClient, namespace: str, run: Run) -> None:
     await client.patch(job, raw_patch(MERGE, b'{"spec":{"trainer":{"numNodes":3}}}'))
 
 
-async def status(client: LiveClient, namespace: str, run: Run) -> None:
-    """Report the progress of a TrainJob from one of its pods."""
-    await job_set_of(client, namespace, run, "status")
+async def pod_token(client: LiveClient, namespace: str, train_job: str) -> str:
+    """Create a pod of a TrainJob that has its JobSet; return the token with which the pod reports the progress."""
     metadata: dict[str, Any] = {"name": "default", "namespace": namespace}
     account = await client.create(ServiceAccount.from_dict({"metadata": metadata}))
     pod_spec = {"serviceAccountName": "default", "containers": [{"name": "node", "image": "busybox"}]}
     template = {"spec": {**pod_spec, "restartPolicy": "Never"}}
-    owner: Object = await client.get(JobSet, (namespace, "status"))
-    for kind, name, spec in ((Job, "status-node-0", {"template": template}), (Pod, "p", pod_spec)):
+    owner: Object = await client.get(JobSet, (namespace, train_job))
+    for kind, name, spec in ((Job, f"{train_job}-node-0", {"template": template}), (Pod, "p", pod_spec)):
         gvk, uid = type(owner).gvk, owner.metadata.uid
         named = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
         metadata = {"name": name, "namespace": namespace, "ownerReferences": [{**named, "controller": True}]}
         owner = await client.create(kind.from_dict({"metadata": metadata, "spec": spec}))
     bound = BoundObjectReference(kind="Pod", api_version="v1", name="p", uid=owner.metadata.uid)
-    wanted = TokenRequestSpec(audiences=[token_audience(namespace, "status")], bound_object_ref=bound)
+    wanted = TokenRequestSpec(audiences=[token_audience(namespace, train_job)], bound_object_ref=bound)
     issued = await client.subresource("token").create(account, TokenRequest(spec=wanted))
+    return issued.status.token or ""
+
+
+async def status(client: LiveClient, namespace: str, run: Run) -> None:
+    """Report the progress of a TrainJob from one of its pods."""
+    await job_set_of(client, namespace, run, "status")
     config = rest.Config(
         host=f"https://127.0.0.1:{run.status}",
         tls=rest.TLSConfig(verify=False),
-        credentials=rest.StaticToken(issued.status.token or ""),
+        credentials=rest.StaticToken(await pod_token(client, namespace, "status")),
     )
     async with rest.Transport(config) as transport:
         body = b'{"trainerStatus": {"progressPercentage": 1, "lastUpdatedTime": "2026-01-02T03:04:05Z"}}'
