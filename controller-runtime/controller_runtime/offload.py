@@ -19,9 +19,11 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from controller_runtime import fairness
+from controller_runtime.machinery import LazyObject, Object
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T", bound=Object)
 
 STEP: Final = 16
 """A loop over objects gives other tasks a turn after this many objects. Decoding as many small objects takes about half
@@ -86,6 +88,14 @@ class _Threads:
             len(self._working) < THREADS and (following := self._line.admit(busy=self._working)) is not None
         ):
             self._working.add(following)
+
+
+async def decoded(lazy: LazyObject[T]) -> T:
+    """Return ``lazy.object``. A large object is decoded in a thread."""
+    if lazy.known is not None or (size := len(lazy.text or b"")) <= LARGE:
+        return lazy.object
+    with object_size(size):
+        return await run(lambda: lazy.object)
 
 
 _threads: Final[anyio.lowlevel.RunVar[dict[bool, _Threads]]] = anyio.lowlevel.RunVar("offload_threads")

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 import msgspec
+from controller_runtime import offload
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import Client, Reader, apply_lazily, peek
 from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, metadata_only
@@ -153,7 +154,7 @@ class Applier:
         Raises:
             NotFoundError: the object does not exist.
         """
-        return (await peek(self._client, cached_kind(desired), desired.key)).object
+        return await offload.decoded(await peek(self._client, cached_kind(desired), desired.key))
 
     def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
         return self._memories[owner].matched.get((desired.gvk, desired.key))
@@ -165,18 +166,15 @@ class Applier:
         except NotFoundError:
             return None, True
         trainjob.require_control(live, trainjob.controller_of(desired))
-        if live.metadata.deletion_timestamp is not None or self.knows(owner, desired, live):
+        if live.metadata.deletion_timestamp is not None:
             return live, False
-        wire, known = desired.to_dict(), self._known(owner, desired)
-        if live.gvk in _AS_METADATA:
-            in_order = known is None and await self._content_covers(desired, wire)
-        elif known is not None and known[0] == _digest(wire):
-            in_order = drift.covers(drift.content(live.to_dict()), drift.content(wire))
-        else:
-            # A field that only the live object has may come from an earlier apply: only the server can know.
-            in_order = drift.equal(drift.content(live.to_dict()), drift.content(wire))
+        known = self._known(owner, desired)
+        with offload.object_size(live.decoded_size):
+            found, in_order = await offload.run(_compared, desired, live, known)
+        if in_order is None:
+            in_order = known is None and await self._content_covers(desired, desired.to_dict())
         if in_order:
-            self._remember(owner, desired, _digest(wire), live)
+            self._memories[owner].matched[desired.gvk, desired.key] = found
         return live, not in_order
 
     async def _content_covers(self, desired: Object, wire: drift.Wire) -> bool:
@@ -204,10 +202,9 @@ class Applier:
             answer = await self._apply(desired, live)
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
-        if _runs(answer) or drift.covers(
-            drift.content(answer.object.to_dict()), drift.content(desired.to_dict())
-        ):
-            return answer
+        with offload.object_size(len(answer.text or b"")):
+            if _runs(answer) or await offload.run(_covers, answer, desired):
+                return answer
         try:
             return await self._apply(desired, answer.object)
         except ConflictError as error:
@@ -281,6 +278,30 @@ def _runs(answer: LazyObject[Object]) -> bool:
         return False
     seen = answer.view(_JobSet) or answer.object
     return isinstance(seen, _JobSet | JobSet) and not seen.spec.suspend
+
+
+def _covers(answer: LazyObject[T], desired: T) -> bool:
+    """Return True if ``answer`` has all fields of ``desired``."""
+    return drift.covers(drift.content(answer.object.to_dict()), drift.content(desired.to_dict()))
+
+
+def _compared(
+    desired: Object, live: Object, known: tuple[bytes, bytes] | None
+) -> tuple[tuple[bytes, bytes], bool | None]:
+    """Return the digests of both objects, and True if ``live`` needs no apply.
+
+    ``known`` is the remembered pair of digests. The result is None instead of False if ``live`` has only metadata.
+    """
+    wire = desired.to_dict()
+    found = _digest(wire), _digest_of(live)
+    if known == found:
+        return found, True
+    if live.gvk in _AS_METADATA:
+        return found, None
+    if known is not None and known[0] == found[0]:
+        return found, drift.covers(drift.content(live.to_dict()), drift.content(wire))
+    # A field that only the live object has may come from an earlier apply: only the server can know.
+    return found, drift.equal(drift.content(live.to_dict()), drift.content(wire))
 
 
 def _digest_of(live: Object | LazyObject[Object]) -> bytes:

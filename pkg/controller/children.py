@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Final, NoReturn
 
 import msgspec
-from controller_runtime import client, log
+from controller_runtime import client, log, offload
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import (
@@ -137,7 +137,7 @@ class Children:
             StatusError, RestError, CacheError: the JobSet cannot be read.
         """
         try:
-            live = (await client.peek(self._client, JobSet, train_job.key)).object
+            live = await offload.decoded(await client.peek(self._client, JobSet, train_job.key))
         except NotFoundError:
             return None
         try:
@@ -335,7 +335,7 @@ class Children:
             TransportError: the API server was unreachable.
         """
         try:
-            live = (await client.peek(self._client, JobSet, train_job.key)).object
+            live = await offload.decoded(await client.peek(self._client, JobSet, train_job.key))
         except NotFoundError:
             return
         except CacheDegradedError as error:
@@ -575,7 +575,7 @@ class Children:
 
     async def _suspend(self, train_job: TrainJob) -> None:
         """Suspend the JobSet, because its TrainJob is suspended but the TrainJob's objects could not be applied."""
-        live = (await client.peek(self._client, JobSet, train_job.key)).object
+        live = await offload.decoded(await client.peek(self._client, JobSet, train_job.key))
         if live.spec.suspend:
             return  # only its siblings could not be applied
         wire = content(live.to_dict())

@@ -33,7 +33,11 @@ NAME: Final = "trainingruntime_controller"
 
 _FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
 _REFERENCES_CHANGE: Final = predicate.Funcs[TrainJob](
-    update=lambda evt: evt.old.spec.runtime_ref != evt.new.spec.runtime_ref
+    # The generations are known without decoding, which for a large TrainJob takes long.
+    update=lambda evt: (
+        evt.old_metadata.generation != evt.new_metadata.generation
+        and evt.old.spec.runtime_ref != evt.new.spec.runtime_ref
+    )
 )
 # Every runtime is reconciled once at the start, after all TrainJobs are indexed.
 _NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initial_list)

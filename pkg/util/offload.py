@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from controller_runtime import offload
+from controller_runtime.offload import decoded as decoded
 from controller_runtime.offload import is_large as is_large
 from controller_runtime.offload import object_size as object_size
 

@@ -195,8 +195,12 @@ class Cache:
         """
         key = NamespacedName.of(key)
         informer = await self._readable(kind, key.namespace)
+        entry = self._entry(informer, kind, key)
         try:
-            return self._entry(informer, kind, key).decode(kind)
+            if len(entry.data) <= offload.LARGE:
+                return entry.decode(kind)
+            with offload.object_size(len(entry.data)):
+                return await offload.run(entry.decode, kind)
         except errors.UndecodableObjectError:
             informer.count_skipped()
             raise

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextvars import ContextVar
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -84,7 +85,7 @@ class Controller:
         self.name = name
         self.settings = settings = (options or Options()).settle(defaults)
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
-            name, rate_limiter=settings.rate_limiter, flow=lambda request: request.namespace
+            name, rate_limiter=settings.rate_limiter, flow=attrgetter("namespace")
         )
         self._retries = outcomes.Retries(settings.rate_limiter)
         self._reconciler = reconciler

@@ -72,11 +72,11 @@ class Webhook(endpoint.Endpoint):
     async def _handle(self, review: envelope.Review, timeout: float) -> AdmissionResponse:
         request = review.request
         operation = request.operation  # _refused may change it
+        fairness.work_for(fairness.Tenant(request.namespace or "", is_review=True))
         with log.into_context_late(lambda: _fields(self.path, request, operation)):
             try:
                 if (size := review.size) > offload.LARGE:
-                    tenant = fairness.Tenant(request.namespace or "", is_review=True)
-                    with fairness.working_for(tenant), offload.object_size(size):
+                    with offload.object_size(size):
                         response = await self._judge(review, size, timeout)
                 else:
                     response = await self._judge(review, size, timeout)

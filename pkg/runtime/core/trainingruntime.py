@@ -99,7 +99,7 @@ class TrainingRuntime(interface.Runtime):
         return NamespacedName(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)
 
     async def _live(self, train_job: trainer.TrainJob) -> AnyRuntime:
-        return (await peek(self.client, self.kind, self._key(train_job))).object
+        return await offload.decoded(await peek(self.client, self.kind, self._key(train_job)))
 
     async def _found(self, train_job: trainer.TrainJob) -> AnyRuntime:
         """Return the TrainJob's runtime, from its snapshot or from the cache.

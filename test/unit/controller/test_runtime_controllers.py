@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from controller_runtime import event
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import Object
+from controller_runtime.machinery import LazyObject, Object
 from controller_runtime.machinery.errors import ConflictError, NotFoundError
 from controller_runtime.reconcile import Request
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler
-from pkg.controller.trainingruntime_controller import RuntimeReconciler
+from pkg.controller.trainingruntime_controller import _REFERENCES_CHANGE, RuntimeReconciler
 from pkg.runtime import indexer
 
 FINALIZER = "trainer.kubeflow.org/resource-in-use"
@@ -153,6 +153,12 @@ async def test_a_train_job_wakes_the_runtime_it_names(new_train_job: Callable[..
     job = job_of(cluster, new_train_job)
     assert await namespaced[0](client).runtime_of(job) == []
     assert await cluster[0](client).runtime_of(job) == [Request("", "torch")]
+
+
+def test_a_change_of_metadata_is_not_decoded() -> None:
+    undecodable = LazyObject(TrainJob, b'{"metadata": {"name": "j", "generation": 1}, "spec": 7}')
+    evt = event.UpdateEvent(undecodable, undecodable)
+    assert not _REFERENCES_CHANGE.update(evt)
 
 
 def test_an_event_passes_if_a_train_job_refers_or_referred_to_a_runtime_of_the_kind(

@@ -1,12 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import threading
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from controller_runtime import cache as room
+from controller_runtime import offload
 from controller_runtime.apis.core.v1 import ConfigMap, Node
 from controller_runtime.cache import (
     ByObject,
@@ -39,6 +42,26 @@ async def test_a_kind_is_watched_when_somebody_first_reads_it(server: Any, start
     assert (got.api_version, got.kind, got.metadata.managed_fields) == ("v1", "ConfigMap", None)
     await cache.list(ConfigMap)
     assert len(server.transport.requests) == 1
+
+
+async def test_a_large_object_is_decoded_in_a_thread(
+    server: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding: list[bool] = []
+
+    def from_json(text: bytes) -> ConfigMap:
+        decoding.append(threading.current_thread() is threading.main_thread())
+        return ConfigMap.from_dict(msgspec.json.decode(text))
+
+    server.put("small", data={"k": "v"})
+    server.put("large", data={"k": "v" * 2 * offload.LARGE})
+    cache = await start()
+    monkeypatch.setattr(ConfigMap, "from_json", staticmethod(from_json))
+    for name in ("small", "large"):
+        assert (await cache.get(ConfigMap, ("team-a", name))).name == name
+        lazy = await cache.peek(ConfigMap, ("team-a", name))
+        assert (await offload.decoded(lazy)) is (await offload.decoded(lazy))
+    assert decoding == [True, True, False, False]
 
 
 @pytest.mark.parametrize("declared", [True, False])

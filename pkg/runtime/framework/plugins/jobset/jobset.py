@@ -126,7 +126,7 @@ class JobSetPlugin(
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:
-            present = (await peek(self._client, JobSet, train_job.key)).object
+            present = await offload.decoded(await peek(self._client, JobSet, train_job.key))
         except NotFoundError:
             return False
         return not present.spec.suspend
