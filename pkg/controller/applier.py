@@ -131,7 +131,9 @@ class Applier:
                 raise OldJobSetError(OLD_JOB_SET) from error
             raise
         self._old_job_set = self._old_job_set and not claims
-        wanted = _digest(desired.to_dict())  # computed after the request, which should not wait for it
+        with offload.object_size(len(stored.text or b"")):
+            # computed after the request, which should not wait for it
+            wanted = await offload.run(lambda: _digest(desired.to_dict()))
         self._remember(owner, desired, wanted, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
