@@ -15,9 +15,9 @@ from . import field, names
 from .gojson import quote
 from .meta import LabelSelector
 
-LabelSelectorLike = str | Mapping[str, str | Iterable[str]]
-"""A text such as ``"a=b,c in (d,e)"``, or a map that has one required value or several allowed values for each label
-key."""
+LabelSelectorLike = str | Mapping[str, str | Iterable[str]] | LabelSelector
+"""A text such as ``"a=b,c in (d,e)"``, a map that has one required value or several allowed values for each label key, or
+a metav1.LabelSelector, which selects everything if it is empty."""
 
 
 class SelectorError(ValueError):
@@ -153,16 +153,20 @@ def parse(text: str) -> Selector:
 
 
 def selector(like: LabelSelectorLike | None) -> Selector:
-    """Return the selector for text or a map; None selects everything.
+    """Return the selector for text, a map or a metav1.LabelSelector; None selects everything.
 
     Raises:
-        SelectorError: the text is not a valid selector. The syntax of a map's keys and values is not checked.
+        SelectorError: the text or the struct is not a valid selector. The syntax of a map's keys and values is not checked.
         TypeError: a map's value is neither a string nor an iterable of strings.
     """
     if like is None:
         return EVERYTHING
     if isinstance(like, str):
         return parse(like)
+    if isinstance(like, LabelSelector):
+        return from_label_selector(like)
+    if not isinstance(like, Mapping):
+        raise TypeError(f"a label selector is a text, a map or a LabelSelector, not {type(like).__name__}")
     return Selector(tuple(_wanted(key, value) for key, value in sorted(like.items())))
 
 
@@ -176,7 +180,7 @@ def _wanted(key: str, value: str | Iterable[str]) -> Requirement:
 
 
 def selector_string(like: LabelSelectorLike | None) -> str:
-    """Return the query parameter for text or a map; text is returned unchanged."""
+    """Return the query parameter for a selector; text is returned unchanged."""
     return like if isinstance(like, str) else str(selector(like))
 
 

@@ -86,3 +86,18 @@ def test_a_number_of_thousands_of_digits_is_refused(operator: str) -> None:
 
 def test_a_label_with_a_number_of_thousands_of_digits_does_not_match() -> None:
     assert not labels.parse("a>1").matches({"a": "1" * 5000})
+
+
+def test_a_label_selector_struct_selects_wherever_a_selector_is_accepted() -> None:
+    struct = LabelSelector(
+        match_labels={"app": "web"},
+        match_expressions=[LabelSelectorRequirement(key="tier", operator="In", values=["a", "b"])],
+    )
+    assert labels.selector(struct).matches({"app": "web", "tier": "b"})
+    assert labels.selector_string(struct) == "app=web,tier in (a,b)"
+    assert labels.selector(LabelSelector()) == labels.EVERYTHING
+
+
+def test_a_value_that_selects_nothing_readable_is_named() -> None:
+    with pytest.raises(TypeError, match="a text, a map or a LabelSelector, not list"):
+        labels.selector(["app"])  # type: ignore[arg-type]  # the mistake under test
