@@ -11,7 +11,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 import msgspec
 from pydantic import Field
@@ -38,6 +38,25 @@ IDENTIFYING: Final = (
 )
 """The metadata fields that identify an object and its state; no field manager owns them."""
 _NULL: Final = b"null"
+
+
+class _Empty(dict[str, str]):
+    """An empty map that cannot be changed, because the change would not reach the object."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(f"the object has no {self._field}: set metadata.{self._field} to a map")
+
+    __setitem__ = __ior__ = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[()]]:
+        return dict, ()
+
+
+_NO_LABELS: Final = _Empty("labels")
+_NO_ANNOTATIONS: Final = _Empty("annotations")
 
 
 class Object(Struct):
@@ -154,13 +173,17 @@ class Object(Struct):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels, or a new empty map if there are none; to add labels, set ``metadata.labels``."""
-        return self.metadata.labels if self.metadata.labels is not None else {}
+        """The labels, or an empty map that cannot be changed if there are none: to add the first, set
+        ``metadata.labels``.
+        """
+        return self.metadata.labels if self.metadata.labels is not None else _NO_LABELS
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations, or a new empty map if there are none; to add annotations, set ``metadata.annotations``."""
-        return self.metadata.annotations if self.metadata.annotations is not None else {}
+        """The annotations, or an empty map that cannot be changed if there are none: to add the first, set
+        ``metadata.annotations``.
+        """
+        return self.metadata.annotations if self.metadata.annotations is not None else _NO_ANNOTATIONS
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the wire form.

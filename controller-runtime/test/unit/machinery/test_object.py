@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects: typed, unstructured, metadata only; and the scheme that selects their class."""
 
+import copy
 import json
 from datetime import datetime
 from enum import Enum
 
 import pydantic
+
 import pytest
 from pydantic import Field
 
@@ -133,3 +135,22 @@ def test_an_unknown_keyword_of_a_kind_is_named() -> None:
 
         class Odd(Object, group="example.com", version="v1", plurals="odds"):
             pass
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_the_first_label_is_set_in_the_metadata_and_never_lost_in_silence(field: str) -> None:
+    found = Pod.from_dict({"metadata": {"name": "c"}})
+    held: dict[str, str] = getattr(found, field)
+    writes = (
+        lambda: held.__setitem__("a", "b"),
+        lambda: held.update({"a": "b"}),
+        lambda: held.setdefault("a", "b"),
+        lambda: held.__ior__({"a": "b"}),
+    )
+    for write in writes:
+        with pytest.raises(TypeError, match=f"the object has no {field}: set metadata.{field} to a map"):
+            write()
+    assert ({**held, "a": "b"}, held == {}, copy.deepcopy(held)) == ({"a": "b"}, True, {})
+    setattr(found.metadata, field, {"a": "b"})
+    getattr(found, field)["c"] = "d"
+    assert getattr(found.metadata, field) == {"a": "b", "c": "d"}
