@@ -226,7 +226,7 @@ class Cache:
         were first reported. An object that this process wrote comes last until the watch has reported the write.
 
         The keys of ``fields`` are names of registered indices, ``metadata.name`` or ``metadata.namespace``. With
-        ``limit`` the list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is
+        ``limit``, the list is truncated, and its ``continue_token`` is ``continue-not-supported``, as in Go. An object that cannot be decoded as ``kind`` is
         left out, and ``skipped`` has the reason.
 
         Raises:
@@ -236,15 +236,18 @@ class Cache:
         """
         client.check_options(client.ListOptions, options)
         if options.get("continue_token"):
-            raise ValueError("a cache has no pages to continue")
+            raise ValueError(
+                f"{kind.gvk.group_kind}: a list from the cache cannot be continued; "
+                "list without a limit, or page with the manager's api_reader"
+            )
         namespace, fields = options.get("namespace", ""), options.get("fields")
         labels, limit = options.get("labels"), options.get("limit") or None
         informer = await self._readable(kind, namespace or (fields or {}).get("metadata.namespace", ""))
         for field in fields or ():
             if field not in _KEY_FIELDS and not informer.store.has_index(field):
                 raise errors.IndexMissingError(kind.gvk, field)
-        # A label selector is applied to all entries. Without one, the store stops at the limit.
-        few = None if labels or limit is None else limit
+        # A label selector is applied to all entries. Without one, the store stops after the limit.
+        few = None if labels or limit is None else limit + 1
         entries = informer.store.select(
             asyncio.get_running_loop().time(), namespace=namespace, fields=fields, limit=few
         )
@@ -261,6 +264,8 @@ class Cache:
             if number % offload.STEP == 0:
                 await anyio.lowlevel.checkpoint()
         listed.skipped = skipped
+        if limit is not None and len(entries) > limit:
+            listed.continue_token = _NO_PAGES
         return listed
 
     async def _readable(self, kind: type[Object], namespace: str) -> SharedInformer:
@@ -330,6 +335,7 @@ class Cache:
         return [informer for informer in found if informer is not None]
 
 
+_NO_PAGES: Final = "continue-not-supported"
 _KEY_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 

@@ -120,8 +120,7 @@ class _CachedWriter:
 class CachedClient(_CachedWriter):
     """A Client over a cache and a live client.
 
-    Kinds in ``uncached`` are read from the server. So are kinds without a model if ``live_unstructured`` is set, and
-    all pages of a list except the first. If this client deletes an object, or if the server answers a write with 404,
+    Kinds in ``uncached`` are read from the server. So are kinds without a model if ``live_unstructured`` is set. If this client deletes an object, or if the server answers a write with 404,
     reads no longer find the object, even before the watch reports its deletion. A new object of the same name is found,
     because it has another uid.
     """
@@ -163,8 +162,7 @@ class CachedClient(_CachedWriter):
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""
-        reader = self._live if options.get("continue_token") else self._reader(kind)
-        return await reader.list(kind, **options)
+        return await self._reader(kind).list(kind, **options)
 
     async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""

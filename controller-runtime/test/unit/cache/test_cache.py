@@ -494,3 +494,15 @@ async def test_discovery_says_whether_a_kind_without_a_model_has_namespaces(
     assert (await cache.resource_for(thing)).namespaced is namespaced
     if not namespaced:
         assert (await cache.get(thing, ("", "a"))).name == "a"
+
+
+async def test_a_truncated_list_says_that_it_cannot_be_continued(server: Any, start: Any) -> None:
+    server.put("a", namespace="x")
+    server.put("b", namespace="x")
+    cache = await start()
+    for options in ({}, {"labels": "none!=1"}, {"fields": {"metadata.namespace": "x"}}):
+        page = await cache.list(ConfigMap, limit=1, **options)
+        assert (len(page), page.continue_token) == (1, "continue-not-supported")
+        assert (await cache.list(ConfigMap, limit=2, **options)).continue_token == ""
+    with pytest.raises(ValueError, match="cannot be continued"):
+        await cache.list(ConfigMap, limit=1, continue_token=page.continue_token)

@@ -248,3 +248,19 @@ async def test_only_a_response_that_is_the_object_is_recorded_and_by_its_text(ca
                 assert (await write).metadata.resource_version == "7"
     assert cache.recorded == [("write", "c", "7")] * 3
     assert cache.texts == [body] * 3
+
+
+async def test_the_token_of_a_list_is_passed_to_the_reader_that_made_it(
+    live: FakeClient, cache: MemoryCache
+) -> None:
+    seen: list[str] = []
+
+    class Reads(MemoryCache):
+        async def list(self, kind: type[Any], **options: Any) -> Any:
+            seen.append(options["continue_token"])
+            raise ValueError("cannot be continued")
+
+    client = CachedClient(live, Reads())
+    with pytest.raises(ValueError, match="cannot be continued"):
+        await client.list(ConfigMap, limit=1, continue_token="continue-not-supported")
+    assert seen == ["continue-not-supported"]
