@@ -16,7 +16,7 @@ import anyio
 import msgspec
 
 from controller_runtime.machinery import JSON, rawjson
-from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.errors import BadRequestError, UnauthorizedError
 
 from . import http1, proxy
 from .config import Config
@@ -26,6 +26,8 @@ from .request import Request
 from .tls import IssuedPair, TLSConfig
 from .transport import Transport
 
+_LONGEST_RUN: Final = 300.0
+"""Seconds that a plugin may take; it may wait for a person to log in."""
 _LONGEST_OUTPUT: Final = 1 << 20
 """Maximum number of bytes that a plugin may write."""
 
@@ -43,18 +45,26 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
-async def run_plugin(plugin: Mapping[str, JSON], cluster: Mapping[str, JSON] | None) -> Issued:
+async def run_plugin(
+    plugin: Mapping[str, JSON], cluster: Mapping[str, JSON] | None, *, limit: float = _LONGEST_RUN
+) -> Issued:
     """Run the exec plugin and return what it issued. ``cluster`` is passed to the plugin.
 
-    The plugin shares the standard error of this process, so users see its prompts.
+    The plugin shares the standard error of this process, so users see its prompts. If it does not end within ``limit``
+    seconds, it is killed.
 
     Raises:
         ConfigError: the plugin cannot be run or failed, or its output is not valid.
     """
     try:
-        return _issued(await _output(plugin, cluster), plugin["apiVersion"])
+        with anyio.fail_after(limit):
+            return _issued(await _output(plugin, cluster), plugin["apiVersion"])
+    except TimeoutError as error:
+        raise ConfigError(f"exec {plugin['command']}: it did not end within {limit:g} s") from error
     except OSError as error:
-        raise ConfigError(f"exec {plugin['command']}: {error.strerror}") from error
+        hint = plugin.get("installHint")
+        more = f": {' '.join(hint.split())}" if isinstance(hint, str) and hint.strip() else ""
+        raise ConfigError(f"exec {plugin['command']}: {error.strerror}{more}") from error
     except ConfigError as error:
         raise ConfigError(f"exec {plugin['command']}: {error}") from error
 
@@ -141,7 +151,7 @@ class Issuer:
         basic = base64.b64encode(f"{quote_plus(name)}:{quote_plus(secret)}".encode()).decode()
         try:
             answer = await self._ask(endpoint, form, {"Authorization": f"Basic {basic}"})
-        except StatusError:
+        except (BadRequestError, UnauthorizedError):
             # Some issuers accept the client's name and secret only in the form.
             form |= {"client_id": name} | ({"client_secret": secret} if secret else {})
             answer = await self._ask(endpoint, form, {})

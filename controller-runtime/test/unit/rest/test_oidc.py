@@ -42,6 +42,7 @@ class Issuer:
         self.url = ""
         self.tokens: dict[str, Any] = {"id_token": VALID}
         self.only_in_form = False
+        self.status = 200
         self.forms: list[tuple[str, dict[str, list[str]]]] = []
         self.connections = 0
 
@@ -53,7 +54,7 @@ class Issuer:
         self.forms.append((base64.b64decode(basic).decode(), parse_qs(body)))
         if self.only_in_form and "client_id" not in self.forms[-1][1]:
             return 401, {"error": "invalid_client"}
-        return 200, self.tokens
+        return self.status, self.tokens
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -151,3 +152,13 @@ async def test_an_answer_without_an_id_token_is_an_error(write: Write, issuer: I
     with pytest.raises(rest.ConfigError, match="missing required field `id_token`") as caught:
         await rest.load_config(str(write(**user(issuer))))
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+async def test_a_refresh_token_is_not_sent_again_to_an_issuer_that_may_have_used_it(
+    write: Write, issuer: Issuer, status: int
+) -> None:
+    issuer.status = status
+    with pytest.raises(rest.ConfigError):
+        await rest.load_config(str(write(**user(issuer))))
+    assert len(issuer.forms) == 1

@@ -17,7 +17,7 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.envtest import Authority
-from controller_runtime.rest import layers
+from controller_runtime.rest import layers, login
 from ctrl_testkit.small import WriteKubeconfig as Write
 
 VERSION = "client.authentication.k8s.io/v1"
@@ -336,6 +336,21 @@ async def test_a_plugin_that_is_not_there_is_named_and_told_once(
     with pytest.raises(rest.ConfigError, match=r"user 'u': exec /no/such: No such file or directory$"):
         await rest.load_config(str(path))
     assert caplog.text == ""
+
+
+@pytest.mark.real_time
+async def test_a_plugin_that_is_not_installed_is_named_with_its_install_hint(write: Write) -> None:
+    made = {"apiVersion": VERSION, "command": "/no/such", "installHint": "Install it:\n  get no-such"}
+    wanted = r"exec /no/such: No such file or directory: Install it: get no-such$"
+    with pytest.raises(rest.ConfigError, match=wanted):
+        await rest.load_config(str(write(exec=made)))
+
+
+@pytest.mark.real_time
+async def test_a_plugin_that_does_not_end_is_killed() -> None:
+    plugin = {"apiVersion": VERSION, "command": "sleep", "args": ["60"]}
+    with anyio.fail_after(5), pytest.raises(rest.ConfigError, match=r"exec sleep: it did not end within 0.1 s"):
+        await login.run_plugin(plugin, None, limit=0.1)
 
 
 @pytest.mark.parametrize(
