@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -99,12 +100,22 @@ def _pem(part: bytes | Path) -> bytes:
 
 
 def load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """Load a PEM certificate chain and its key into ``context``; the key is never written to disk.
+    """Load a PEM certificate chain and its key into ``context``.
+
+    On Linux, the key is never written to disk. Other systems have no files in memory: there, a temporary file that only
+    this user can read has the key while it is loaded.
 
     Raises:
         ssl.SSLError: the certificate or the key is not valid PEM, or they do not match.
     """
-    # load_cert_chain accepts only file names. This file is in memory and has no name outside this process.
+    # load_cert_chain accepts only file names.
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile(prefix="certificate-") as named:  # its mode is 0600
+            named.write(cert + b"\n" + key)
+            named.flush()
+            context.load_cert_chain(named.name)
+        return
+    # This file is in memory and has no name outside this process.
     file = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         with open(file, "wb", closefd=False) as out:

@@ -1,0 +1,32 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A client certificate is loaded from memory on every system."""
+
+import os
+import ssl
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from controller_runtime import rest
+from controller_runtime.envtest import Authority
+
+
+def test_where_no_files_are_in_memory_a_private_file_has_the_key_only_while_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+
+    class Context(ssl.SSLContext):
+        def load_cert_chain(self, certfile: str, *_: object, **__: object) -> None:  # type: ignore[override]  # one use
+            modes.append(stat.S_IMODE(Path(certfile).stat().st_mode))
+            super().load_cert_chain(certfile)
+
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pair = Authority.create("ca").client("me")
+    rest.load_chain(Context(ssl.PROTOCOL_TLS_CLIENT), pair.certificate, pair.key)
+    assert modes == [0o600]
+    assert [*tmp_path.iterdir()] == []
