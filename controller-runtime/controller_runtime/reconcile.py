@@ -14,6 +14,9 @@ ControllerError             a controller failed
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -121,10 +124,57 @@ class Reconciler(Protocol):
         """
 
 
+def check(reconciler: object) -> None:
+    """Find mistakes that would otherwise make every reconcile fail.
+
+    Raises:
+        ControllerError: ``reconciler`` is a class or has no method ``reconcile``, or the method is not ``async`` or
+            returns nothing.
+    """
+    if isinstance(reconciler, type):
+        raise ControllerError(f"{reconciler.__name__} is a class: pass an instance")
+    if isinstance(reconciler, Func | AsReconciler):
+        return  # checked when it was made
+    method = getattr(reconciler, "reconcile", None)
+    if not callable(method):
+        raise ControllerError(f"{type(reconciler).__name__} has no method reconcile")
+    _check_function(method, f"{type(reconciler).__name__}.reconcile")
+
+
+def _check_function(function: Callable[..., object], name: str) -> None:
+    plain = inspect.unwrap(getattr(function, "__func__", function))
+    if not inspect.isfunction(plain) or plain.__name__ == "<lambda>":
+        return  # nothing is known about other callables
+    returns = plain.__annotations__.get("return", inspect.Signature.empty)
+    if not inspect.iscoroutinefunction(plain):
+        if not any(word in str(returns) for word in ("Awaitable", "Coroutine", "Future", "Task")):
+            raise ControllerError(f"{name} must be declared with async def")
+    elif returns in (None, "None") or (returns is inspect.Signature.empty and _returns_nothing(plain)):
+        raise ControllerError(f"{name} returns nothing; it must return a Result")
+
+
+def _returns_nothing(function: Callable[..., object]) -> bool:
+    """Return True if the source of ``function`` neither returns a value nor raises an error."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):  # the source is not known
+        return False
+    left: list[ast.AST] = [*tree.body[0].body] if isinstance(tree.body[0], ast.AsyncFunctionDef) else []
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Raise) or (isinstance(node, ast.Return) and node.value is not None):
+            return False
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)
+    return True
+
+
 class Func:
     """A function that serves as a reconciler: ``Func(fn)``."""
 
     def __init__(self, fn: Callable[[Request], Awaitable[Result]]) -> None:
+        """Raises ControllerError if ``fn`` is not ``async`` or returns nothing."""
+        _check_function(fn, getattr(fn, "__qualname__", type(fn).__name__))
         self._fn = fn
 
     async def reconcile(self, request: Request) -> Result:
@@ -147,6 +197,8 @@ class AsReconciler(Generic[T]):
     """
 
     def __init__(self, client: Reader, kind: type[T], reconciler: ObjectReconciler[T]) -> None:
+        """Raises ControllerError if ``reconciler`` has no valid method ``reconcile``."""
+        check(reconciler)
         self._client = client
         self._kind = kind
         self._reconciler = reconciler

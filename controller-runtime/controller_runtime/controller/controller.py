@@ -24,7 +24,7 @@ from anyio.abc import TaskGroup
 
 from controller_runtime import fairness, log, metrics, source, workqueue
 from controller_runtime.machinery import NamespacedName, raised
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,
@@ -33,6 +33,7 @@ from controller_runtime.reconcile import (
     Request,
     Result,
 )
+from controller_runtime.reconcile import check as check_reconciler
 
 from . import outcomes
 from .options import Options, Settings
@@ -70,7 +71,7 @@ class Controller:
         reconciler: Reconciler,
         options: Options | None = None,
         *,
-        defaults: ControllerOptions | None = None,
+        defaults: ControllerDefaults | None = None,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
         """Make a controller; ``name`` identifies it in logs and metrics.
@@ -78,10 +79,14 @@ class Controller:
         ``defaults`` apply to the fields that ``options`` leave unset.
 
         Raises:
-            ControllerError: ``name`` is empty, or the number of workers is less than 1.
+            ControllerError: ``name`` is empty, ``reconciler`` cannot reconcile, or the number of workers is less than 1.
         """
         if not name:
             raise ControllerError("a controller needs a name")
+        try:
+            check_reconciler(reconciler)
+        except ControllerError as error:
+            raise ControllerError(f"controller {name}: {error}") from None
         self.name = name
         self.settings = settings = (options or Options()).settle(defaults)
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
