@@ -21,14 +21,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from http import HTTPStatus
 from typing import Final, TypeVar
 
 import anyio
 import controller_runtime as ctrl
 from controller_runtime import log, rest
 from controller_runtime.machinery import raised
-from controller_runtime.machinery.errors import StatusError, UnauthorizedError, one_line
+from controller_runtime.machinery.errors import StatusError, one_line
 from controller_runtime.machinery.printable import printable_line
 from controller_runtime.manager import ManagerError
 
@@ -128,9 +127,8 @@ async def serve(
 
     Raises:
         ConfigurationError: spans cannot be exported.
-        RestError: the API server cannot be reached.
-        UnauthorizedError: the API server does not accept the credentials.
-        ManagerError: a part of the manager failed, or leadership was lost.
+        ManagerError: the API server cannot be reached or does not accept the credentials, a part of the manager
+            failed, or leadership was lost.
     """
     # The same name in audit logs and managedFields, independent of the path of the program.
     release = version()
@@ -139,7 +137,7 @@ async def serve(
         if traced:
             options = await stack.enter_async_context(_traced(options, program, release))
         mgr = await stack.enter_async_context(ctrl.Manager(connection, options))
-        await require_credentials(mgr)
+        await mgr.reach(_REACH)
         log.logger_from("setup").info("Starting", program=program, version=release, configFile=config_file)
         await setup(mgr)
         stop = await signals.enter_async_context(ctrl.setup_signal_handler())
@@ -189,17 +187,6 @@ class _Freezer:
         await self._mgr.cache.ready()
         gc.collect()
         gc.freeze()
-
-
-async def require_credentials(mgr: ctrl.Manager) -> None:
-    """Check that the API server accepts our credentials. The manager keeps the connection open.
-
-    Raises:
-        UnreachableError: the server did not answer in time.
-        UnauthorizedError: the server rejects the credentials.
-    """
-    if await mgr.reach(_REACH) == HTTPStatus.UNAUTHORIZED:
-        raise UnauthorizedError(f"the API server does not accept the credentials: {mgr.config.address}")
 
 
 def expected(error: BaseException) -> BaseException | None:

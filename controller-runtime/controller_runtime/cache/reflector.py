@@ -185,7 +185,6 @@ _CANNOT_STREAM: Final = (api.InvalidError, api.BadRequestError, api.MethodNotAll
 _DENIED: Final = (
     api.NotFoundError,
     api.ForbiddenError,
-    api.UnauthorizedError,
     api.MethodNotAllowedError,
     rest.NoKindMatchError,
 )

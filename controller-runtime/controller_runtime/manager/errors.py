@@ -4,6 +4,7 @@
 
 ManagerError                      the options contradict each other, or the component named in the message failed
 ├── UnreachableError              the API server was never reached
+├── CredentialsError              the API server does not accept the credentials
 ├── LostLeadershipError           another replica leads, or may lead soon: end the process
 ├── GroupStoppedError             a runnable was added while the manager stops
 └── GracePeriodExceededError      a runnable did not end in time
@@ -18,6 +19,10 @@ class ManagerError(Exception):
 
 class UnreachableError(ManagerError):
     """The API server did not answer."""
+
+
+class CredentialsError(ManagerError):
+    """The API server answered the first request with 401."""
 
 
 class LostLeadershipError(ManagerError):

@@ -23,6 +23,12 @@ def unavailable(_request: Any) -> FakeResponse:
     return FakeResponse(503, NOT_SERVING)
 
 
+def unauthorized(_request: Any) -> FakeResponse:
+    return FakeResponse(
+        401, {"kind": "Status", "code": 401, "reason": "Unauthorized", "message": "Unauthorized"}
+    )
+
+
 @pytest.fixture
 def lines() -> Iterator[list[Any]]:
     with capture_logs() as captured:
@@ -54,7 +60,11 @@ async def watching(start: Any) -> cache.Cache:
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(lambda _: REFUSED, id="unreachable"), pytest.param(unavailable, id="answering 503")],
+    [
+        pytest.param(lambda _: REFUSED, id="unreachable"),
+        pytest.param(unavailable, id="answering 503"),
+        pytest.param(unauthorized, id="answering 401"),
+    ],
 )
 async def test_an_outage_is_two_lines_whatever_is_watched(
     server: Any, watching: cache.Cache, lines: list[Any], fault: Any

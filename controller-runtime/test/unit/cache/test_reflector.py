@@ -448,7 +448,6 @@ async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(
 
 
 REFUSALS = [
-    pytest.param(401, "Unauthorized", id="unauthorized"),
     pytest.param(403, "Forbidden", id="denied"),
     pytest.param(404, "NotFound", id="missing"),
 ]
