@@ -51,6 +51,7 @@ if _typing.TYPE_CHECKING:
     from .client import merge_from as merge_from
     from .client import strategic_merge_from as strategic_merge_from
     from .client import with_field_owner as with_field_owner
+    from .controller import ControllerOptions as ControllerOptions
     from .controller.controllerutil import OperationResult as OperationResult
     from .controller.controllerutil import add_finalizer as add_finalizer
     from .controller.controllerutil import contains_finalizer as contains_finalizer
@@ -85,7 +86,7 @@ if _typing.TYPE_CHECKING:
     from .machinery.errors import InvalidError as InvalidError
     from .machinery.errors import NotFoundError as NotFoundError
     from .machinery.errors import StatusError as StatusError
-    from .manager import ControllerOptions as ControllerOptions
+    from .manager import ControllerDefaults as ControllerDefaults
     from .manager import Manager as Manager
     from .manager import ManagerError as ManagerError
     from .manager import Options as Options
@@ -122,6 +123,7 @@ else:
                 "strategic_merge_from",
                 "with_field_owner",
             ),
+            "controller": ("ControllerOptions",),
             "controller.controllerutil": (
                 "OperationResult",
                 "add_finalizer",
@@ -163,7 +165,7 @@ else:
                 "StatusError",
             ),
             "manager": (
-                "ControllerOptions",
+                "ControllerDefaults",
                 "Manager",
                 "ManagerError",
                 "Options",

@@ -32,7 +32,7 @@ def manager_options(cfg: Configuration) -> manager.Options:
         scheme=default_scheme(),
         # Objects of kinds without a model are owners of pods. The pod grouper decides which of these kinds to watch.
         client_live_unstructured=True,
-        controller=manager.ControllerOptions(
+        controller=manager.ControllerDefaults(
             group_kind_concurrency={**_CONCURRENCY, **(cfg.controller.group_kind_concurrency or {})}
         ),
         leader_election=bool(election.leader_elect),

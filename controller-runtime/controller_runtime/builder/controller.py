@@ -18,7 +18,7 @@ import msgspec
 from controller_runtime import controller, handler, predicate, reconcile, source
 from controller_runtime.controller import LogConstructor
 from controller_runtime.machinery import Object, metadata_only
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import ControllerError
 
 T = TypeVar("T", bound=Object)
@@ -42,7 +42,7 @@ class ControllerManager(Protocol):
         """Where kinds are watched."""
 
     @property
-    def controller_options(self) -> ControllerOptions:
+    def controller_options(self) -> ControllerDefaults:
         """The defaults of every controller."""
 
     def add(self, runnable: controller.Controller, /) -> None:
@@ -138,7 +138,10 @@ class Builder:
 
     def with_options(self, options: controller.Options) -> Self:
         """Use these options. The manager's defaults apply to the fields that are unset."""
-        self._options = options
+        if not isinstance(options, controller.Options):
+            self._problem = f"with_options() takes ctrl.ControllerOptions, not {type(options).__name__}"
+        else:
+            self._options = options
         return self
 
     def with_log_constructor(self, constructor: LogConstructor) -> Self:
@@ -150,7 +153,7 @@ class Builder:
         """Make the controller and add it to the manager.
 
         Raises:
-            ControllerError: the declaration is not valid, or the name is taken.
+            ControllerError: the declaration or the reconciler is not valid, or the name is taken.
         """
         self.build(reconciler)
 
@@ -196,7 +199,9 @@ class Builder:
         only_metadata: bool,
         when: source.When | None = None,
     ) -> Self:
-        self._watches.append(
-            _Watch(metadata_only(kind) if only_metadata else kind, handle, tuple(predicates), when)
-        )
+        watched = metadata_only(kind) if only_metadata else kind
+        if when is None:
+            # Pydantic would build the class for the first object, and stop the event loop for up to 0.1 s.
+            watched.model_rebuild(raise_errors=False)
+        self._watches.append(_Watch(watched, handle, tuple(predicates), when))
         return self

@@ -9,5 +9,6 @@ from .finalizer import Finalizer as Finalizer
 from .finalizer import FinalizeResult as FinalizeResult
 from .finalizer import Finalizers as Finalizers
 from .options import LogConstructor as LogConstructor
+from .options import Options as ControllerOptions
 from .options import Options as Options
 from .options import Settings as Settings

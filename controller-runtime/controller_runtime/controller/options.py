@@ -12,7 +12,7 @@ import msgspec
 
 from controller_runtime import workqueue
 from controller_runtime.machinery import GVK
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import ControllerError, Request
 
 LogConstructor = Callable[[Request | None], Mapping[str, object]]
@@ -59,13 +59,13 @@ class Options:
     skip_name_validation: bool | None = None
     """Whether another controller of the manager may have the same name (default: false)."""
 
-    def settle(self, defaults: ControllerOptions | None = None) -> Settings:
+    def settle(self, defaults: ControllerDefaults | None = None) -> Settings:
         """Return these options with every default filled in.
 
         Raises:
             ControllerError: ``max_concurrent_reconciles`` is less than 1.
         """
-        defaults = defaults or ControllerOptions()
+        defaults = defaults or ControllerDefaults()
         workers = self.max_concurrent_reconciles
         if workers is None and self.kind is not None:
             workers = defaults.group_kind_concurrency.get(str(self.kind.group_kind))

@@ -17,6 +17,7 @@ import socket
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -27,9 +28,9 @@ from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.serving import Handler, ServerError
 
 from . import servers
-from .errors import ManagerError, UnreachableError
+from .errors import CredentialsError, ManagerError, UnreachableError
 from .lifecycle import Lifecycle
-from .options import Options
+from .options import ControllerDefaults, Options
 from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
 T = TypeVar("T", bound=Object)
@@ -63,6 +64,9 @@ class Manager:
             ManagerError: the options contradict each other, or an address is not valid.
         """
         self.options = options or Options()
+        if not isinstance(self.options.controller, ControllerDefaults):
+            given = type(self.options.controller).__name__
+            raise ManagerError(f"Options(controller=…) takes ctrl.ControllerDefaults, not {given}")
         if self.options.user_agent:
             config = dataclasses.replace(config, user_agent=self.options.user_agent)
         self.config = config
@@ -214,6 +218,7 @@ class Manager:
 
         Raises:
             UnreachableError: no answer came within ``timeout`` seconds.
+            CredentialsError: the server does not accept the credentials.
         """
         return await self._first_answer(timeout, rest.TransportTimeoutError)
 
@@ -237,6 +242,7 @@ class Manager:
 
         Raises:
             UnreachableError: the API server could not be reached.
+            CredentialsError: the API server does not accept the credentials.
             LostLeadershipError: another replica leads, or may lead soon. The process must end.
             ManagerError: a runnable failed, or did not end within the grace period. The message names the runnable.
         """
@@ -276,6 +282,10 @@ class Manager:
 
         if not self._first_status:
             self._first_status = await reach(self._main, timeout=timeout, report=report)
+            if self._first_status == HTTPStatus.UNAUTHORIZED:
+                raise CredentialsError(
+                    f"the API server does not accept the credentials: {self.config.address}"
+                )
         return self._first_status
 
     def _report_leading(self, elector: leaderelection.Elector) -> None:

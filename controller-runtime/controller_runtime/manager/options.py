@@ -21,8 +21,10 @@ OFF: Final = ("", "0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllerOptions:
-    """Defaults of every controller."""
+class ControllerDefaults:
+    """Defaults of every controller: ``Options(controller=ControllerDefaults(…))``. For the options of one controller, see
+    ``controller.Options``.
+    """
 
     group_kind_concurrency: Mapping[str, int] = field(default_factory=dict)
     """Number of workers for each ``Kind.group``."""
@@ -51,7 +53,7 @@ class Options:
     causes one list request in total."""
     client_field_validation: client.FieldValidation | None = None
     """How the server handles unknown fields in the client's writes; None uses the server's default."""
-    controller: ControllerOptions = field(default_factory=ControllerOptions)
+    controller: ControllerDefaults = field(default_factory=ControllerDefaults)
     user_agent: str = ""
     """The user agent of the manager's requests: see :func:`controller_runtime.rest.user_agent`. If empty, the manager
     uses the user agent of the connection's configuration. The part before the slash is the field manager of writes that

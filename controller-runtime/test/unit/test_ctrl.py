@@ -16,6 +16,7 @@ NAMES = [
     "Condition",
     "Config",
     "ConflictError",
+    "ControllerDefaults",
     "ControllerOptions",
     "CustomDefaulter",
     "CustomValidator",

@@ -8,7 +8,7 @@ import anyio
 
 from controller_runtime import builder, handler, reconcile, source
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 
@@ -61,7 +61,7 @@ def test_a_deferred_source_says_so() -> None:
 class FakeManager:
     def __init__(self) -> None:
         self.cache = OnePod()
-        self.controller_options = ControllerOptions()
+        self.controller_options = ControllerDefaults()
         self.controller_names: set[str] = set()
 
     def add(self, runnable: Any, /) -> None:

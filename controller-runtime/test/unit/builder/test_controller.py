@@ -2,21 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock
 
 import anyio
 import pytest
 
+import controller_runtime as ctrl
 from controller_runtime import builder, handler, predicate, rest, source
 from controller_runtime.apis.batch.v1 import CronJob, Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.controller import Controller, Options
+from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, metadata_only
-from controller_runtime.manager import ControllerOptions, Manager
+from controller_runtime.manager import ControllerDefaults, Manager
 from controller_runtime.manager import Options as ManagerOptions
-from controller_runtime.reconcile import ControllerError, Request, Result
+from controller_runtime.reconcile import AsReconciler, ControllerError, Func, Request, Result
 
 
 class FakeManager:
@@ -24,7 +28,7 @@ class FakeManager:
 
     def __init__(self, cache: source.Informers, **options: Any) -> None:
         self.cache = cache
-        self.controller_options = ControllerOptions(**options)
+        self.controller_options = ControllerDefaults(**options)
         self.controller_names: set[str] = set()
         self.added: list[Controller] = []
 
@@ -279,3 +283,93 @@ async def test_a_manager_runs_what_was_built_and_stops_it_in_order(world: Any) -
         mgr.stop()
     assert seen.requests == ["ns/a"]
     assert anyio.current_time() - 1000 == pytest.approx(10, abs=0.1)
+
+
+class NotAsync:
+    def reconcile(self, request: Request) -> Result:
+        return Result()
+
+
+class SaysNone:
+    async def reconcile(self, request: Request) -> None:
+        pass
+
+
+class ReturnsNothing:
+    async def reconcile(self, request):  # type: ignore[no-untyped-def]  # as in a first attempt
+        def helper() -> int:
+            return 1
+
+        helper()
+
+
+async def no_result(request):  # type: ignore[no-untyped-def]  # as in a first attempt
+    str(request)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (NotAsync, "NotAsync.reconcile must be declared with async def"),
+        (SaysNone, "SaysNone.reconcile returns nothing; it must return a Result"),
+        (ReturnsNothing, "ReturnsNothing.reconcile returns nothing; it must return a Result"),
+        (lambda: NotAsync, "NotAsync is a class: pass an instance"),
+        (object, "object has no method reconcile"),
+        (lambda: Func(no_result), "no_result returns nothing; it must return a Result"),
+        (lambda: Func(NotAsync().reconcile), "NotAsync.reconcile must be declared with async def"),
+        (
+            lambda: AsReconciler(FakeClient(), Pod, NotAsync()),
+            "NotAsync.reconcile must be declared with async",
+        ),
+    ],
+)
+def test_a_reconciler_that_could_only_fail_is_refused(
+    mgr: FakeManager, make: Callable[[], Any], problem: str
+) -> None:
+    with pytest.raises(ControllerError, match=problem):
+        builder.new_controller_managed_by(mgr).for_(Pod).complete(make())
+    assert mgr.added == []
+
+
+class Delegates:
+    def reconcile(self, request: Request) -> Awaitable[Result]:
+        return Seen().reconcile(request)
+
+
+class OnlyRaises:
+    async def reconcile(self, request):  # type: ignore[no-untyped-def]  # as in a first attempt
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "reconciler", [Delegates(), OnlyRaises(), Func(lambda request: Seen().reconcile(request)), AsyncMock()]
+)
+def test_a_reconciler_that_may_work_is_taken(mgr: FakeManager, reconciler: Any) -> None:
+    if isinstance(reconciler, AsyncMock):
+        reconciler.reconcile = AsyncMock(return_value=Result())
+    builder.new_controller_managed_by(mgr).for_(Pod).complete(reconciler)
+    assert len(mgr.added) == 1
+
+
+def test_the_managers_defaults_are_not_the_options_of_a_controller(mgr: FakeManager) -> None:
+    sentence = builder.new_controller_managed_by(mgr).for_(Pod)
+    with pytest.raises(
+        ControllerError, match=r"with_options\(\) takes ctrl.ControllerOptions, not ControllerD"
+    ):
+        sentence.with_options(ControllerDefaults()).complete(Seen())  # type: ignore[arg-type]  # the mistake
+    options = ctrl.ControllerOptions(max_concurrent_reconciles=3)
+    made = builder.new_controller_managed_by(mgr).for_(Pod).with_options(options).build(Seen())
+    assert made.settings.max_concurrent_reconciles == 3
+
+
+def test_a_kind_is_built_when_it_is_declared_not_when_its_first_object_arrives(mgr: FakeManager) -> None:
+    def kind(name: str) -> type[Object]:
+        return types.new_class(
+            name, (Object,), {"group": "example.com", "version": "v1", "plural": f"{name}s"}
+        )
+
+    kinds = [kind(name) for name in ("A", "B", "C")]
+    assert not any(each.__pydantic_complete__ for each in kinds)
+    handles = handler.EnqueueRequestForObject()
+    builder.new_controller_managed_by(mgr).for_(kinds[0]).owns(kinds[1]).watches(kinds[2], handles)
+    assert all(each.__pydantic_complete__ for each in kinds)

@@ -8,7 +8,6 @@ from datetime import datetime
 from enum import Enum
 
 import pydantic
-
 import pytest
 from pydantic import Field
 

@@ -5,6 +5,7 @@ import dataclasses
 import ssl
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import anyio
 import anyio.to_thread
@@ -17,6 +18,7 @@ from controller_runtime.envtest import Authority, eventually
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.manager import (
+    CredentialsError,
     GracePeriodExceededError,
     GroupStoppedError,
     ManagerError,
@@ -284,7 +286,7 @@ async def test_a_service_that_ends_by_itself_fails_the_manager() -> None:
 
 async def test_a_controller_whose_workers_end_fails_the_manager() -> None:
     mgr = new_manager()
-    made = controller.Controller("named", Cancelled("never"))  # type: ignore[arg-type]  # never called
+    made = controller.Controller("named", AsyncMock())
     mgr.add(made)
 
     async def end() -> None:
@@ -442,3 +444,21 @@ async def test_secure_metrics_have_the_certificate_of_the_folder_or_one_of_their
         await eventually(lambda: server.port > 0, reason="it listens")
         shown = await anyio.to_thread.run_sync(ssl.get_server_certificate, ("127.0.0.1", server.port))
     assert (shown == pair.certificate.decode()) is given
+
+
+async def test_a_server_that_does_not_accept_the_credentials_ends_the_start(diary: list[str]) -> None:
+    def refuse(request: rest.Request) -> rest.FakeResponse:
+        return rest.FakeResponse(401, {"kind": "Status", "code": 401, "message": "Unauthorized"})
+
+    mgr = new_manager(refuse)
+    mgr.add(Worker("controller", diary))
+    with pytest.raises(CredentialsError, match="the API server does not accept the credentials: "):
+        await mgr.start()
+    assert (anyio.current_time(), diary) == (1000, [])
+
+
+async def test_defaults_of_controllers_are_not_the_options_of_one() -> None:
+    with pytest.raises(
+        ManagerError, match=r"Options\(controller=…\) takes ctrl.ControllerDefaults, not Options"
+    ):
+        new_manager(controller=controller.Options())

@@ -349,7 +349,10 @@ async def test_a_plugin_that_is_not_installed_is_named_with_its_install_hint(wri
 @pytest.mark.real_time
 async def test_a_plugin_that_does_not_end_is_killed() -> None:
     plugin = {"apiVersion": VERSION, "command": "sleep", "args": ["60"]}
-    with anyio.fail_after(5), pytest.raises(rest.ConfigError, match=r"exec sleep: it did not end within 0.1 s"):
+    with (
+        anyio.fail_after(5),
+        pytest.raises(rest.ConfigError, match=r"exec sleep: it did not end within 0.1 s"),
+    ):
         await login.run_plugin(plugin, None, limit=0.1)
 
 

@@ -17,12 +17,12 @@ from controller_runtime import simtest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.simtest import Simulation
 from controller_runtime.webhook import CustomDefaulter, CustomValidator
 
 pytestmark = pytest.mark.real_time
-OPTIONS = simtest.options(controller=ControllerOptions(skip_name_validation=True))
+OPTIONS = simtest.options(controller=ControllerDefaults(skip_name_validation=True))
 RULE = {
     "operations": ["CREATE", "UPDATE"],
     "apiGroups": [""],

@@ -9,7 +9,7 @@ import controller_runtime as ctrl
 from controller_runtime import simtest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import MERGE, Client, raw_patch
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.rest import Request
 from controller_runtime.simtest import Observer, Outcome, Process, Simulation
 
@@ -54,7 +54,7 @@ def lived(grace: float) -> Outcome:
         ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(Labeller(mgr.client))
 
     def scenario(sim: Simulation) -> None:
-        only = ControllerOptions(skip_name_validation=True)
+        only = ControllerDefaults(skip_name_validation=True)
         sim.serve(ConfigMap)
         sim.manager(setup, options=simtest.options(controller=only, graceful_shutdown_timeout=grace))
         stuck = Stuck(sim)
