@@ -124,8 +124,8 @@ def decode(kind: type[T], body: bytes) -> T:
 async def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     """Return the objects of a list in ``body``; the items get their apiVersion and kind.
 
-    Objects that exceed the limits of ``machinery.rawjson`` are left out, so that one such object cannot make lists
-    fail; ``skipped`` has the reasons.
+    Objects that cannot be decoded are left out, so that one such object cannot make lists fail; ``skipped`` has the
+    reasons.
     """
     listed = rest.decoded(rawjson.split_page, body)
     skipped: list[Exception] = []
@@ -145,16 +145,16 @@ async def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
 def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object] | None = None) -> T | None:
     """Return an object of a list or watch.
 
-    If the object exceeds the limits of ``machinery.rawjson``, return None and call ``skip`` with the reason.
+    If the object is not of the kind or exceeds the limits of ``machinery.rawjson``, log its name, return None and call
+    ``skip`` with the reason.
     """
     try:
         return decode(kind, text)
     except rest.AnswerError as error:
-        if rawjson.Counter(rawjson.WIDE).feed(text) is None:
-            raise
-        _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
+        group_kind, key = str(kind.gvk.group_kind), _key_of(text)
+        _log.warning("Object skipped", kind=group_kind, object=key, reason=str(error))
         if skip is not None:
-            skip(rest.AnswerError(f"{kind.gvk.group_kind} {_key_of(text)}: {error}"))
+            skip(rest.AnswerError(f"{group_kind} {key}: {error}"))
         return None
 
 

@@ -120,9 +120,9 @@ class _CachedWriter:
 class CachedClient(_CachedWriter):
     """A Client over a cache and a live client.
 
-    Kinds in ``uncached`` are read from the server. So are kinds without a model if ``live_unstructured`` is set. If this client deletes an object, or if the server answers a write with 404,
-    reads no longer find the object, even before the watch reports its deletion. A new object of the same name is found,
-    because it has another uid.
+    Kinds in ``uncached`` are read from the server. So are kinds without a model if ``live_unstructured`` is set. If
+    this client deletes an object, or if the server answers a write with 404, reads no longer find the object, even
+    before the watch reports its deletion. A new object of the same name is found, because it has another uid.
     """
 
     _live: Backend

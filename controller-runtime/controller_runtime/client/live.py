@@ -80,13 +80,13 @@ class LiveClient:
         If a connection ends, breaks or is silent, the watch opens another one and continues after the last event. No
         event is lost or repeated. After failures, the delay before the next connection grows. Bookmarks are not
         returned; they advance the iterator's ``resource_version``, so that a quiet watch also continues from a recent
-        version. Objects that exceed the limits of ``machinery.rawjson`` are logged and left out.
+        version. Objects that cannot be decoded are logged and left out.
 
         Iterating raises:
             ExpiredError (410): the version has been compacted. The changes since that version are unknown: list again.
             StatusError: the server rejects the watch, e.g. ForbiddenError.
             TransportError: the first connection failed.
-            AnswerError: an object is not of the kind.
+            AnswerError: an object has no readable resourceVersion.
         """
         opts.check_options(opts.WatchOptions, options)
         return Watch(self, kind, options)

@@ -172,12 +172,12 @@ class Watch(Generic[T]):
         )
 
     def _event(self, line: bytes) -> WatchEvent[T] | None:
-        """Return the event of a line; None for a bookmark or for an object beyond the limits of ``machinery.rawjson``.
+        """Return the event of a line; None for a bookmark or for an object that cannot be decoded.
 
         Raises:
             TransportError: the line is cut off.
             StatusError: the server ended the watch with an error.
-            AnswerError: the object is not of the kind.
+            AnswerError: the object has no readable resourceVersion.
         """
         try:
             event = _decode_line(line)

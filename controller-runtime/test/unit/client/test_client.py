@@ -11,6 +11,7 @@ from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.machinery import GVK, errors, metadata_only, unstructured
+from controller_runtime.rest import FakeResponse, FakeTransport
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -172,3 +173,15 @@ async def test_managed_fields_beyond_the_bounds_are_dropped_and_the_rest_is_read
     assert (found.data, found.metadata.managed_fields) == ({"k": "v"}, None)
     outline = await client.get(metadata_only(ConfigMap), ("n", "c"))
     assert outline.name == "c"
+
+
+async def test_a_list_names_and_skips_objects_that_are_not_of_the_kind() -> None:
+    items = [
+        {"metadata": {"namespace": "n", "name": "good"}, "data": {}},
+        {"metadata": {"namespace": "n", "name": "bad"}, "data": 5},
+    ]
+    listed = await LiveClient(FakeTransport(lambda _: FakeResponse(200, {"items": items}))).list(ConfigMap)
+    assert [each.name for each in listed] == ["good"]
+    (reason,) = listed.skipped
+    assert str(reason).startswith("ConfigMap n/bad: ")
+    assert "data: Input should be an object" in str(reason)

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
@@ -139,13 +140,15 @@ async def test_a_watch_gives_its_connection_back() -> None:
     assert response.closed
 
 
-async def test_an_object_that_is_not_of_the_kind_ends_the_watch_with_an_error() -> None:
+async def test_an_object_that_is_not_of_the_kind_is_named_and_skipped() -> None:
     wrong = json.dumps({"type": "ADDED", "object": {"metadata": {"name": "b"}, "data": 5}}).encode()
-    client, transport = serving(lines(line("ADDED", "a", 2), wrong, quiet=True))
-    async with client.watch(ConfigMap, resource_version="1") as watch:
-        assert await take(watch, 1) == ["ADDED a"]
-        with pytest.raises(rest.AnswerError, match="data: Input should be an object"):
-            await anext(watch)
+    client, transport = serving(lines(line("ADDED", "a", 2), wrong, line("ADDED", "c", 4), quiet=True))
+    with capture_logs() as logged:
+        async with client.watch(ConfigMap, resource_version="1") as watch:
+            assert await take(watch, 2) == ["ADDED a", "ADDED c"]
+    (said,) = [each for each in logged if each["event"] == "Object skipped"]
+    assert (said["kind"], said["object"]) == ("ConfigMap", "b")
+    assert "data: Input should be an object" in said["reason"]
     assert len(transport.requests) == 1
 
 
