@@ -17,9 +17,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    Secret,
+    SecretBytes,
+    SecretStr,
+    ValidationError,
+    WrapSerializer,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
 
 if TYPE_CHECKING:
@@ -103,8 +114,9 @@ class Struct(BaseModel):
         """Check the names of the fields.
 
         Raises:
-            TypeError: a field is written under a name that decoding does not accept.
+            TypeError: a field is written under a name that decoding does not accept, or as asterisks.
         """
+        _check_secrets(cls)
         for name, field in cls.__pydantic_fields__.items():
             if field.serialization_alias is not None or field.validation_alias is not None:
                 _check_aliases(cls, name, field)
@@ -198,8 +210,38 @@ def _check_aliases(model: type[Struct], name: str, field: FieldInfo) -> None:
         )
 
 
+_SECRETS: Final = (SecretStr, SecretBytes, Secret)
+
+
+def _check_secrets(model: type[Struct]) -> None:
+    """Raise TypeError for a field of which pydantic writes only asterisks: they would replace the stored value."""
+    writers = model.__pydantic_decorators__.field_serializers.values()
+    written = {name for each in writers for name in each.info.fields}
+    for name, field in model.__pydantic_fields__.items():
+        if name in written or any(
+            isinstance(each, PlainSerializer | WrapSerializer) for each in field.metadata
+        ):
+            continue
+        if (secret := _secret_in(field.annotation)) is not None:
+            text = f"{model.__name__}.{name} is a {secret}, which is written as asterisks and would replace"
+            raise TypeError(f"{text} the stored value; use str or bytes, or give it a serializer")
+
+
+def _secret_in(annotation: object) -> str | None:
+    origin = get_origin(annotation)
+    if any(
+        isinstance(each, PlainSerializer | WrapSerializer) for each in getattr(annotation, "__metadata__", ())
+    ):
+        return None
+    for each in (annotation, origin):
+        if isinstance(each, type) and issubclass(each, _SECRETS):
+            return each.__name__
+    return next((found for each in get_args(annotation) if (found := _secret_in(each)) is not None), None)
+
+
 def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
     """Return a struct's schema with the rules that the module's docstring lists."""
+    _check_secrets(model)  # the annotations that were not known when the class was made
     _add_rules(schema, handler, set())
     computed = frozenset(computed_wire_names(model).values())
     if not computed:
