@@ -226,8 +226,8 @@ class Cache:
         were first reported. An object that this process wrote comes last until the watch has reported the write.
 
         The keys of ``fields`` are names of registered indices, ``metadata.name`` or ``metadata.namespace``. With
-        ``limit``, the list is truncated, and its ``continue_token`` is ``continue-not-supported``, as in Go. An object that cannot be decoded as ``kind`` is
-        left out, and ``skipped`` has the reason.
+        ``limit``, the list is truncated, and its ``continue_token`` is ``continue-not-supported``, as in Go. An object
+        that cannot be decoded as ``kind`` is left out, and ``skipped`` has the reason.
 
         Raises:
             IndexMissingError: a field has no index.

@@ -8,7 +8,7 @@ from .finalizer import FinalizeError as FinalizeError
 from .finalizer import Finalizer as Finalizer
 from .finalizer import FinalizeResult as FinalizeResult
 from .finalizer import Finalizers as Finalizers
+from .options import ControllerOptions as ControllerOptions
 from .options import LogConstructor as LogConstructor
-from .options import Options as ControllerOptions
 from .options import Options as Options
 from .options import Settings as Settings

@@ -79,7 +79,7 @@ class Controller:
         ``defaults`` apply to the fields that ``options`` leave unset.
 
         Raises:
-            ControllerError: ``name`` is empty, ``reconciler`` cannot reconcile, or the number of workers is less than 1.
+            ControllerError: ``name`` is empty, ``reconciler`` cannot reconcile, or there is no worker.
         """
         if not name:
             raise ControllerError("a controller needs a name")

@@ -92,6 +92,10 @@ class Options:
         )
 
 
+ControllerOptions = Options
+"""The name that ``controller_runtime`` exports."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """:class:`Options` with all defaults filled in; durations are seconds."""
 

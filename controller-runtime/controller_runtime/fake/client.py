@@ -60,7 +60,8 @@ class FakeClient(client.LiveClient):
     the index if its field selector contains that field.
 
     ``crds`` are CustomResourceDefinitions. The client reads from them whether a kind is namespaced, whether it has a
-    status subresource, and which lists in its objects are merged by key. ``with_status`` contains the custom kinds
+    status subresource, which lists in its objects are merged by key, which defaults its objects get and which fields
+    are dropped. It does not validate objects. ``with_status`` contains the custom kinds
     without a CRD whose status is a subresource. If it is None, the model decides: its ``crd_kind`` markers or, without
     markers, whether it has a ``status`` field. A kind without a model then has the subresource.
     """
@@ -82,8 +83,10 @@ class FakeClient(client.LiveClient):
         super().__init__(_InProcess(self._server), self._kinds)
         self._indexes: dict[tuple[GVK, str], tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
         for crd in crds:
-            for properties in kinds.properties_of_crd(crd.to_dict() if isinstance(crd, Object) else crd):
+            definition = crd.to_dict() if isinstance(crd, Object) else crd
+            for properties in kinds.properties_of_crd(definition):
                 self._kinds.add(properties)
+            self._server.serve_crds([definition])
         for (kind, name), extract in (indexes or {}).items():
             self._indexes[kind.gvk, name] = (kind, extract)
         for obj in objects:

@@ -31,7 +31,7 @@ from pydantic_core import PydanticUndefined
 from . import field, openapi
 from .base import JSON, Struct, computed_wire_names, fields_of, wire_name
 from .meta import is_time
-from .object import Object
+from .object import Object, PartialObjectMetadata, Unstructured
 from .openapi import Schema
 from .quantity import CANONICAL
 
@@ -77,7 +77,8 @@ class CRD(msgspec.Struct, frozen=True, kw_only=True):
     map_type: Literal["atomic", "granular"] | None = None
     rules: tuple[Rule, ...] = ()
     required: bool | None = None
-    """If None, fields without a default and fields whose default is the empty string are required."""
+    """If None, a field is required if it has no default, or if its default cannot be made because a field inside it is
+    required."""
     schema: str | None = None
 
     def __post_init__(self) -> None:
@@ -295,7 +296,21 @@ def _field(attribute: str, info: FieldInfo, above: tuple[type[Struct], ...]) -> 
     else:
         schema = _annotated(info.annotation, above, info.metadata, named)
     needed = next((each.required for each in markers if each.required is not None), None)
-    return schema, info.is_required() or info.default == "" if needed is None else needed
+    return schema, _has_no_default(info) if needed is None else needed
+
+
+def _has_no_default(info: FieldInfo) -> bool:
+    """Return True if an object must contain the field.
+
+    This includes a struct whose default factory fails, because a field of the struct is required.
+    """
+    if info.is_required() or info.default_factory is None:
+        return info.is_required()
+    try:
+        info.get_default(call_default_factory=True, validated_data={})
+    except pydantic.ValidationError:
+        return True
+    return False
 
 
 def _annotated(
@@ -387,7 +402,8 @@ def _type(annotation: Any, above: tuple[type[Struct], ...], named: str | None = 
     if origin is dict:
         if arguments[0] is not str:
             raise _NoSchemaError("the keys of a map must be strings without constraints")
-        return {"additionalProperties": _item(arguments[1], above), "type": "object"}
+        values = _item(arguments[1], above)
+        return {"type": "object", **(values if values == _ANYTHING else {"additionalProperties": values})}
     return _without_parts(annotation, above)
 
 
@@ -399,8 +415,11 @@ def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
         return dict(_DECIMAL)
     if supertype := getattr(annotation, "__supertype__", None):  # a NewType
         return _type(supertype, above)
+    if isinstance(annotation, type) and issubclass(annotation, Unstructured | PartialObjectMetadata):
+        return {"type": "object", **_ANYTHING, "x-kubernetes-embedded-resource": True}
     if isinstance(annotation, type) and issubclass(annotation, Struct):
-        return _struct(annotation, above)
+        schema = _struct(annotation, above)
+        return schema | _ANYTHING if annotation.accepts_unknown_fields else schema
     # The settings of the struct around typed dicts and dataclasses determine the names of their fields in JSON.
     holder = pydantic.create_model("Holder", __config__=above[-1].model_config, value=(annotation, ...))
     schema = holder.model_json_schema()

@@ -16,8 +16,8 @@ from .gojson import quote
 from .meta import LabelSelector
 
 LabelSelectorLike = str | Mapping[str, str | Iterable[str]] | LabelSelector
-"""A text such as ``"a=b,c in (d,e)"``, a map that has one required value or several allowed values for each label key, or
-a metav1.LabelSelector, which selects everything if it is empty."""
+"""A text such as ``"a=b,c in (d,e)"``, a map that has one required value or several allowed values for each label
+key, or a metav1.LabelSelector, which selects everything if it is empty."""
 
 
 class SelectorError(ValueError):
@@ -156,7 +156,8 @@ def selector(like: LabelSelectorLike | None) -> Selector:
     """Return the selector for text, a map or a metav1.LabelSelector; None selects everything.
 
     Raises:
-        SelectorError: the text or the struct is not a valid selector. The syntax of a map's keys and values is not checked.
+        SelectorError: the text or the struct is not a valid selector. The syntax of a map's keys and values is not
+            checked.
         TypeError: a map's value is neither a string nor an iterable of strings.
     """
     if like is None:

@@ -22,8 +22,9 @@ OFF: Final = ("", "0")
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerDefaults:
-    """Defaults of every controller: ``Options(controller=ControllerDefaults(…))``. For the options of one controller, see
-    ``controller.Options``.
+    """Defaults of every controller: ``Options(controller=ControllerDefaults(…))``.
+
+    For the options of one controller, see ``controller.Options``.
     """
 
     group_kind_concurrency: Mapping[str, int] = field(default_factory=dict)

@@ -32,9 +32,9 @@ _IMMUTABLE: Final = Rule("self == oldSelf", "Value is immutable")
 class DependsOn(Struct):
     """A replicated job that must be ready or complete before another one starts."""
 
-    name: str = ""
+    name: Annotated[str, CRD(required=True)] = ""
     """Name of the replicated job."""
-    status: Annotated[str, CRD(enum=(DEPENDENCY_READY, DEPENDENCY_COMPLETE))] = ""
+    status: Annotated[str, CRD(enum=(DEPENDENCY_READY, DEPENDENCY_COMPLETE), required=True)] = ""
     """State that the replicated job must have: Ready or Complete."""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "status"})
 
@@ -42,7 +42,7 @@ class DependsOn(Struct):
 class ReplicatedJob(Struct):
     """A template of Jobs and the number of Jobs that are created from it."""
 
-    name: str = ""
+    name: Annotated[str, CRD(required=True)] = ""
     """Name of the replicated job. It is part of the names of its Jobs."""
     group_name: Annotated[str | None, CRD(default="default")] = None
     """Name of the group of replicated jobs to which this replicated job belongs. Defaults to default."""
@@ -75,7 +75,7 @@ class Network(Struct):
 class SuccessPolicy(Struct):
     """The condition under which the JobSet has succeeded."""
 
-    operator: Annotated[str, CRD(enum=("All", "Any"))] = ""
+    operator: Annotated[str, CRD(enum=("All", "Any"), required=True)] = ""
     """Whether all of the Jobs must succeed, or any of them."""
     target_replicated_jobs: Annotated[list[str] | None, ATOMIC] = None
     """Replicated jobs whose Jobs are considered. By default, all are."""
@@ -85,7 +85,7 @@ class SuccessPolicy(Struct):
 class FailurePolicyRule(Struct):
     """An action for Jobs that fail in a certain way."""
 
-    name: str = ""
+    name: Annotated[str, CRD(required=True)] = ""
     """Name of the rule."""
     action: Annotated[
         str,
@@ -96,7 +96,8 @@ class FailurePolicyRule(Struct):
                 "RestartJobSetAndIgnoreMaxRestarts",
                 "RestartJob",
                 "RestartJobAndIgnoreMaxRestarts",
-            )
+            ),
+            required=True,
         ),
     ] = ""
     """Action of the rule: fail the JobSet, or restart the JobSet or the Job, with or without counting the restart."""
@@ -125,7 +126,7 @@ class FailurePolicy(Struct):
 class StartupPolicy(Struct):
     """The order in which the replicated jobs start."""
 
-    startup_policy_order: Annotated[str, CRD(enum=("AnyOrder", "InOrder"))] = ""
+    startup_policy_order: Annotated[str, CRD(enum=("AnyOrder", "InOrder"), required=True)] = ""
     """AnyOrder, or InOrder: each replicated job starts when the one before it is ready."""
     go_always: ClassVar[frozenset[str]] = frozenset({"startup_policy_order"})
 
@@ -133,7 +134,7 @@ class StartupPolicy(Struct):
 class Coordinator(Struct):
     """The pod that coordinates the others. All Jobs and pods get its address in an annotation and a label."""
 
-    replicated_job: str = ""
+    replicated_job: Annotated[str, CRD(required=True)] = ""
     """Name of the replicated job that contains the pod."""
     job_index: int | None = None
     """Index of the Job in the replicated job."""
@@ -211,7 +212,7 @@ class JobSetSpec(Struct):
 class ReplicatedJobStatus(Struct):
     """The numbers of Jobs of one replicated job by their state."""
 
-    name: str = ""
+    name: Annotated[str, CRD(required=True)] = ""
     ready: int = 0
     succeeded: int = 0
     failed: int = 0

@@ -45,7 +45,7 @@ class TopologyConstraint(Struct):
 class SubGroup(Struct):
     """A part of the group's pods, with its own minimum and topology constraint."""
 
-    name: Annotated[str, CRD(min_length=1)] = ""
+    name: Annotated[str, CRD(min_length=1, required=True)] = ""
     """Name of the subgroup, unique in the group."""
     min_member: Annotated[Int32 | None, CRD(minimum=0)] = None
     """Minimum number of the subgroup's pods that must start together."""

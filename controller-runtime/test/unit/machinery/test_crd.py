@@ -8,7 +8,9 @@ import pydantic
 import pytest
 from pydantic import Field
 
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, LocalObjectReference
+from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import (
     ATOMIC,
     CRD,
@@ -31,7 +33,7 @@ class WidgetSpec(Struct):
 
     crd: ClassVar[CRD] = CRD(min_properties=1, rules=(Rule("true", "never"),))
 
-    name: Annotated[str, CRD(min_length=1, max_length=9, pattern="^a", format="hostname")] = ""
+    name: Annotated[str, CRD(min_length=1, max_length=9, pattern="^a", format="hostname", required=True)] = ""
     """Its ``name``,
     on two lines.
 
@@ -291,3 +293,113 @@ def test_numbers_and_times_that_go_cannot_read_are_found(spec: dict[str, Any], e
 
 def test_kubernetes_own_kinds_are_left_to_the_api_server() -> None:
     assert unreadable_in_go(ConfigMap, {"data": 2**70}) is None
+
+
+class Templated(Struct):
+    whole: ctrl.Unstructured | None = None
+    many: list[ctrl.Unstructured] | None = None
+    values: dict[str, Any] | None = None
+    groups: dict[str, dict[str, Any]] | None = None
+    plain: dict | None = None  # type: ignore[type-arg]  # as written by beginners
+
+
+class Holder(Object, group="example.com", version="v1", plural="holders"):
+    spec: Templated
+
+
+def test_content_that_has_no_schema_is_kept() -> None:
+    (version,) = custom_resource_definition(Holder)["spec"]["versions"]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    embedded = {**anything, "x-kubernetes-embedded-resource": True}
+    assert properties == {
+        "whole": embedded,
+        "many": {"type": "array", "items": embedded},
+        "values": anything,
+        "groups": {"type": "object", "additionalProperties": anything},
+        "plain": anything,
+    }
+
+
+async def test_the_server_in_memory_keeps_what_has_no_schema_and_prunes_the_rest() -> None:
+    client = FakeClient(crds=[custom_resource_definition(Holder)])
+    template = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, "metadata": {"name": "x"}}
+    spec = {"whole": template, "values": {"a": {"b": [1]}}, "unknown": 1}
+    made = await client.create(Holder.from_dict({"metadata": {"namespace": "n", "name": "h"}, "spec": spec}))
+    assert made.to_dict()["spec"] == {"whole": template, "values": {"a": {"b": [1]}}}
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        pydantic.SecretStr,
+        pydantic.SecretBytes,
+        pydantic.SecretStr | None,
+        list[pydantic.SecretStr],
+        pydantic.Secret[int],
+    ],
+)
+def test_a_field_that_would_be_written_as_asterisks_is_refused(annotation: Any) -> None:
+    with pytest.raises(TypeError, match=r"Login.password is a Secret\S*, which is written as asterisks"):
+        type("Login", (Struct,), {"__annotations__": {"password": annotation}, "__module__": __name__})
+
+
+class Later(Struct):
+    password: "Hidden"
+
+
+Hidden = pydantic.SecretStr
+
+
+def test_a_secret_that_is_declared_later_is_refused_before_anything_is_written() -> None:
+    with pytest.raises(TypeError, match=r"Later\.password is a SecretStr"):
+        Later.from_dict({"password": "a"})
+
+
+def test_a_secret_with_a_serializer_of_its_own_is_written_by_it() -> None:
+    reveal = pydantic.PlainSerializer(lambda held: held.get_secret_value(), return_type=str)
+
+    class Login(Struct):
+        password: Annotated[pydantic.SecretStr, reveal]
+
+        other: pydantic.SecretStr
+
+        @pydantic.field_serializer("other")
+        def shown(self, value: pydantic.SecretStr) -> str:
+            return value.get_secret_value()
+
+    assert Login.from_dict({"password": "a", "other": "b"}).to_dict() == {"password": "a", "other": "b"}
+
+
+class Inner(Struct):
+    image: str
+    tag: str = ""
+    count: int = 1
+
+
+class Optionals(Struct):
+    inner: Inner = Field(default_factory=Inner)
+
+
+class Parents(Struct):
+    needed: Inner = Field(default_factory=Inner)
+    deep: Optionals = Field(default_factory=Optionals)
+    optional: Inner | None = None
+
+
+class Required(Object, group="example.com", version="v1", plural="requireds"):
+    spec: Parents = Field(default_factory=Parents)
+    status: Inner | None = None
+
+
+def test_a_field_is_required_exactly_if_the_class_needs_it_also_through_its_parents() -> None:
+    (version,) = custom_resource_definition(Required)["spec"]["versions"]
+    root = version["schema"]["openAPIV3Schema"]
+    assert root["required"] == ["spec"]
+    spec = root["properties"]["spec"]
+    assert spec["required"] == ["deep", "needed"]
+    assert spec["properties"]["needed"]["required"] == ["image"]
+    assert spec["properties"]["deep"]["required"] == ["inner"]
+    assert spec["properties"]["optional"]["required"] == ["image"]
+    with pytest.raises(pydantic.ValidationError, match="image"):
+        Required.from_dict({"metadata": {"name": "r"}})

@@ -23,7 +23,7 @@ from controller_runtime.machinery import CRD, Int64, Rule, Struct
 FIELD_IMMUTABLE: Final = Rule("self == oldSelf", "field is immutable")
 
 _BY_NAME: Final = ("name",)
-_NAMED: Final = CRD(min_length=1, max_length=253)
+_NAMED: Final = CRD(min_length=1, max_length=253, required=True)
 _ITEMS: Final = CRD(list_type="map", list_map_keys=_BY_NAME, max_items=128)
 _FIXED_VOLUMES: Final = CRD(list_type="map", list_map_keys=_BY_NAME, max_items=128, rules=(FIELD_IMMUTABLE,))
 _FIXED_LIST: Final = CRD(list_type="map", list_map_keys=_BY_NAME, max_items=64, rules=(FIELD_IMMUTABLE,))
@@ -153,7 +153,7 @@ class TrainingRuntimeSpecPatch(Struct):
 class RuntimePatch(Struct):
     """Changes to the training runtime of a TrainJob by one manager: a client of a user, or a controller."""
 
-    manager: Annotated[str, CRD(min_length=1, max_length=253, rules=(FIELD_IMMUTABLE,))] = ""
+    manager: Annotated[str, CRD(min_length=1, max_length=253, rules=(FIELD_IMMUTABLE,), required=True)] = ""
     """The client or controller that sets this patch, as a domain-prefixed path such as example.com/tool.
 
     Each manager has at most one patch.

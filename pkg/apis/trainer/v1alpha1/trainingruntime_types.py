@@ -71,7 +71,7 @@ class TorchElasticPolicy(Struct):
 class EnvInjectionTarget(Struct):
     """Containers of one replicated job that receive the environment variables of torchrun."""
 
-    job_name: Annotated[str, CRD(min_length=1, max_length=253)] = ""
+    job_name: Annotated[str, CRD(min_length=1, max_length=253, required=True)] = ""
     """Name of the replicated job. The runtime must have a replicated job of this name."""
     container_names: Annotated[
         list[Annotated[str, CRD(max_length=63)]] | None,

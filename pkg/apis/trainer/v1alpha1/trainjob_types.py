@@ -48,7 +48,7 @@ TRAIN_JOB_RESUMED_REASON: Final = "Resumed"
 TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON: Final = "TrainingRuntimeNotSupported"
 TRAIN_JOB_DEADLINE_EXCEEDED_REASON: Final = "DeadlineExceeded"
 
-_NAMED: Final = CRD(min_length=1)
+_NAMED: Final = CRD(min_length=1, required=True)
 _COUNT: Final = CRD(minimum=0, required=True)
 _BOUNDED: Final = CRD(minimum=-MAX_INT32 - 1, maximum=MAX_INT32)
 
@@ -286,9 +286,9 @@ class JobStatus(Struct):
 class Metric(Struct):
     """A value that is measured during the training, such as the loss."""
 
-    name: Annotated[str, CRD(min_length=1, max_length=64)] = ""
+    name: Annotated[str, CRD(min_length=1, max_length=64, required=True)] = ""
     """Name of the metric, such as loss."""
-    value: Annotated[str, CRD(min_length=1, max_length=64)] = ""
+    value: Annotated[str, CRD(min_length=1, max_length=64, required=True)] = ""
     """Value of the metric as text, in any notation."""
 
 
