@@ -18,6 +18,8 @@ from .trainingruntime_webhook import check_runtime, check_update
 class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
     """Validates ClusterTrainingRuntimes, and warns of deprecated ones when they are created."""
 
+    protects_go_clients = True
+
     def __init__(self, cfg: Configuration | None = None) -> None:
         self._cfg = defaulted() if cfg is None else cfg
 

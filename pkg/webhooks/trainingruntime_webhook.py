@@ -35,6 +35,8 @@ _CONTAINER_OF_ANCESTOR: Final = {
 class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
     """Validates TrainingRuntimes. Upstream's webhook lets every update pass (trainer#3686)."""
 
+    protects_go_clients = True
+
     def __init__(self, cfg: Configuration | None = None) -> None:
         self._second_generation = cfg is not None and cfg.second_generation
 

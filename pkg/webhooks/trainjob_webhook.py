@@ -22,6 +22,8 @@ from . import v23rules
 class TrainJobWebhook(CustomValidator[TrainJob]):
     """Validates TrainJobs."""
 
+    protects_go_clients = True
+
     def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
         self._runtimes = runtimes
         self._second_generation = cfg is not None and cfg.second_generation

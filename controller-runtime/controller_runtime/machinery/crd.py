@@ -579,15 +579,9 @@ def unreadable_in_go(kind: type[Object], data: JSON) -> field.FieldError | None:
     The API server does not check the formats int32 and int64, and accepts times that Go refuses. A typed Go client that
     reads such an object fails for all objects of the kind. The metadata is not checked.
     """
-    if is_built_in(kind):
+    if openapi.has_definition(openapi.name_of(kind)):
         return None  # the API server is written in Go
     return next(_unreadable(merge_schema(kind).schema, data, ""), None)
-
-
-@lru_cache(maxsize=256)
-def is_built_in(kind: type[Object]) -> bool:
-    """Return True if the API server itself serves a kind, so that no custom resource definition is needed."""
-    return openapi.has_definition(openapi.name_of(kind))
 
 
 def _unreadable(schema: Mapping[str, JSON], value: JSON, path: str) -> Iterator[field.FieldError]:

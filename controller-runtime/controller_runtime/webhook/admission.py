@@ -63,6 +63,10 @@ class Handler(ABC):
 class CustomValidator(ABC, Generic[T]):
     """Validates objects of one kind. Each method returns warnings, or raises an error to reject the request."""
 
+    protects_go_clients: ClassVar[bool] = False
+    """Whether to reject a new or changed object with a number or time that a typed Go client cannot read. Such a client
+    would fail for all objects of the kind. The check decodes every object once more."""
+
     @abstractmethod
     async def validate_create(self, obj: T) -> list[str]:
         """Validate a new object."""
@@ -132,15 +136,30 @@ class ValidatorHandler(Handler, Generic[T]):
         kind, validator = self._kind, self._validator
         match operation:
             case "CREATE":
-                return await validator.validate_create(await offload.run(_readable, kind, obj))
+                return await validator.validate_create(await offload.run(self._decode, obj))
             case "UPDATE":
-                new = await offload.run(_readable, kind, obj, old)
+                new = await offload.run(self._decode, obj, old)
                 return await validator.validate_update(await offload.run(decode, kind, old), new)
             case "DELETE":
                 return await validator.validate_delete(await offload.run(decode, kind, old))
             case "CONNECT":
                 return []
         raise BadRequestError(f'unknown operation "{log.cut(operation)}"')
+
+    def _decode(self, data: JSON, old: JSON = None) -> T:
+        """Decode a new or changed object.
+
+        Raises:
+            BadRequestError: :func:`decode` cannot decode the object, or Go clients are protected and could read ``old``
+                but not the object.
+        """
+        kind = self._kind
+        decoded = decode(kind, data)
+        if self._validator.protects_go_clients:
+            error = crd.unreadable_in_go(kind, _any(data))
+            if error is not None and (old is None or crd.unreadable_in_go(kind, _any(old)) is None):
+                raise BadRequestError(f"{kind.gvk.kind}: {log.cut(str(error))}")
+        return decoded
 
 
 class MutatorHandler(Handler, Generic[T]):
@@ -248,21 +267,6 @@ def decode(kind: type[T], data: JSON) -> T:
         path, problem = first_problem(error)
         raise BadRequestError(f"{kind.gvk.kind}: {log.cut(path)}: {log.cut(problem)}") from error
     raise BadRequestError("there is no content to decode")
-
-
-def _readable(kind: type[T], data: JSON, old: JSON = None) -> T:
-    """Decode a new or changed object, which typed Go clients must be able to read, unless they could not read ``old``.
-
-    Raises:
-        BadRequestError: :func:`decode` cannot decode the object, or a number or time in it is not one for Go.
-    """
-    decoded = decode(kind, data)
-    if crd.is_built_in(kind):  # saves decoding the data again
-        return decoded
-    error = crd.unreadable_in_go(kind, _any(data))
-    if error is not None and (old is None or crd.unreadable_in_go(kind, _any(old)) is None):
-        raise BadRequestError(f"{kind.gvk.kind}: {log.cut(str(error))}")
-    return decoded
 
 
 def _any(data: JSON) -> JSON:

@@ -17,7 +17,7 @@ from controller_runtime import log, metrics, offload, rest, webhook
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import Int32, Object, Struct, field
+from controller_runtime.machinery import Int32, Object, Struct, crd, field
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.serving import HTTPRequest
@@ -494,15 +494,31 @@ class Lenient(webhook.CustomValidator[Timer]):
         return []
 
 
+class ForGo(Lenient):
+    protects_go_clients = True
+
+
 @pytest.mark.parametrize(("old", "code"), [(None, 400), (1, 400), (2**32, 200)])
 async def test_an_object_that_go_can_read_must_stay_readable(old: int | None, code: int) -> None:
     timer, stored = ({"metadata": {"name": "t"}, "spec": {"seconds": each}} for each in (2**31, old))
     asked = review(object=timer) if old is None else review("UPDATE", object=timer, oldObject=stored)
-    response = await verdict(webhook.ValidatorHandler(Timer, Lenient()), asked)
+    response = await verdict(webhook.ValidatorHandler(Timer, ForGo()), asked)
     assert response["status"]["code"] == code
     if code == 400:
         text = "Timer: spec.seconds: Invalid value: 2147483648: must fit into 32 bits"
         assert response["status"]["message"] == text
+
+
+async def test_a_validator_that_does_not_ask_for_it_pays_for_no_check_of_numbers_for_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unexpected(*_: Any) -> None:
+        raise AssertionError("the numbers are checked")
+
+    monkeypatch.setattr(crd, "unreadable_in_go", unexpected)
+    asked = review(object={"metadata": {"name": "t"}, "spec": {"seconds": 2**31}})
+    response = await verdict(webhook.ValidatorHandler(Timer, Lenient()), asked)
+    assert response["status"]["code"] == 200
 
 
 async def test_a_defaulter_that_changes_nothing_sends_no_patch() -> None:
