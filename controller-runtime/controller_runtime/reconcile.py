@@ -207,6 +207,8 @@ class AsReconciler(Generic[T]):
         """Read, then reconcile."""
         try:
             obj = await self._client.get(self._kind, request)
-        except NotFoundError:
+        except NotFoundError as error:
+            if not error.names_object:
+                raise
             return Result()
         return await self._reconciler.reconcile(obj)

@@ -26,7 +26,7 @@ class Labeller:
         self._forgiven = forgiven
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
-        with suppress(*([self._forgiven] if self._forgiven else [])), ignore_not_found():
+        with suppress(*([self._forgiven] if self._forgiven else [])), ignore_not_found(ConfigMap, request):
             found = await self._client.get(ConfigMap, request)
             if "labelled" not in found.labels:
                 wanted = found.deep_copy()
@@ -41,8 +41,9 @@ async def create(sim: Simulation, rng: random.Random) -> None:
 
 
 async def delete(sim: Simulation, rng: random.Random) -> None:
-    with ignore_not_found():
-        await sim.client().delete(config_map(rng))
+    chosen = config_map(rng)
+    with ignore_not_found(chosen):
+        await sim.client().delete(chosen)
 
 
 def config_map(rng: random.Random) -> ConfigMap:

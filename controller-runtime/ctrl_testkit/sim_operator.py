@@ -100,7 +100,7 @@ class Keeper:
 
     async def _delete_stray(self, key: ctrl.Request) -> None:
         """Delete a Secret without a ConfigMap, by its name."""
-        with ignore_not_found():
+        with ignore_not_found(Secret, key):
             secret = await self._client.get(Secret, key)
             await self._client.delete(
                 Secret.from_dict({"metadata": {"namespace": key.namespace, "name": secret.name}})
@@ -149,25 +149,25 @@ class Keeper:
         if (source.metadata.annotations or {}).get(NOTED) != value:
             wanted = source.deep_copy()
             wanted.metadata.annotations = {**(source.metadata.annotations or {}), NOTED: value}
-            with ignore_not_found():
+            with ignore_not_found(source):
                 await self._client.patch(wanted, merge_from(source))
                 await self._client.get(ConfigMap, source.key)
 
     async def _let_go(self, source: ConfigMap) -> ctrl.Result:
         finalizers = source.metadata.finalizers or []
         if FINALIZER in finalizers:
-            with ignore_not_found():
+            with ignore_not_found(Secret, source.key):
                 secret = await self._client.get(Secret, source.key)
                 await self._client.delete(secret, preconditions={"uid": secret.metadata.uid or ""})
             await self._patch(source, [each for each in finalizers if each != FINALIZER])
-            with ignore_not_found():
+            with ignore_not_found(source):
                 await self._client.get(ConfigMap, source.key)
         return ctrl.Result()
 
     async def _keep_secret(self, source: ConfigMap) -> None:
         name = (source.data or {})["class"]
         classes: dict[str, int] = {}
-        with ignore_not_found():
+        with ignore_not_found(PriorityClass, ("", name)):
             classes[name] = (await self._client.get(PriorityClass, ("", name))).value or 0
         wanted = content(source.to_dict(), classes)
         try:
@@ -309,18 +309,19 @@ class Users:
         """Change the data of a ConfigMap once."""
         source = ConfigMap.from_dict({"metadata": self._key(rng, name)})
         data = self._data(rng) | ({"ttl": "900"} if lives else {})
-        with ignore_not_found():
+        with ignore_not_found(source):
             await sim.client().patch(source, raw_patch(MERGE, msgspec.json.encode({"data": data})))
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
-        with ignore_not_found():
-            await sim.client().delete(ConfigMap.from_dict({"metadata": self._key(rng)}))
+        chosen = ConfigMap.from_dict({"metadata": self._key(rng)})
+        with ignore_not_found(chosen):
+            await sim.client().delete(chosen)
 
     async def replace(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Delete a ConfigMap without its finalizer, and create another one of the same name at once."""
         key, data = self._key(rng, name), self._data(rng)
-        with ignore_not_found():
-            source = ConfigMap.from_dict({"metadata": key})
+        source = ConfigMap.from_dict({"metadata": key})
+        with ignore_not_found(source):
             await sim.client().patch(source, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))
             await sim.client().delete(source)
             with suppress(AlreadyExistsError):
@@ -329,7 +330,7 @@ class Users:
     async def tamper(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Change or delete a Secret that the operator manages."""
         secret = Secret.from_dict({"metadata": self._key(rng, name)})
-        with ignore_not_found():
+        with ignore_not_found(secret):
             if rng.random() < 0.5:
                 await sim.client().delete(secret)
             else:
@@ -340,7 +341,7 @@ class Users:
         found = PriorityClass.from_dict({"metadata": {"name": rng.choice(CLASSES)}, "value": 0})
         number = rng.randrange(1000)
         if rng.random() < 0.3:
-            with ignore_not_found():
+            with ignore_not_found(found):
                 await sim.client().delete(found)
             return
         found.value = number
@@ -369,14 +370,15 @@ async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
     """
     key = {"namespace": "default", "name": name}
     with sim.server.watches.delays.during(lambda _: 0.3):
-        with ignore_not_found():
-            await sim.client().delete(Secret.from_dict({"metadata": key}))
+        secret = Secret.from_dict({"metadata": key})
+        with ignore_not_found(secret):
+            await sim.client().delete(secret)
         with anyio.move_on_after(2.0):
             while name not in {each["metadata"]["name"] for each in sim.server.objects(Secret)}:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         await anyio.sleep(rng.random() * 0.1)
-        with ignore_not_found():
-            await sim.client().delete(Secret.from_dict({"metadata": key}))
+        with ignore_not_found(secret):
+            await sim.client().delete(secret)
         sim.server.history.compact(keep=0)
         sim.server.watches.cut()
 

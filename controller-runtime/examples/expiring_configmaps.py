@@ -36,7 +36,7 @@ class Expirer:
         left = meta.parse_time(made) + timedelta(seconds=ttl) - datetime.now(UTC)
         if left > timedelta():
             return ctrl.Result(requeue_after=left)
-        with ctrl.ignore_not_found():
+        with ctrl.ignore_not_found(obj):
             await self.client.delete(obj, preconditions={"uid": obj.metadata.uid or ""})
             self.events.event(obj, ctrl.NORMAL, "Expired", f"its {ttl} seconds are over")
         return ctrl.Result()

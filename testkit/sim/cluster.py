@@ -179,8 +179,9 @@ class Nodes:
         if rng.random() < 0.7:
             for pod in sim.server.objects(Pod):
                 if pod["spec"].get("nodeName") == node and phase(pod) not in ENDED:
-                    with ignore_not_found():
-                        await sim.client("pod-gc").delete(_PodMetadata.from_dict(pod), grace_period_seconds=0)
+                    gone = _PodMetadata.from_dict(pod)
+                    with ignore_not_found(gone):
+                        await sim.client("pod-gc").delete(gone, grace_period_seconds=0)
         self.lost.discard(node)
         self.changed.set()
 

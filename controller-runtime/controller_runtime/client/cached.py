@@ -95,10 +95,10 @@ class _CachedWriter:
                 self._cache.remember_write(stored)
             return stored
 
-    async def _exists(self, obj: Object) -> bool:
-        """Return True if ``obj`` exists although the server answered a write with 404."""
+    async def _other_reason(self, obj: Object) -> NotFoundError | None:
+        """Return another error if ``obj`` exists although the server answered a write with 404."""
         del obj
-        return False
+        return None
 
     async def _missed(
         self,
@@ -110,10 +110,14 @@ class _CachedWriter:
         """Record that ``obj`` does not exist.
 
         Nothing is recorded if ``error`` is about another object, such as the namespace of ``obj``.
+
+        Raises:
+            NotFoundError: the object exists, and something else does not.
         """
-        found = error.details
-        names_it = found.get("name") == obj.name and (found.get("group") or "") == type(obj).gvk.group
-        if uid and names_it and not options.get("dry_run") and not await self._exists(obj):
+        kind = type(obj)
+        if uid and error.is_about(kind.gvk, kind.resource, obj.name) and not options.get("dry_run"):
+            if (other := await self._other_reason(obj)) is not None:
+                raise other from error
             self._cache.remember_delete(obj, uid=uid)
 
 
@@ -148,7 +152,7 @@ class CachedClient(_CachedWriter):
     def subresource(self, name: str) -> CachedSubResource:
         """Return the writer of one subresource."""
         live = self._live.subresource(name)
-        return CachedSubResource(live, self._cache, self._live, returns_object=name == "status")
+        return CachedSubResource(live, self._cache, self._live, name)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
@@ -204,11 +208,11 @@ class CachedSubResource(_CachedWriter):
         live: interfaces.SubResourceClient,
         cache: CacheReader,
         reader: interfaces.Reader,
-        *,
-        returns_object: bool,
+        name: str,
     ) -> None:
-        super().__init__(cache, returns_object=returns_object)
+        super().__init__(cache, returns_object=name == "status")
         self._live = live
+        self._name = name
         self._reader = reader
 
     async def get(self, obj: Object, into: type[T]) -> T:
@@ -219,16 +223,17 @@ class CachedSubResource(_CachedWriter):
         """Post ``body`` to the subresource of ``obj``; the cache sees the result when its watch reports it."""
         return await self._live.create(obj, body, **options)
 
-    async def _exists(self, obj: Object) -> bool:
-        """Return True if a read finds ``obj``.
-
-        In this case, the 404 of the write means that the object's CRD does not declare the subresource.
-        """
+    async def _other_reason(self, obj: Object) -> NotFoundError | None:
+        """Return the error that the kind has no such subresource if a read finds ``obj``."""
+        kind = type(obj)
         try:
-            found = await self._reader.get(metadata_only(type(obj)), obj.key)
+            found = await self._reader.get(metadata_only(kind), obj.key)
         except (StatusError, RestError):
-            return False
-        return found.metadata.uid == obj.metadata.uid
+            return None
+        if found.metadata.uid != obj.metadata.uid:
+            return None
+        text = f"{kind.gvk.group_kind} {obj.key} exists, but its kind has no subresource {self._name}"
+        return NotFoundError(text, code=404, reason="NotFound")
 
 
 async def _decoded(write: Awaitable[LazyObject[T]]) -> LazyObject[T]:

@@ -11,7 +11,7 @@ They wrap any Client, including each other, and cover subresources::
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar, Unpack, cast
 
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
@@ -24,9 +24,29 @@ T = TypeVar("T", bound=Object)
 W = TypeVar("W", opts.CreateOptions, opts.UpdateOptions, opts.PatchOptions)
 
 
-def ignore_not_found() -> AbstractContextManager[None]:
-    """Return a context that suppresses NotFoundError."""
-    return suppress(NotFoundError)
+def ignore_not_found(
+    of: Object | type[Object], key: NamespacedName | tuple[str, str] | None = None
+) -> AbstractContextManager[None, bool]:
+    """Return a context that suppresses the NotFoundError of one object: ``ignore_not_found(obj)``, or its kind and key.
+
+    The error that another object, a kind or a subresource does not exist is raised: it would look like success.
+    """
+    if isinstance(of, type):
+        if key is None:
+            raise TypeError(f"ignore_not_found({of.__name__}, key): the key is missing")
+        return _IgnoreNotFound(of, NamespacedName.of(key).name)
+    return _IgnoreNotFound(type(of), of.name)
+
+
+class _IgnoreNotFound(AbstractContextManager[None, bool]):
+    def __init__(self, kind: type[Object], name: str) -> None:
+        self._kind = kind
+        self._name = name
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, NotFoundError) and error.is_about(
+            self._kind.gvk, self._kind.resource, self._name
+        )
 
 
 def read_only(reader: interfaces.Reader) -> ReadOnly:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .base import JSON
     from .field import AggregateError
-    from .names import GVK
+    from .names import GVK, Resource
 
 MAX_RETRY_AFTER: Final = 60.0
 """Maximum delay in seconds that a server can request before the next attempt."""
@@ -94,6 +94,15 @@ class NotFoundError(StatusError):
         still exist.
         """
         return bool(self.details.get("name"))
+
+    def is_about(self, gvk: GVK, resource: Resource | None, name: str) -> bool:
+        """Return True if the object of this kind and name does not exist."""
+        details = self.details
+        kinds = (gvk.kind, resource.plural) if resource is not None else (details.get("kind"),)
+        group = details.get("group") or ""
+        return (
+            bool(name) and details.get("name") == name and group == gvk.group and details.get("kind") in kinds
+        )
 
 
 class MethodNotAllowedError(StatusError):

@@ -97,7 +97,7 @@ async def change_much(client: LiveClient, namespace: str) -> None:
         if number % 2:
             await eventually(lambda: labelled(made), reason="the operator labelled the ConfigMap")
         await client.patch(made, raw_patch(MERGE, b'{"data":{"a":"2"}}'))
-        with ignore_not_found():
+        with ignore_not_found(made):
             await client.delete(made)
 
     async def labelled(made: ConfigMap) -> bool:

@@ -103,7 +103,7 @@ async def change(client: LiveClient, namespace: str, *, wait_for_label: bool) ->
 
     async def deleted() -> bool:
         found: list[ConfigMap] = []
-        with ignore_not_found():
+        with ignore_not_found(made):
             found.append(await client.get(ConfigMap, made.key))
         return not found
 

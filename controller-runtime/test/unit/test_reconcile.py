@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TypeVar, Unpack
 
+import pytest
+
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import ListOptions, ObjectList, Reader
@@ -18,7 +20,7 @@ T = TypeVar("T", bound=Object)
 class OnePod:
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         if key != ("ns", "here"):
-            raise NotFoundError("gone", code=404)
+            raise NotFoundError("gone", code=404, details={"name": key[1], "kind": "pods"})
         return kind(metadata=ObjectMeta(namespace=key[0], name=key[1]))
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> ObjectList[T]:
@@ -55,3 +57,16 @@ def test_a_request_reads_as_its_key() -> None:
     assert str(Request("ns", "a")) == "ns/a"
     assert str(Request("", "a")) == "a"
     assert {Request("ns", "a")} == {Request.for_object(Pod(metadata=ObjectMeta(namespace="ns", name="a")))}
+
+
+async def test_a_kind_that_is_not_served_is_not_an_object_that_was_deleted() -> None:
+    class NotServed(OnePod):
+        async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+            raise NotFoundError("the server could not find the requested resource", code=404)
+
+    class Never:
+        async def reconcile(self, obj: Pod) -> Result:
+            raise AssertionError(obj)
+
+    with pytest.raises(NotFoundError, match="could not find the requested resource"):
+        await AsReconciler(NotServed(), Pod, Never()).reconcile(Request("ns", "here"))

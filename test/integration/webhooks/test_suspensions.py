@@ -253,7 +253,7 @@ class Lives:
             for each in await self._client.list(kind, namespace=self._namespace):
                 owners = each.metadata.owner_references or ()
                 if owners and uids.isdisjoint(owner.uid for owner in owners):
-                    with ignore_not_found():
+                    with ignore_not_found(each):
                         await self._client.delete(each)
 
     async def _observe(self) -> None:
@@ -262,7 +262,7 @@ class Lives:
             if all(condition.type == "Suspended" for condition in each.status.conditions or ()):
                 suspended = {**CONDITION, "type": "Suspended", "status": str(bool(each.spec.suspend))}
                 body = json.dumps({"status": {"conditions": [suspended]}}).encode()
-                with ignore_not_found():
+                with ignore_not_found(each):
                     await self._client.status.patch(each, raw_patch(MERGE, body))
 
     async def _is_empty(self) -> bool:

@@ -217,7 +217,7 @@ async def test_a_missing_subresource_does_not_end_its_object(cache: MemoryCache)
     stored = await live.create(widget.from_dict({"metadata": {"name": "w", "namespace": "n"}}))
     client = CachedClient(live, cache)
     for _ in range(2):
-        with pytest.raises(errors.NotFoundError, match='"w" not found'):
+        with pytest.raises(errors.NotFoundError, match="n/w exists, but its kind has no subresource status"):
             await client.status.update(stored)
     assert cache.recorded == []
     await live.delete(stored)

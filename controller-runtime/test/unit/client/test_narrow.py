@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that allow only some of the calls."""
 
+from typing import Any
+
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
@@ -57,8 +59,29 @@ async def test_cluster_scoped_kinds_are_left_as_they_are() -> None:
 
 async def test_absence_can_be_ignored_and_nothing_else() -> None:
     client = FakeClient()
-    with ignore_not_found():
+    with ignore_not_found(ConfigMap, ("n", "c")):
         await client.get(ConfigMap, ("n", "c"))
     await client.create(config_map("n"))
-    with pytest.raises(errors.BadRequestError), ignore_not_found():
+    with pytest.raises(errors.BadRequestError), ignore_not_found(ConfigMap, ("n", "c")):
         await client.list(ConfigMap, fields={"data": "x"})
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        pytest.param({}, id="the kind is not served"),
+        pytest.param({"name": "c", "kind": "secrets"}, id="another kind of the same name"),
+        pytest.param({"name": "c", "kind": "configmaps", "group": "example.com"}, id="another group"),
+        pytest.param({"name": "other", "kind": "configmaps"}, id="another object of the kind"),
+        pytest.param({"name": "n", "kind": "namespaces"}, id="the namespace"),
+    ],
+)
+@pytest.mark.parametrize("of", [(ConfigMap, ("n", "c")), (config_map("n"),)], ids=["key", "object"])
+def test_the_absence_of_something_else_is_never_ignored(details: dict[str, str], of: tuple[Any, ...]) -> None:
+    with pytest.raises(errors.NotFoundError), ignore_not_found(*of):
+        raise errors.NotFoundError("gone", code=404, details=details)
+
+
+def test_a_kind_alone_is_not_enough_to_ignore_its_absence() -> None:
+    with pytest.raises(TypeError, match="the key is missing"):
+        ignore_not_found(ConfigMap)
