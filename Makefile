@@ -21,8 +21,6 @@ TOOL := trainerctl
 
 # The image's base, by digest: `make pin-image` writes the digest of the tag into the Containerfile. RELEASE=1 refuses a base without one.
 PYTHON_IMAGE ?= $(shell sed -n 's/^ARG PYTHON_IMAGE=//p' Containerfile)
-# The packages that only OIDC logins and kubernetes-asyncio's own clients import.
-NOT_IN_IMAGE := aiohttp aiohappyeyeballs aiosignal attrs frozenlist multidict propcache yarl certifi python-dateutil six tzdata urllib3
 
 .PHONY: help
 help: ## List the targets
@@ -245,7 +243,7 @@ lock: $(VENV)/.dev ## Pin the newest releases of the dependencies
 		pyproject.toml $(TOOL)/pyproject.toml --group build --extra fast --output-file requirements/runtime.lock
 	$(COMPILE) --constraint requirements/runtime.lock --no-emit-package trainer-controller-manager \
 		pyproject.toml $(TOOL)/pyproject.toml --group dev --extra fast --output-file requirements/dev.lock
-	$(COMPILE) --constraint requirements/runtime.lock $(NOT_IN_IMAGE:%=--no-emit-package %) \
+	$(COMPILE) --constraint requirements/runtime.lock \
 		pyproject.toml --extra fast --output-file requirements/image.lock
 	$(COMPILE) --constraint requirements/runtime.lock --group build --output-file requirements/build.lock
 	$(MAKE) -C $(LIBRARY) lock VENV=$(abspath $(VENV)) LOCK_ARGS='--constraint ../requirements/dev.lock'

@@ -201,8 +201,5 @@ class PluginCredentials(Credentials):
 
 
 def redacted(error: BaseException) -> str:
-    """Return an error's text on one line, without any kubeconfig entry that the error quotes.
-
-    If a key is missing in an entry, kubernetes-asyncio quotes the whole entry, including its tokens.
-    """
+    """Return an error's text on one line, without any kubeconfig entry that the error quotes."""
     return _QUOTED_ENTRY.sub(r"\1", one_line(error))

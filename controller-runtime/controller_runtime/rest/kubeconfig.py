@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read kubeconfigs: files are merged and checked, and one context is selected, with its server, TLS and identity.
 
-kubernetes-asyncio merges the files. Everything else is done here and in ``login``, with the semantics of client-go.
-Certificates stay in memory instead of being written to temporary files.
+The semantics are those of client-go; logins are in ``login``. Certificates stay in memory instead of being written to
+temporary files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import copy
 import dataclasses
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 from controller_runtime import log
 from controller_runtime.machinery import JSON, yaml
 
-from . import http1, kubeconfig_import, login, proxy
+from . import http1, login, proxy
 from .config import Config, Impersonation
 from .credentials import (
     Anonymous,
@@ -35,7 +36,6 @@ from .credentials import (
     redacted,
 )
 from .errors import ConfigError
-from .kubeconfig_import import Node
 from .tls import IssuedPair, TLSConfig
 
 _EXTENSION: Final = "client.authentication.k8s.io/exec"
@@ -353,30 +353,35 @@ def from_files(paths: str, *, context: str | None = None) -> Access:
     existing = [name for name in names if Path(name).exists()]
     if not existing:
         raise ConfigError(f"kubeconfig {paths}: no such file")
-    contexts = [_check(name) for name in existing]
-    # The library would take the context of the last file.
-    context = context or next(filter(None, contexts), None)
-    library = kubeconfig_import.modules().kube_config
-    merger = library.KubeConfigMerger(os.pathsep.join(existing))
-    return _access(
-        os.pathsep.join(existing), merger.config, context, base_path=None, persist=merger.save_changes
-    )
+    files = {name: _read(name) for name in existing}
+    known = copy.deepcopy(files)
+
+    def save() -> None:
+        with contextlib.suppress(OSError):  # a file may not be writable
+            for name, data in files.items():
+                if data != known[name]:
+                    Path(name).write_text(yaml.dump(data))
+                    known[name] = copy.deepcopy(data)
+
+    return _access(os.pathsep.join(existing), files, context, save)
 
 
 def from_dict(data: Mapping[str, JSON], *, context: str | None = None) -> Access:
     """Read a parsed kubeconfig. Raises like :func:`from_files`."""
-    library = kubeconfig_import.modules().kube_config
-    return _access("given", library.ConfigNode("kubeconfig", dict(data)), context, base_path="")
+    return _access("given", {"": _checked("given", dict(data))}, context, lambda: None)
 
 
-def _check(name: str) -> str:
-    """Return the current context of a file. Raises ConfigError for a file that is not a kubeconfig."""
+def _read(name: str) -> dict[str, JSON]:
+    """Return the content of a file. Raises ConfigError for a file that is not a kubeconfig."""
     try:
-        data = yaml.load(Path(name).read_bytes(), strict=False)
+        return _checked(name, yaml.load(Path(name).read_bytes(), strict=False))
     except OSError as error:
         raise ConfigError(f"kubeconfig {name}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"kubeconfig {name}: not YAML: {redacted(error)}") from error
+
+
+def _checked(name: str, data: JSON) -> dict[str, JSON]:
     if not isinstance(data, dict):
         raise ConfigError(f"kubeconfig {name}: is empty or not a map")
     for part in ("clusters", "contexts", "users"):
@@ -387,52 +392,26 @@ def _check(name: str) -> str:
         for entry in entries:
             if not isinstance(entry.get(role), dict | None):
                 raise ConfigError(f"kubeconfig {name}: {role} {entry['name']!r}: {role} must be a map")
-    return str(data.get("current-context") or "")
+    return data
 
 
 def _access(
-    source: str,
-    config: Node,
-    context: str | None,
-    *,
-    base_path: str | None,
-    persist: Callable[[], object] = lambda: None,
+    source: str, files: Mapping[str, dict[str, JSON]], context: str | None, save: Callable[[], None]
 ) -> Access:
-    library = kubeconfig_import.modules()
-    name = context or config.safe_get("current-context")
+    """Return the access of a context in merged files: the first file that has a name or a current context decides."""
+    name = context or next(filter(None, (data.get("current-context") for data in files.values())), None)
     if not name:
         raise ConfigError(f"kubeconfig {source}: current-context is not set")
-    try:
-        entry = _find(source, config, "contexts", str(name))
-        values = entry.safe_get("context") or {}
-        cluster = _entry(source, config, "cluster", str(values.get("cluster") or ""), base_path)
-        user = _entry(source, config, "user", str(values.get("user") or ""), base_path)
-    except library.config_exception.ConfigException as error:
-        raise ConfigError(f"kubeconfig {source}: {redacted(error)}") from error
-    return Access(source, cluster, user, str(values.get("namespace") or ""), _saving(persist))
 
+    def find(role: str, name: str) -> Entry:
+        for file, data in files.items():
+            for entry in data.get(f"{role}s") or ():
+                if entry["name"] == name:
+                    folder = Path(file).absolute().parent if file else Path()
+                    return Entry(source, f"{role} {name!r}", entry.get(role) or {}, folder)
+        raise ConfigError(f"kubeconfig {source}: {role} {name!r} is not defined")
 
-def _entry(source: str, config: Node, role: str, name: str, base_path: str | None) -> Entry:
-    if not name and role == "user":
-        return Entry(source, "no user", {}, Path())
-    node = _find(source, config, f"{role}s", name)
-    folder = Path(node.path).absolute().parent if base_path is None and node.path else Path(base_path or "")
-    return Entry(source, f"{role} {name!r}", node.safe_get(role) or {}, folder)
-
-
-def _find(source: str, config: Node, part: str, name: str) -> Node:
-    entries = config[part] if config.safe_get(part) else None
-    node = entries.get_with_name(name, safe=True) if entries is not None else None
-    if node is None:
-        raise ConfigError(f"kubeconfig {source}: {part.removesuffix('s')} {name!r} is not defined")
-    return node
-
-
-def _saving(save: Callable[[], object]) -> Callable[[], None]:
-    """Return ``save`` without its error if a file is not writable."""
-
-    def saved() -> None:
-        with contextlib.suppress(OSError):
-            save()
-
-    return saved
+    values = find("context", str(name)).values
+    cluster, user = str(values.get("cluster") or ""), str(values.get("user") or "")
+    user_entry = find("user", user) if user else Entry(source, "no user", {}, Path())
+    return Access(source, find("cluster", cluster), user_entry, str(values.get("namespace") or ""), save)

@@ -35,7 +35,6 @@ DISTRIBUTIONS = {
     "cryptography",
     "httptools",
     "idna",
-    "kubernetes-asyncio",
     "msgspec",
     "prometheus-client",
     "pycparser",
@@ -59,7 +58,6 @@ MODULES = {
     "httptools",
     "idna",
     "jwt",
-    "kubernetes_asyncio",
     "msgspec",
     "pkg",
     "prometheus_client",
@@ -168,8 +166,7 @@ def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) 
     """This includes modules that are loaded later, for certificates, the pod grouper and kubeconfigs."""
     code = (
         "import pkg.app.program, pkg.app.podgrouper.program, pkg.util.cert, pkg.podgrouper\n"
-        "from controller_runtime.rest import kubeconfig_import\n"
-        "kubeconfig_import.modules()"
+        "import controller_runtime.rest.kubeconfig"
     )
     subprocess.run([sys.executable, "-S", "-c", code], env=environment(image), cwd="/", check=True)
 

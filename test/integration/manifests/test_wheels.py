@@ -23,37 +23,23 @@ ROOT = Path(__file__).parents[3]
 LIBRARY = ROOT / "controller-runtime"
 TOOL = ROOT / "trainerctl"
 DISTRIBUTIONS = {
-    "aiohappyeyeballs",
-    "aiohttp",
-    "aiosignal",
     "annotated-types",
     "anyio",
-    "attrs",
-    "certifi",
     "cffi",
     "cryptography",
-    "frozenlist",
     "httptools",
     "idna",
-    "kubernetes-asyncio",
     "msgspec",
-    "multidict",
     "prometheus-client",
-    "propcache",
     "pycparser",
     "pydantic",
     "pydantic-core",
-    "python-dateutil",
     "pyyaml",
-    "six",
     "structlog",
     "typing-extensions",
     "typing-inspection",
-    "tzdata",
-    "urllib3",
-    "yarl",
 }
-"""Distributions installed with the library; those that only kubernetes-asyncio requires serve OIDC logins."""
+"""Distributions installed with the library."""
 OF_THE_TESTS = ("hypothesis", "psutil", "pytest-timeout")
 UNIT = ("apis", "workqueue", "client", "examples")
 

@@ -9,7 +9,7 @@ from typing import Final
 from harness import figures, measure
 
 _PROGRAMS: Final = {
-    "manager": "from pkg.app import program; from controller_runtime.rest import kubeconfig_import; kubeconfig_import.modules()",
+    "manager": "from pkg.app import program; import controller_runtime.rest.kubeconfig",
     "kubernetes-asyncio": "import kubernetes_asyncio",
 }
 _PROBE: Final = """
