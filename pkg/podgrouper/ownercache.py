@@ -40,11 +40,11 @@ from controller_runtime.rest import TransportTimeoutError
 from pkg import metrics
 
 from .budget import REQUEST, Budget
-from .hub import PluginsHub
+from .hub import PluginsHub, new_plugins_hub
 from .owners import kind_of, pod_as_owner
-from .plugins import Reads
+from .plugins import Key, Reads, inputs
 from .podgroup import Memory
-from .regrouping import Key, Regrouping
+from .regrouping import Regrouping
 
 T = TypeVar("T", bound=Object)
 
@@ -56,8 +56,6 @@ CAPACITY: Final = 64 * 2**20
 """Approximate maximum size of all remembered contents in bytes. Remembered metadata may take another quarter of this
 size.
 """
-REFUSALS: Final = 1024
-"""Maximum number of remembered refusals."""
 _OVERHEAD: Final = 1024
 """Bytes that a remembered text takes in addition to its length."""
 
@@ -66,8 +64,11 @@ ContentVersion = tuple[str | None, int | str | None]
 
 
 class _Metadata(NamedTuple):
+    """The metadata of an owner, or why owners of its kind cannot be read in a namespace; the key then has no name."""
+
     text: bytes
     version: str
+    refusal: ForbiddenError | None = None
 
 
 class _Content(NamedTuple):
@@ -81,17 +82,16 @@ class OwnerCache:
     """Returns owners from metadata watches, or by reading single objects. Groupers use it as their Reader.
 
     Results of ``metadata`` and ``instance`` are shared and must not be changed. ``served`` raises an error for a kind
-    that the server does not serve, so an invented kind starts no watch and takes no memory. The hub is made with this
-    cache as its reader; the caller sets ``kinds`` to the hub afterwards, before the first read.
+    that the server does not serve, so an invented kind starts no watch and takes no memory. ``new_hub`` makes the hub,
+    whose groupers read through this cache.
     """
-
-    kinds: PluginsHub
 
     def __init__(
         self,
         live: client.Reader,
         cached: client.Reader,
         informers: source.Informers,
+        new_hub: Callable[[client.Reader], PluginsHub] = new_plugins_hub,
         *,
         served: Callable[[GVK], Awaitable[object]] | None = None,
         regrouping: Regrouping | None = None,
@@ -107,12 +107,12 @@ class OwnerCache:
         self._watched: dict[GVK, cache.Informer[Any]] = {}
         self._metadata: Memory[Key, _Metadata] = Memory(CAPACITY // 4, READ_TTL, clock)
         self._contents: Memory[Key, _Content] = Memory(CAPACITY)
-        self._refusals: Memory[Key, ForbiddenError] = Memory(REFUSALS, READ_TTL, clock)
         self._locks: KeyedLocks[Key] = KeyedLocks()
         self._reading: dict[Key, bool] = {}
         """The owners whose metadata is being read. The value becomes False if the watch reports a deletion during the
         read.
         """
+        self.hub = new_hub(self)
         self._reading_unwatched: set[str] = set()
         """Namespaces for which we are reading an owner of a kind that may not be watched: one such owner at a time."""
 
@@ -197,7 +197,7 @@ class OwnerCache:
             return await self._cached.get(kind, key)
         if kind.gvk == Pod.gvk:
             return await self._pod(NamespacedName(*key))  # type: ignore[return-value]  # of exactly that kind
-        found = await self.instance(await self._find(Key(kind.gvk, *key)), self.kinds.reads(kind.gvk))
+        found = await self.instance(await self._find(Key(kind.gvk, *key)), self.hub.reads(kind.gvk))
         found.metadata = found.metadata.deep_copy()
         return found  # type: ignore[return-value]  # of exactly that kind
 
@@ -215,7 +215,7 @@ class OwnerCache:
 
     async def _find(self, key: Key) -> PartialObjectMetadata:
         kind, namespace, name = key
-        self._regrouping.read(key)
+        inputs().read.add(key)
         if kind == Pod.gvk:
             try:
                 return pod_as_owner((await client.peek(self._cached, Pod, (namespace, name))).metadata)
@@ -237,8 +237,12 @@ class OwnerCache:
             OverBudgetError: the metadata is large and the namespace has used its share.
         """
         kind, namespace, _ = key
-        if (refusal := self._refusals.find(Key(kind, namespace, ""))) is not None:
-            raise refusal.with_traceback(None)  # each raise would extend the traceback of the same error
+        if (
+            refused := self._metadata.find(key._replace(name=""))
+        ) is not None and refused.refusal is not None:
+            raise refused.refusal.with_traceback(
+                None
+            )  # each raise would extend the traceback of the same error
         read, seen = self._metadata.find(key), await self._observed(key)
         if seen is not None and (read is None or not older(seen.resource_version, read.version)):
             return self.budget.decoded(namespace, seen.text, lambda: seen.object)
@@ -272,7 +276,7 @@ class OwnerCache:
         self._reading[key] = True
         try:
             found = await self._get(metadata_only, key)
-            if self.kinds.watches(key.kind):
+            if self.hub.watches(key.kind):
                 await self._watch(key.kind)
         finally:
             exists = self._reading.pop(key)
@@ -313,7 +317,7 @@ class OwnerCache:
         kind, namespace, name = key
         self.budget.check(namespace)
         self._check_turn(key)
-        unwatched = not self.kinds.watches(kind)
+        unwatched = not self.hub.watches(kind)
         started, failed = self._clock(), True
         if unwatched:
             self._reading_unwatched.add(namespace)
@@ -327,7 +331,7 @@ class OwnerCache:
             raise TransportTimeoutError(f"no answer within {READ_TIMEOUT:g} s", host="API server") from error
         except ForbiddenError as error:
             # Permissions do not depend on the object's name.
-            self._refusals.keep(Key(kind, namespace, ""), error)
+            self._metadata.keep(key._replace(name=""), _Metadata(b"", "", error), _OVERHEAD)
             metrics.OWNERS_UNREADABLE.labels("other" if unwatched else str(kind.group_kind)).inc()
             raise
         finally:
@@ -343,7 +347,7 @@ class OwnerCache:
         Raises:
             OverBudgetError: the kind may not be watched, and the namespace is reading another owner of such a kind.
         """
-        if key.namespace in self._reading_unwatched and not self.kinds.watches(key.kind):
+        if key.namespace in self._reading_unwatched and not self.hub.watches(key.kind):
             raise self.budget.put_off(key.namespace)
 
     # Watches.

@@ -219,20 +219,19 @@ class PodReconciler:
         if may_skip and _is_skipped(pod):
             self._regrouping.forget(pod.key)
             return ctrl.Result()
-        with self._regrouping.reading() as reads:
-            try:
-                found = await self._grouper.get_pod_owners(pod, rules)
-            except Exception as error:
-                if pod.metadata.deletion_timestamp is None:
-                    raise
-                # The owner of a pod that is being deleted may be deleted first.
-                log.logger_from().debug("Pod is being deleted, and its owners cannot be read", error=error)
-                return ctrl.Result()
-            if may_skip and any(map(_is_skipped, found.owners)):
-                self._regrouping.forget(pod.key)
-                return ctrl.Result()
-            metadata = await found.metadata(pod)
-        self._regrouping.note(pod.key, metadata.name, reads)
+        try:
+            found = await self._grouper.get_pod_owners(pod, rules)
+        except Exception as error:
+            if pod.metadata.deletion_timestamp is None:
+                raise
+            # The owner of a pod that is being deleted may be deleted first.
+            log.logger_from().debug("Pod is being deleted, and its owners cannot be read", error=error)
+            return ctrl.Result()
+        if may_skip and any(map(_is_skipped, found.owners)):
+            self._regrouping.forget(pod.key)
+            return ctrl.Result()
+        metadata = await found.metadata(pod)
+        self._regrouping.note(pod.key, metadata.name, found.inputs.read)
         if _is_ending(pod, found) and await self._has_lost_its_group(pod, metadata.name):
             return ctrl.Result()
         if (more := len(metadata.sub_groups) - _MANY) > 0:

@@ -18,8 +18,7 @@ from controller_runtime.rest import RestError
 from .hub import PluginsHub
 from .ownercache import OwnerCache
 from .owners import DirectOwners, pod_as_owner, short
-from .plugins import Grouper, GroupingError, InvalidOwnerError, fields
-from .plugins.defaultgrouper import collecting_unread
+from .plugins import Grouper, GroupingError, Inputs, InvalidOwnerError, fields
 from .plugins.native import native_gang
 from .podgroup import OLDEST, Metadata, Rules
 
@@ -44,12 +43,13 @@ class Grouping(NamedTuple):
     top_owner: Unstructured
     owners: list[PartialObjectMetadata]
     """The metadata of the pod's owners, nearest first, including the top owner; empty for a pod without owners."""
+    inputs: Inputs
 
     async def metadata(self, pod: Pod) -> Metadata:
         """Return the group of ``pod``. Errors of the grouper are raised unchanged."""
-        with collecting_unread() as unread:
+        with self.inputs.collecting():
             metadata = await self.grouper.get_pod_group_metadata(self.top_owner, pod, *self.owners)
-        metadata.unread = unread[0] if unread else ""
+        metadata.unread = next(iter(self.inputs.unread), "")
         metadata.name = _fitting(metadata.name)
         return metadata
 
@@ -74,16 +74,18 @@ class PodGrouper:
                 own ancestor, or the chain of owners is too long.
             StatusError, RestError, CacheError: the top owner cannot be read.
         """
-        top, owners = await self._walk(pod)
-        grouper = self._hub.grouper_for(type(top).gvk, rules)
-        if (gang := native_gang(pod)) is not None:
-            grouper = self._hub.native.grouper_for(gang, grouper)
-        found = await self._owners.instance(top, grouper.reads)
+        inputs = Inputs()
+        with inputs.collecting():
+            top, owners = await self._walk(pod)
+            grouper = self._hub.grouper_for(type(top).gvk, rules)
+            if (gang := native_gang(pod)) is not None:
+                grouper = self._hub.native.grouper_for(gang, grouper)
+            found = await self._owners.instance(top, grouper.reads)
         if found.metadata.uid != top.metadata.uid:
             # The walk used metadata of an owner that has been deleted, and another one with its name was created.
             reference = OwnerReference(kind=found.gvk.kind, name=top.name, uid=top.metadata.uid or "")
             raise GroupingError(_not_found(reference, pod, _expired(reference)))
-        return Grouping(grouper, found, owners)
+        return Grouping(grouper, found, owners, inputs)
 
     async def is_current(self, found: Grouping, namespace: str) -> bool:
         """Return False if an owner may have changed since :meth:`get_pod_owners` returned ``found``."""

@@ -8,19 +8,19 @@ pods are collected for :data:`PERIOD` seconds, wait behind all other pods, and c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
 import anyio
 import msgspec
 from controller_runtime import event, handler, source
-from controller_runtime.machinery import GVK, LazyObject, NamespacedName, PartialObjectMetadata
+from controller_runtime.machinery import LazyObject, NamespacedName, PartialObjectMetadata
 from controller_runtime.reconcile import Request
 
 from pkg.apis.kai.v2alpha2 import PodGroup
+
+from .plugins import Key
 
 PERIOD: Final = 1.0
 """Seconds for which changes are collected. An owner that changes all the time has its pods regrouped at this rate."""
@@ -30,14 +30,6 @@ LATER: Final = 30.0
 """If a group was deleted and so was an owner, its pods are reconciled after this many seconds. Most pods do not exist
 then; those that were orphaned need another group.
 """
-
-
-class Key(NamedTuple):
-    """Identifies an owner by name."""
-
-    kind: GVK
-    namespace: str
-    name: str
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -64,7 +56,6 @@ class Regrouping(handler.EventHandler[PodGroup]):
     immediate = True
 
     def __init__(self) -> None:
-        self._reads: ContextVar[set[Key] | None] = ContextVar("reads", default=None)
         self._group_of: dict[NamespacedName, NamespacedName] = {}
         self._groups: dict[NamespacedName, _Group] = {}
         self._groups_of: dict[Key, dict[NamespacedName, None]] = {}
@@ -77,21 +68,6 @@ class Regrouping(handler.EventHandler[PodGroup]):
         self._news = anyio.Event()
 
     # The objects from which groups are made.
-
-    @contextmanager
-    def reading(self) -> Iterator[set[Key]]:
-        """Collect the objects that are read in the body."""
-        reads: set[Key] = set()
-        token = self._reads.set(reads)
-        try:
-            yield reads
-        finally:
-            self._reads.reset(token)
-
-    def read(self, key: Key) -> None:
-        """Note that an object was read."""
-        if (reads := self._reads.get()) is not None:
-            reads.add(key)
 
     def note(self, pod: NamespacedName, name: str, reads: Iterable[Key] = ()) -> None:
         """Note the name of a pod's group, and the objects from which the group was made."""

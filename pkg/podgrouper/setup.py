@@ -25,7 +25,7 @@ from .pod_controller import PodReconciler
 from .podgroup import OLDEST, Handler
 from .podgrouper import PodGrouper
 from .regrouping import Regrouping
-from .servedrules import PERIOD, CurrentRules, ServedRules, fixed
+from .servedrules import PERIOD, ServedRules, fixed
 from .settings import Settings
 
 NAME: Final = "podgrouper"
@@ -110,6 +110,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         mgr.api_reader,
         mgr.client,
         mgr.cache,
+        partial(new_plugins_hub, options=options),
         served=mgr.rest_mapper.resource_for,
         regrouping=regrouping,
     )
@@ -117,20 +118,20 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     builder.watches(PodGroup, regrouping)
     feed = partial(regrouping.feed, exists=owners.exists)
     builder.watches_raw_source(source.Func(feed, "changed owners and deleted groups"))
-    builder.complete(_reconciler(mgr, options, rules, owners, regrouping))
-
-
-def _reconciler(
-    mgr: ctrl.Manager, options: Settings, rules: CurrentRules, owners: OwnerCache, regrouping: Regrouping
-) -> PodReconciler:
-    """Return the reconciler of pods, with its groupers and pod groups."""
-    hub = new_plugins_hub(owners, options)
-    owners.kinds = hub
     node_pool, queue = options.node_pool_label_key, options.queue_label_key
     groups = Handler(mgr.client, mgr.api_reader, node_pool_key=node_pool, queue_key=queue)
-    recorder, grouper = mgr.event_recorder_for(kai.EVENT_SOURCE), PodGrouper(owners, hub)
-    return PodReconciler(
-        mgr.client, recorder, grouper, groups, options, notices=recorder, rules=rules, regrouping=regrouping
+    recorder, grouper = mgr.event_recorder_for(kai.EVENT_SOURCE), PodGrouper(owners, owners.hub)
+    builder.complete(
+        PodReconciler(
+            mgr.client,
+            recorder,
+            grouper,
+            groups,
+            options,
+            notices=recorder,
+            rules=rules,
+            regrouping=regrouping,
+        )
     )
 
 

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from controller_runtime import client, log
@@ -25,32 +23,19 @@ from pkg.util.goduration import format_duration, parse_duration
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
 from .errors import UNREADABLE
-from .grouper import Grouper, Reads
+from .grouper import Grouper, Reads, inputs
 
 _log: Final = log.logger_from("podgrouper")
 
 _UNUSABLE: Final = (*UNREADABLE, DefaultsError)
 """If reading the ConfigMap raises one of these errors, no defaults apply, as in upstream."""
 
-_UNREAD: Final[ContextVar[list[str] | None]] = ContextVar("unread", default=None)
-
-
-@contextmanager
-def collecting_unread() -> Iterator[list[str]]:
-    """Collect why PriorityClasses or the ConfigMap of defaults could not be read while the body ran."""
-    reasons: list[str] = []
-    token = _UNREAD.set(reasons)
-    try:
-        yield reasons
-    finally:
-        _UNREAD.reset(token)
-
 
 def _note_unread(named: str, error: Exception) -> None:
     """Note that an object cannot be read: it may exist."""
     refused = isinstance(error, ForbiddenError) or not isinstance(error, StatusError)
-    if refused and (reasons := _UNREAD.get()) is not None:
-        reasons.append(f"{named} cannot be read: {error}")
+    if refused:
+        inputs().unread.append(f"{named} cannot be read: {error}")
 
 
 class DefaultGrouper(Grouper):
@@ -68,7 +53,7 @@ class DefaultGrouper(Grouper):
     ) -> Metadata:
         """Return the group named after ``top_owner``.
 
-        If PriorityClasses cannot be read, none counts as existing, as in upstream: see :func:`collecting_unread`.
+        If PriorityClasses cannot be read, none counts as existing, as in upstream: see :attr:`.Inputs.unread`.
         """
         owners: Sequence[Object] = other_owners or (top_owner,)
         priority_class, defaults = await self._priority_class(owners, pod, kai.TRAIN_PRIORITY_CLASS)

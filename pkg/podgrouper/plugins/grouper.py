@@ -1,15 +1,19 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of a grouper."""
+"""The interface of a grouper, and the record of the objects from which it makes a group."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Final, NamedTuple
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import Object, Unstructured
+from controller_runtime.machinery import GVK, Object, Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
@@ -18,6 +22,41 @@ from pkg.podgrouper.podgroup import Metadata
 def runs_in(pod: Pod, group: str) -> bool:
     """Return True if the pod has a node and is in the group. Such a pod keeps the group, even of an earlier release."""
     return bool(pod.spec.node_name) and pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD) == group
+
+
+class Key(NamedTuple):
+    """Identifies an owner by name."""
+
+    kind: GVK
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The objects from which the group of a pod was made."""
+
+    read: set[Key] = field(default_factory=set)
+    """The owners of the pod, and other objects that were read like owners."""
+    unread: list[str] = field(default_factory=list)
+    """Why PriorityClasses or the ConfigMap of defaults could not be read."""
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Add what the body reads."""
+        token = _inputs.set(self)
+        try:
+            yield
+        finally:
+            _inputs.reset(token)
+
+
+_inputs: Final[ContextVar[Inputs]] = ContextVar("inputs")
+
+
+def inputs() -> Inputs:
+    """Return the record of the group that is being made. If there is none, what the caller adds is lost."""
+    return _inputs.get(None) or Inputs()
 
 
 class Reads(Enum):

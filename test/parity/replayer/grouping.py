@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from controller_runtime import reconcile
@@ -48,7 +49,6 @@ class _Product:
 
 def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False) -> _Product:
     cached, direct = cluster.side("cached"), cluster.side("direct")
-    remembered = OwnerCache(direct, cached, Watches())
     namespace = config.get("defaultConfigPerTypeConfigMapNamespace")
     name = config.get("defaultConfigPerTypeConfigMapName")
     settings = Settings(
@@ -60,11 +60,15 @@ def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False
         knative_gang_schedule=config.get("knativeGangSchedule", True),
         default_priorities=NamespacedName(namespace, name) if namespace and name else None,
     )
-    hub = new_plugins_hub(remembered if remembering else cached, settings, found=())
-    remembered.kinds = hub
+    new_hub = partial(new_plugins_hub, options=settings, found=())
+    hub = new_hub(cached)
+    owners: OwnerCache | DirectOwners = DirectOwners(direct, cached)
+    if remembering:
+        owners = OwnerCache(direct, cached, Watches(), new_hub)
+        hub = owners.hub
     return _Product(
         hub,
-        PodGrouper(remembered if remembering else DirectOwners(direct, cached), hub),
+        PodGrouper(owners, hub),
         Handler(
             cached, cached, node_pool_key=settings.node_pool_label_key, queue_key=settings.queue_label_key
         ),

@@ -105,6 +105,4 @@ def cluster() -> OwnerServer:
 
 @pytest.fixture
 def owners(cluster: OwnerServer) -> OwnerCache:
-    made = OwnerCache(DirectClient(cluster), cluster.watched, cluster, clock=lambda: cluster.now)
-    made.kinds = new_plugins_hub(made, found=[])
-    return made
+    return OwnerCache(DirectClient(cluster), cluster.watched, cluster, clock=lambda: cluster.now)

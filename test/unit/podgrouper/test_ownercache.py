@@ -12,10 +12,9 @@ from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.machinery import GVK, LazyObject, Unstructured, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 
-from pkg.podgrouper import new_plugins_hub
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
-from pkg.podgrouper.plugins import Reads
-from pkg.podgrouper.regrouping import Key, Regrouping
+from pkg.podgrouper.plugins import Inputs, Key, Reads
+from pkg.podgrouper.regrouping import Regrouping
 from testkit.owner_world import DirectClient, Informer, OwnerServer, reference
 
 JOB = GVK("batch", "v1", "Job")
@@ -84,15 +83,15 @@ async def test_an_edit_of_an_object_that_was_read_is_reported_and_its_deletion_k
 
     edits = Edits()
     owners = OwnerCache(DirectClient(cluster), cluster.watched, cluster, regrouping=edits)
-    owners.kinds = new_plugins_hub(owners, found=[])
     obj = make_object(api_version, kind, "o", generation=1)
     key = Key(obj.gvk, "team-a", "o")
     await cluster.put(obj)
     assert owners.exists(key)
 
-    with edits.reading() as reads:
+    inputs = Inputs()
+    with inputs.collecting():
         await owners.get(unstructured(obj.gvk), ("team-a", "o"))
-    assert reads == {key}
+    assert inputs.read == {key}
     before, after = (
         LazyObject(cluster.kind, make_object(api_version, kind, "o", generation=number).to_json())
         for number in (1, 2)

@@ -16,7 +16,6 @@ from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError, TransportError
 
 from pkg.podgrouper.budget import LARGE_TEXT, OverBudgetError
-from pkg.podgrouper.hub import new_plugins_hub
 from pkg.podgrouper.ownercache import CAPACITY, READ_TIMEOUT, READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
 from testkit.owner_world import DirectClient, OwnerServer, reference
@@ -52,7 +51,6 @@ async def test_nothing_is_made_or_read_of_a_kind_that_is_not_served(
     owners = OwnerCache(
         DirectClient(cluster), cluster.watched, cluster, served=served, clock=lambda: cluster.now
     )
-    owners.kinds = new_plugins_hub(owners, found=[])
     before = metadata_only.cache_info().misses
     for number in range(20):
         owner = OwnerReference(api_version=f"made-up-{number}.com/v1", kind="Kind", name="x", uid="u")
@@ -132,7 +130,6 @@ async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_a
     cluster: OwnerServer, make_object: MakeObject
 ) -> None:
     owners = OwnerCache(DirectClient(cluster), cluster.watched, cluster)
-    owners.kinds = new_plugins_hub(owners, found=[])
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     cluster.answer_delay = 3600
     began = anyio.current_time()
@@ -240,6 +237,6 @@ async def test_ten_thousand_owners_leave_a_bounded_memory(
 
     assert len(owners._metadata) == len(owners._contents) == 0
     assert (owners._reading, owners._reading_unwatched) == ({}, set())
-    for held in (owners._refusals, owners.budget, owners._watched):
+    for held in (owners.budget, owners._watched):
         assert len(held) <= 1024
     assert owners._locks._used == {}

@@ -12,7 +12,8 @@ from controller_runtime.event import DeleteEvent
 from controller_runtime.machinery import GVK, LazyObject, NamespacedName, metadata_only
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper.regrouping import LATER, PERIOD, PORTION, Key, Regrouping
+from pkg.podgrouper.plugins import Inputs, Key, inputs
+from pkg.podgrouper.regrouping import LATER, PERIOD, PORTION, Regrouping
 
 JOB = GVK("batch", "v1", "Job")
 OWNER = Key(JOB, "team-a", "job")
@@ -166,16 +167,16 @@ async def test_a_pod_that_is_gone_or_has_another_group_is_forgotten() -> None:
 
 
 async def test_only_objects_that_were_read_for_the_pod_are_collected() -> None:
-    regrouping = Regrouping()
-    regrouping.read(OWNER)
-    with regrouping.reading() as reads:
-        regrouping.read(OWNER)
+    inputs().read.add(OWNER)
+    mine = Inputs()
+    with mine.collecting():
+        inputs().read.add(OWNER)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read_another, regrouping)
+            tasks.start_soon(_read_another)
 
-    assert reads == {OWNER}
+    assert mine.read == {OWNER}
 
 
-async def _read_another(regrouping: Regrouping) -> None:
-    with regrouping.reading():
-        regrouping.read(OWNER._replace(name="another"))
+async def _read_another() -> None:
+    with Inputs().collecting():
+        inputs().read.add(OWNER._replace(name="another"))
