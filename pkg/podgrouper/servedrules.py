@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -11,6 +12,7 @@ import anyio
 from controller_runtime import log, rest
 from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
+from controller_runtime.machinery.refreshed import Refreshed
 from controller_runtime.rest import PublishedSchema
 
 from .podgroup import OLDEST, Rules
@@ -60,14 +62,11 @@ class ServedRules:
         self._fetch = fetch
         self._is_served = is_served
         self._schema: PublishedSchema | None = None
-        self._rules: Rules | None = None
-        self._expires: float | None = None
-        """Time at which rules that were chosen without a schema expire; None if the rules do not expire."""
+        self._rules: Refreshed[Rules] = Refreshed(self._read)
         self._waited_in_vain = False
         """True if the schema of the served PodGroup was not published while we waited for it."""
         self._changed = False
         """True if the rules have changed since the last refresh."""
-        self._lock = anyio.Lock()
 
     async def current(self) -> Rules:
         """Return the rules.
@@ -75,66 +74,56 @@ class ServedRules:
         Raises:
             StatusError, RestError: the schema was never read and cannot be read now.
         """
-        if self._rules is None or self._is_expired():
-            async with self._lock:
-                if self._rules is None or self._is_expired():
-                    return await self._read()
-        return self._rules
+        return await self._rules.current()
 
     async def refresh(self) -> bool:
         """Read the schema again, and return True if the rules have changed since the last refresh.
 
-        An error changes nothing, and neither does a missing schema: a server publishes its schemas one by one while it
-        starts.
+        An error changes nothing, and neither does a missing schema after one was read: a server publishes its schemas
+        one by one while it starts.
         """
-        async with self._lock:
-            try:
-                if (schema := await self._fetch(self._schema)) is not None:
-                    self._use(schema)
-            except (StatusError, rest.RestError) as error:
-                _log.debug("The schema of PodGroup cannot be read", error=error)
-            changed, self._changed = self._changed, False
-            return changed
+        try:
+            await self._rules.refresh()
+        except (StatusError, rest.RestError) as error:
+            _log.debug("The schema of PodGroup cannot be read", error=error)
+        changed, self._changed = self._changed, False
+        return changed
 
-    def _is_expired(self) -> bool:
-        return self._expires is not None and anyio.current_time() >= self._expires
+    async def _read(self) -> tuple[Rules, float]:
+        """Return the rules, and for how many seconds they apply. Rules of a schema apply until a refresh.
 
-    async def _read(self) -> Rules:
-        """Read the schema. If the kind is served but its schema is not published, only the first call waits for it."""
-        deadline = anyio.current_time() + PUBLISHING
+        If the kind is served but its schema is not published, only the first call waits for it.
+        """
+        deadline, ttl = anyio.current_time() + PUBLISHING, MISSING_TTL
         while True:
             try:
-                schema = await self._fetch(None)
+                self._schema = await self._fetch(self._schema) or self._schema
             except ForbiddenError as error:
+                if self._schema is not None:
+                    raise
                 _log.debug("The schema of PodGroup may not be read", error=error)
-                return self._use(None, MISSING_TTL)
-            if schema is not None:
-                return self._use(schema)
+                break
+            if self._schema is not None:
+                ttl = math.inf
+                break
             if not await self._is_served():
                 # No group can be written, and the CRD of another release may be installed at any moment.
-                self._waited_in_vain = False
-                return self._use(None, 0.0)
+                self._waited_in_vain, ttl = False, 0.0
+                break
             if self._waited_in_vain or anyio.current_time() >= deadline:
                 self._waited_in_vain = True
-                return self._use(None, MISSING_TTL)
+                break
             await anyio.sleep(_STEP)
-
-    def _use(self, schema: PublishedSchema | None, ttl: float | None = None) -> Rules:
-        """Set and return the rules of ``schema``.
-
-        The rules apply for ``ttl`` seconds or, if ``ttl`` is None, until a refresh.
-        """
+        schema, before = self._schema, self._rules.value
         rules = OLDEST if schema is None else rules_of(schema.properties)
-        if rules is not self._rules:
-            self._changed = self._rules is not None
+        if rules is not before:
+            self._changed = before is not None
             _log.info(
                 "Pods are grouped by the rules of a release",
                 rules=str(rules),
                 schemaPublished=schema is not None,
             )
-        self._schema, self._rules = schema, rules
-        self._expires = None if ttl is None else anyio.current_time() + ttl
-        return rules
+        return rules, ttl
 
 
 def rules_of(properties: JSON) -> Rules:

@@ -15,6 +15,7 @@ import anyio
 import msgspec
 from controller_runtime import log, rest
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.refreshed import Refreshed
 
 from .tokens import Token, is_signed_by, keys_of
 
@@ -72,10 +73,8 @@ class Issuer:
     def __init__(self, transport: rest.RoundTripper, clock: Callable[[], float] = anyio.current_time) -> None:
         self._transport = transport
         self._clock = clock
-        self._known: Known | None = None
-        self._read_at = self._tried_at = float("-inf")
-        self._failure: Exception | None = None
-        self._reading = anyio.Lock()
+        self._result: Refreshed[tuple[Known | None, Exception | None]] = Refreshed(self._read, clock)
+        """The issuer, and why the last read failed."""
 
     async def known(self, token: Token) -> Known:
         """Return the issuer and its keys. They are read again if they are old or do not include the key of ``token``.
@@ -87,36 +86,27 @@ class Issuer:
             StatusError: the API server refused.
             RestError: the API server was unreachable.
         """
-        if self._known is not None and self._reading.locked() and self._known.names(token):
-            return self._known  # a slow server must not delay tokens whose keys are known
-        async with self._reading:
-            if self._due(token):
-                await self._read()
-            if self._known is None:
-                failure = self._failure or IssuerError("the issuer has not been read")
-                raise failure.with_traceback(None)  # each raise would extend the traceback of the same error
-            return self._known
+        known, _ = self._result.value or (None, None)
+        if known is not None and self._result.is_being_read and known.names(token):
+            return known  # a slow server must not delay tokens whose keys are known
+        is_old = self._clock() >= self._result.read_at + _MIN_AGE
+        known, failure = await self._result.current(
+            lambda result: not is_old or result[0] is None or result[0].names(token)
+        )
+        if known is None:
+            failure = failure or IssuerError("the issuer has not been read")
+            raise failure.with_traceback(None)  # each raise would extend the traceback of the same error
+        return known
 
-    def _due(self, token: Token) -> bool:
-        now = self._clock()
-        if self._failure is not None and now < self._tried_at + _AFTER_FAILURE:
-            return False
-        if self._known is None:
-            return True
-        lacking = not self._known.names(token)
-        return now >= self._read_at + (_MIN_AGE if lacking else _MAX_AGE)
-
-    async def _read(self) -> None:
-        self._tried_at = self._clock()
+    async def _read(self) -> tuple[tuple[Known | None, Exception | None], float]:
         try:
             discovered = rest.decoded(_discovery.decode, await self._get(_DISCOVERY))
             published = rest.decoded(_key_set.decode, await self._get(_KEYS))
-            self._known = Known(_named(discovered), keys_of(published.keys))
+            return (Known(_named(discovered), keys_of(published.keys)), None), _MAX_AGE
         except (StatusError, rest.RestError, IssuerError) as error:
-            self._failure = error
             _log.error("Keys of the token issuer cannot be read", error=error)
-            return
-        self._failure, self._read_at = None, self._tried_at
+            known, _ = self._result.value or (None, None)
+            return (known, error), _AFTER_FAILURE
 
     async def _get(self, path: str) -> bytes:
         response = await self._transport.send(rest.Request("GET", path, timeout=_TIMEOUT))

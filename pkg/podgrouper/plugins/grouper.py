@@ -55,7 +55,7 @@ _inputs: Final[ContextVar[Inputs]] = ContextVar("inputs")
 
 
 def inputs() -> Inputs:
-    """Return the record of the group that is being made. If there is none, what the caller adds is lost."""
+    """Return the record of the group that is being made. If there is none, return a new record."""
     return _inputs.get(None) or Inputs()
 
 

@@ -12,6 +12,7 @@ import msgspec
 from controller_runtime import log
 from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.refreshed import Refreshed
 from controller_runtime.rest import PublishedSchema, RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -66,21 +67,16 @@ class Served:
 
     def __init__(self, published: Published | None, clock: Callable[[], float] = anyio.current_time) -> None:
         self._published = published
-        self._clock = clock
         self._schemas: dict[type[Object], PublishedSchema | None] = {}
         self._keeps: dict[str, bool] = {}
         """For each field in which pods name their gang, True if the installed JobSet CRD keeps it."""
-        self._support: Support | None = None
-        self._expires = 0.0
-        self._begun = 0.0
-        """The time at which the last read began."""
+        self._support: Refreshed[Support] = Refreshed(self._read, clock)
         self._interrupted: Interrupted = lambda _kind: None
-        self._lock = anyio.Lock()
 
     @property
     def last(self) -> Support | None:
         """The result of the last read, or None before the first read."""
-        return self._support
+        return self._support.value
 
     def expire_after_interruption(self, interrupted: Interrupted) -> None:
         """Set the function that reports interruptions of the watch of the gangs."""
@@ -92,41 +88,31 @@ class Served:
         Raises:
             StatusError, RestError: the API cannot be read, and no read has succeeded since the last interruption.
         """
-        if self._support is None or self._is_expired():
-            async with self._lock:
-                if self._support is None or self._is_expired():
-                    return await self._refresh()
-        return self._support
+        return await self._support.current(self._is_certain)
 
-    def _is_expired(self) -> bool:
-        return self._clock() >= self._expires or self._is_doubtful()
+    def _is_certain(self, support: Support) -> bool:
+        """Return False if the watch of the gangs was interrupted after ``support`` was read."""
+        since = self._interrupted(KINDS[support.version]) if support.version else None
+        return since is None or since < self._support.read_at
 
-    def _is_doubtful(self) -> bool:
-        if self._support is None or not self._support.version:
-            return False
-        since = self._interrupted(KINDS[self._support.version])
-        return since is not None and since >= self._begun
-
-    async def _refresh(self) -> Support:
-        begun = self._clock()
+    async def _read(self) -> tuple[Support, float]:
+        before = self._support.value
         try:
-            support = await self._read()
+            support = await self._look_up()
         except (StatusError, RestError) as error:
-            if self._support is None or self._is_doubtful():
+            if before is None or not self._is_certain(before):
                 raise
             log.logger_from().debug("The served gang API cannot be read", error=error)
-            support = self._support
-        if support != self._support and self._published is not None:
+            support = before
+        if support != before and self._published is not None:
             log.logger_from().info(
                 "Gang API found" if support.version else "No gang API",
                 version=support.version,
                 reason=support.message,
             )
-        self._support, self._begun = support, begun
-        self._expires = self._clock() + (TTL if support.version else MISSING_TTL)
-        return support
+        return support, TTL if support.version else MISSING_TTL
 
-    async def _read(self) -> Support:
+    async def _look_up(self) -> Support:
         published = self._published
         if published is None:
             return Support(NEWEST)
