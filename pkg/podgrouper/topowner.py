@@ -14,7 +14,6 @@ from typing import Final, Self
 import yaml
 from controller_runtime.machinery import Object
 from controller_runtime.machinery import yaml as goyaml
-from yaml.emitter import Emitter
 
 _PLAIN: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z][A-Za-z0-9./-]*")
 _WORDS: Final = frozenset(("true", "false", "null", "y", "n", "yes", "no", "on", "off"))
@@ -50,8 +49,6 @@ def _scalar(text: str) -> str:
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text  # the usual case: all except names that begin with a digit
     unprintable = _UNPRINTABLE.search(text) is not None
-    if unprintable and text[0] == "\ufeff":
-        return f'"{"".join(map(_escaped, text))}"'
     if "\n" in text and not unprintable and text[-1] != " " and " \n" not in text:
         return _literal(text)
     quoted = unprintable or "\n" in text or _reads_as_something_else(text)
@@ -69,19 +66,6 @@ def _literal(text: str) -> str:
     body = "\n".join(f"    {line}" if line else "" for line in text.split("\n"))
     start = "" if text[0] == "\n" else "\n"
     return f"|{indent}{chomp}{start}{body}".removesuffix("\n")
-
-
-def _escaped(character: str) -> str:
-    """Return the escape sequence of a character.
-
-    If a text begins with a byte order mark, Go's library escapes all its characters.
-    """
-    if (short := Emitter.ESCAPE_REPLACEMENTS.get(character)) is not None:
-        return f"\\{short}"
-    code = ord(character)
-    if code <= 0xFF:
-        return f"\\x{code:02X}"
-    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
 
 
 def _reads_as_something_else(text: str) -> bool:

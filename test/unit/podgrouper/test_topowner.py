@@ -54,7 +54,7 @@ from pkg.podgrouper.topowner import top_owner_metadata
         ("next\x85line", '"next\\Nline"'),
         ("tab\x00and\u2028line\u2029", '"tab\\0and\\Lline\\P"'),
         ("a\ufeff'\"", '"a\\uFEFF\'\\""'),
-        ("\ufeff-a", '"\\uFEFF\\x2D\\x61"'),
+        ("\ufeff-a", '"\\uFEFF-a"'),
         ("tab\tand\nbreak", "|-\n    tab\tand\n    break"),
         ("space \nbreak", '"space \\nbreak"'),
         ("\nbreak", "|4-\n    break"),
