@@ -47,6 +47,7 @@ ANY_VERSION: Final = "*"
 
 _WRAPPERS: Final = (
     GVK("argoproj.io", "v1alpha1", "Workflow"),
+    GVK("ray.io", ANY_VERSION, "RayCronJob"),
     GVK("run.ai", ANY_VERSION, "DistributedInferenceWorkload"),
     GVK("run.ai", ANY_VERSION, "DistributedWorkload"),
     GVK("run.ai", ANY_VERSION, "InferenceWorkload"),

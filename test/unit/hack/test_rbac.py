@@ -57,5 +57,10 @@ def test_the_pod_grouper_lives_with_the_rights_that_kai_gives_its_own() -> None:
     # Without permission to read Kubernetes' own gangs, their pods are grouped by their owner.
     gangs = {("scheduling.k8s.io", "podgroups"), ("scheduling.k8s.io", "workloads")}
     # KAI v0.13 has no groupers for these kinds, and v0.17 permits reading Karta objects.
-    ours = {("apps.nvidia.com", "nimservices"), ("kubeflow.org", "paddlejobs"), ("run.ai", "kartas")}
+    ours = {
+        ("apps.nvidia.com", "nimservices"),
+        ("kubeflow.org", "paddlejobs"),
+        ("ray.io", "raycronjobs"),
+        ("run.ai", "kartas"),
+    }
     assert missing == {("nvidia.com", "dynamographdeployments"), *gangs, *ours}

@@ -4,7 +4,8 @@
 
 Pods of KubeRay's Jobs, such as the submitter of a RayJob, run before or after the nodes of the cluster, or beside them.
 They are in a group of their own, because KAI's scheduler never binds a pod that is in no subgroup of a group with
-subgroups.
+subgroups. For the same reason, an upgrade of a RayService that adds or renames worker groups gives the new cluster a
+group of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _JOB: Final = GroupKind("batch", "Job")
 _log: Final = log.logger_from("podgrouper")
 
 
-# +kubebuilder:rbac:groups=ray.io,resources=rayclusters;rayjobs;rayservices,verbs=get;list;watch
+# +kubebuilder:rbac:groups=ray.io,resources=rayclusters;raycronjobs;rayjobs;rayservices,verbs=get;list;watch
 class RayGrouper(ReadingGrouper):
     """Groups the pods of a RayCluster: the head and each worker group are subgroups."""
 
@@ -65,9 +66,13 @@ class RayGrouper(ReadingGrouper):
         if is_of_job and not runs_in(pod, metadata.name):
             metadata.name += f"-{other_owners[0].name}"
             return metadata
-        sub_groups = self._sub_groups(await self._cluster(top_owner))
+        cluster = await self._cluster(top_owner)
+        sub_groups = self._sub_groups(cluster)
+        if other_owners and other_owners[0].gvk.kind == cluster.gvk.kind:
+            sub_groups = await self._of_own_cluster(metadata, cluster, sub_groups, pod, other_owners[0].name)
         metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups))
-        if await self._wants_sub_groups(metadata):
+        existing = await self._existing(metadata.namespace, metadata.name)
+        if existing is None or existing.spec.sub_groups:  # an older release created groups without subgroups
             metadata.sub_groups = sub_groups
             _assign(pod, sub_groups)
         return metadata
@@ -85,6 +90,33 @@ class RayGrouper(ReadingGrouper):
         kind = unstructured(owner.gvk._replace(kind="RayCluster"))
         return await self._client.get(kind, (owner.namespace, name))
 
+    async def _of_own_cluster(
+        self,
+        metadata: Metadata,
+        cluster: Unstructured,
+        sub_groups: list[SubGroupMetadata],
+        pod: Pod,
+        own: str,
+    ) -> list[SubGroupMetadata]:
+        """Name the group after the pod's own cluster if that is necessary, and return the subgroups of the group.
+
+        ``cluster`` is the cluster that the top owner reports, and ``own`` is the name of the pod's own cluster. Both
+        differ while a RayService is upgraded. The cluster that the upgrade has created keeps its group afterwards.
+        """
+        if own == cluster.name:
+            if await self._existing(metadata.namespace, f"{metadata.name}-{own}") is not None:
+                metadata.name += f"-{own}"
+            return sub_groups
+        found = self._sub_groups(await self._client.get(type(cluster), (cluster.namespace, own)))
+        names = {each.name for each in sub_groups}
+        if all(each.name in names for each in found):
+            reported = await self._existing(metadata.namespace, f"{metadata.name}-{cluster.name}")
+            if reported is None:
+                return sub_groups
+        if not runs_in(pod, metadata.name):
+            metadata.name += f"-{own}"
+        return found
+
     def _sub_groups(self, cluster: Unstructured) -> list[SubGroupMetadata]:
         head = SubGroupMetadata(name=HEAD_GROUP, min_available=1)
         if self._with_topology:
@@ -92,16 +124,14 @@ class RayGrouper(ReadingGrouper):
             head.topology_constraints = _topology(spec or {}, "headGroupSpec")
         return [head, *_worker_groups(cluster, with_topology=self._with_topology)]
 
-    async def _wants_sub_groups(self, metadata: Metadata) -> bool:
-        """Return False if the group exists without subgroups, because an older release created it."""
+    async def _existing(self, namespace: str, name: str) -> PodGroup | None:
         try:
-            existing = await self._client.get(PodGroup, (metadata.namespace, metadata.name))
+            return await self._client.get(PodGroup, (namespace, name))
         except NotFoundError:
-            return True
+            return None
         except StatusError as error:
-            _log.debug("Failed to get existing PodGroup, making subgroups", name=metadata.name, error=error)
-            return True
-        return bool(existing.spec.sub_groups)
+            _log.debug("Failed to get existing PodGroup", name=name, error=error)
+            return None
 
 
 class RayClusterGrouper(RayGrouper):

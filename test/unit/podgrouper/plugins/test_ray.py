@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pkg.podgrouper import Rules
+from testkit.owner_world import reference
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
@@ -84,3 +85,98 @@ async def test_a_submitter_that_runs_in_the_clusters_group_stays_there(
     pod = make_pod("p", ray_job[2], annotations=annotated, spec={"nodeName": node})
 
     assert (await group(pod, *ray_job)).name == name
+
+
+@pytest.fixture
+def ray_service(make_object: Any) -> Any:
+    """Return a function that makes a RayService, its clusters ``a`` and ``b``, and a pod of one of them."""
+
+    def make(active: str, pending: str, **groups: list[str]) -> dict[str, Any]:
+        service = make_object("ray.io/v1", "RayService", "rs")
+        named = {"activeServiceStatus": active, "pendingServiceStatus": pending}
+        status = {field: {"rayClusterName": name} for field, name in named.items() if name}
+        service.set_unknown_fields({"status": status})
+        clusters = {
+            name: make_object(
+                "ray.io/v1",
+                "RayCluster",
+                name,
+                service,
+                spec={"workerGroupSpecs": [{"groupName": each, "replicas": 2} for each in workers]},
+            )
+            for name, workers in groups.items()
+        }
+        return {"service": service, **clusters}
+
+    return make
+
+
+OWN, OF_B = "pg-rs-uid-rs", "pg-rs-uid-rs-b"
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+@pytest.mark.parametrize(
+    ("active", "pending", "workers", "cluster", "runs_in", "exists", "expected"),
+    [
+        pytest.param("a", "", (["w"], ["w"]), "a", "", "", (OWN, ["w"]), id="before the upgrade"),
+        pytest.param("", "a", (["w"], ["w"]), "a", "", "", (OWN, ["w"]), id="the first cluster"),
+        pytest.param("a", "b", (["w"], ["w"]), "b", "", "", (OWN, ["w"]), id="the same groups"),
+        pytest.param("a", "b", (["w", "x"], ["w"]), "b", "", "", (OWN, ["w", "x"]), id="a group is removed"),
+        pytest.param("a", "b", (["w"], ["new"]), "b", "", "", (OF_B, ["new"]), id="a renamed group"),
+        pytest.param("a", "b", (["w"], ["w", "x"]), "b", "", "", (OF_B, ["w", "x"]), id="another group"),
+        pytest.param("a", "b", (["w"], ["new"]), "a", OWN, "", (OWN, ["w"]), id="the old cluster meanwhile"),
+        pytest.param(
+            "b", "", (["w"], ["new"]), "b", OF_B, OF_B, (OF_B, ["new"]), id="the new one afterwards"
+        ),
+        pytest.param("b", "", (["w"], ["new"]), "b", "", OF_B, (OF_B, ["new"]), id="its next pod"),
+        pytest.param("b", "", (["w"], ["new"]), "a", OWN, OF_B, (OWN, ["w"]), id="the old one afterwards"),
+        pytest.param("b", "", (["w"], ["w", "x"]), "a", OWN, OF_B, (OWN, ["w"]), id="the old one with fewer"),
+    ],
+)
+async def test_an_upgrade_of_a_service_groups_the_clusters_separately_if_their_worker_groups_differ(
+    active: str,
+    pending: str,
+    workers: tuple[list[str], list[str]],
+    cluster: str,
+    runs_in: str,
+    exists: str,
+    expected: tuple[str, list[str]],
+    rules: Rules,
+    ray_service: Any,
+    make_pod: Any,
+    make_pod_group: Any,
+    group: Any,
+) -> None:
+    made = ray_service(active, pending, a=workers[0], b=workers[1])
+    own = workers["ab".index(cluster)][-1]
+    pod = make_pod(
+        "p",
+        made[cluster],
+        labels={"ray.io/group": own},
+        annotations={"pod-group-name": runs_in} if runs_in else {},
+        spec={"nodeName": "n"} if runs_in else {},
+    )
+    groups = [make_pod_group(exists, subGroups=[{"name": "headgroup", "minMember": 1}])] if exists else []
+
+    metadata = await group(pod, *made.values(), *groups, rules=rules)
+
+    assert (metadata.name, [each.name for each in metadata.sub_groups[1:]]) == expected
+    assert metadata.min_available == 1 + 2 * len(expected[1])
+    assert metadata.find_sub_group_for_pod("team-a", "p").name == own
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+async def test_each_run_of_a_cron_job_has_the_groups_of_its_ray_job(
+    rules: Rules, ray_job: list[Any], make_object: Any, make_pod: Any, group: Any
+) -> None:
+    cron = make_object("ray.io/v1", "RayCronJob", "cron", labels={"kai.scheduler/queue": "nightly"})
+    job, cluster, submitter, _ = ray_job
+    job.metadata.labels = None
+    job.metadata.owner_references = [reference(cron)]
+
+    worker = await group(make_pod("p", cluster, labels={"ray.io/group": "w"}), cron, *ray_job, rules=rules)
+    submitted = await group(make_pod("s", submitter), cron, *ray_job, rules=rules)
+
+    assert (worker.name, worker.queue, worker.min_available) == ("pg-rj-uid-rj", "nightly", 2)
+    assert [each.name for each in worker.sub_groups] == ["headgroup", "w"]
+    assert (submitted.name, submitted.queue, submitted.sub_groups) == ("pg-rj-uid-rj-rj", "nightly", [])
