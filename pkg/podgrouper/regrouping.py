@@ -3,7 +3,8 @@
 """Reconciles pods again when an object from which their group is made has changed, although the pods have no event.
 
 An edit of an owner may change the group, and a group may be deleted. Tenants can do both as often as they like, so the
-pods are collected for :data:`PERIOD` seconds, wait behind all other pods, and come in portions for each namespace.
+pods are collected for :data:`PERIOD` seconds, wait behind all other pods, and come in portions for each namespace, one
+pod after the other.
 """
 
 from __future__ import annotations
@@ -139,9 +140,10 @@ class Regrouping(handler.EventHandler[PodGroup]):
             self._news = anyio.Event()
             self._collect(exists)
             for namespace, pods in list(self._pending.items()):
-                for pod in list(islice(pods, PORTION)):
+                for number, pod in enumerate(list(islice(pods, PORTION))):
                     self._again.add(pod)
-                    queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=pods.pop(pod))
+                    after = pods.pop(pod) + PERIOD * number / PORTION  # all at once would occupy all workers
+                    queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=after)
                 if not pods:
                     del self._pending[namespace]
             if self._pending:

@@ -14,10 +14,11 @@ import pytest
 import yaml
 from controller_runtime.apis.authentication.v1 import TokenRequest
 from controller_runtime.apis.core.v1 import Event, Pod, ServiceAccount
-from controller_runtime.client import LiveClient
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import apply_manifests, eventually, install_crds, wait_established
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
+from controller_runtime.machinery.errors import NotFoundError
 from trainerctl.localcluster.cluster import Cluster
 
 from pkg import shipped
@@ -302,3 +303,65 @@ async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
         messages = await eventually(reported, timeout=60, reason="a pod has an event")
     label = "jobset.sigs.k8s.io/replicatedjob-name"
     assert messages == {"odd": f'pod {space}/odd missing required label "{label}"'}
+
+
+async def test_groups_that_were_deleted_come_back_and_follow_the_edits_of_their_owner(
+    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
+) -> None:
+    client, space = cluster_client, cluster_namespace
+    solo = {"name": "solo", "namespace": space}
+    batch = workload(
+        "batch/v1",
+        "Job",
+        space,
+        "batch",
+        {"parallelism": 2, "completions": 2, "template": template("job", restartPolicy="Never")},
+    )
+    batch.metadata.annotations = {"kai.scheduler/batch-min-member": "2"}
+
+    async def minimum(name: str) -> int | None:
+        try:
+            return (await client.get(PodGroup, (space, name))).spec.min_member
+        except NotFoundError:
+            return None
+
+    async with grouper.running():
+        pod = await client.create(Pod.from_dict({**template("solo"), "metadata": solo}))
+        dead = (await grouped("solo", 1))["solo"]
+
+        # A pod is created again from its own YAML, after its group was deleted with it.
+        await client.delete(pod, grace_period_seconds=0)
+
+        async def is_gone() -> bool:
+            return await minimum(dead) is None
+
+        await eventually(is_gone, timeout=60, reason="the group is deleted with its pod")
+        pod = await client.create(
+            Pod.from_dict({**template("solo"), "metadata": {**solo, "annotations": {ANNOTATION: dead}}})
+        )
+        anew = f"pg-solo-{pod.metadata.uid}"
+
+        async def is_grouped_anew() -> bool:
+            annotations = (await client.get(Pod, pod.key)).annotations
+            return annotations.get(ANNOTATION) == anew and await minimum(anew) == 1
+
+        await eventually(is_grouped_anew, timeout=10, reason="the pod has a new group")
+
+        # The pods of the Job have no event while their group is deleted and while its minimum changes.
+        job = await client.create(batch)
+        (name,) = set((await grouped("batch-", 2)).values())
+        assert await minimum(name) == 2
+        await client.delete(await client.get(PodGroup, (space, name)))
+
+        async def is_back() -> bool:
+            return await minimum(name) == 2
+
+        await eventually(is_back, timeout=10, reason="the deleted group is back")
+        body = b'{"metadata":{"annotations":{"kai.scheduler/batch-min-member":"1"}}}'
+        await client.patch(job, raw_patch(MERGE, body))
+
+        async def is_smaller() -> bool:
+            return await minimum(name) == 1
+
+        await eventually(is_smaller, timeout=10, reason="the edit has reached the group")
+    assert "rror" not in grouper.said

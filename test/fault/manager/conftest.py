@@ -51,10 +51,14 @@ class Ours:
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start the process, also after it has ended."""
+    def start(self, *more: str) -> None:
+        """Start the process with ``more`` arguments, also after it has ended."""
         program = ROOT / "cmd" / "trainer-controller-manager" / "main.py"
-        arguments = [f"--config={self.folder / 'config.yaml'}", f"--kubeconfig={self.folder / 'kubeconfig'}"]
+        arguments = [
+            f"--config={self.folder / 'config.yaml'}",
+            f"--kubeconfig={self.folder / 'kubeconfig'}",
+            *more,
+        ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(program), *arguments],
