@@ -339,13 +339,13 @@ async def test_groups_that_were_deleted_come_back_and_follow_the_edits_of_their_
         pod = await client.create(
             Pod.from_dict({**template("solo"), "metadata": {**solo, "annotations": {ANNOTATION: dead}}})
         )
-        anew = f"pg-solo-{pod.metadata.uid}"
+        expected = f"pg-solo-{pod.metadata.uid}"
 
-        async def is_grouped_anew() -> bool:
+        async def is_grouped_again() -> bool:
             annotations = (await client.get(Pod, pod.key)).annotations
-            return annotations.get(ANNOTATION) == anew and await minimum(anew) == 1
+            return annotations.get(ANNOTATION) == expected and await minimum(expected) == 1
 
-        await eventually(is_grouped_anew, timeout=10, reason="the pod has a new group")
+        await eventually(is_grouped_again, timeout=10, reason="the pod has a new group")
 
         # The pods of the Job have no event while their group is deleted and while its minimum changes.
         job = await client.create(batch)
