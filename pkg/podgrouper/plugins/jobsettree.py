@@ -74,7 +74,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
             jobs = [job for job in jobs if name_of(job) == own_job]
         else:
             jobs = [job for job in jobs if name_of(job) not in awaited]
-        jobs = [job for job in jobs if _replicas(job) or name_of(job) == own_job]
+        jobs = [job for job in jobs if name_of(job) == own_job or (_replicas(job) and _needed_pods(job))]
         metadata.min_sub_group = _required_jobs(owner, jobs)
         metadata.min_available = 0
         metadata.sub_groups = _tree(owner, jobs)

@@ -68,4 +68,4 @@ def _launchers(job: Unstructured) -> int:
         raise GroupingError(
             f"the type of the job {job.name} doesn't allow for 0 mpiReplicaSpecs pods. Please fix the replica field"
         ) from cause
-    return replicas
+    return max(0, replicas)

@@ -70,7 +70,7 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[
     if specs is None:
         raise GroupingError(f"pytorchReplicaSpecs not found in {where}")
     with failing(f"failed to get replicas from pytorchReplicaSpecs[{_MASTER_SPEC}] in {where}. Err: "):
-        masters = fields.nested_int32(specs, _MASTER_SPEC, "replicas") or 0
+        masters = max(0, fields.nested_int32(specs, _MASTER_SPEC, "replicas") or 0)
     sub_groups = []
     if masters:
         sub_groups.append(

@@ -47,6 +47,24 @@ async def test_all_replicated_jobs_are_required_at_once(group_job_set: GroupJobS
     ]
 
 
+@pytest.mark.parametrize(
+    ("number", "left_out"), [("parallelism", True), ("completions", True), ("backoffLimit", False)]
+)
+async def test_a_replicated_job_whose_jobs_have_no_pods_is_not_required(
+    number: str, left_out: bool, group_job_set: GroupJobSet
+) -> None:
+    idle = {"name": "idle", "template": {"spec": {number: 0}}}
+
+    beside = await group_job_set(_job("node"), idle, job="node")
+    own = await group_job_set(_job("node"), idle, job="idle")
+
+    assert beside.min_sub_group == (1 if left_out else 2)
+    assert [each.name for each in beside.sub_groups if not each.parent] == ["node", "idle"][
+        : beside.min_sub_group
+    ]
+    assert [each.name for each in own.sub_groups if not each.parent] == ["node", "idle"]
+
+
 async def test_a_replicated_job_on_whose_completion_another_waits_has_its_own_group(
     group_job_set: GroupJobSet,
 ) -> None:

@@ -69,3 +69,18 @@ async def test_a_nim_service_on_one_node_keeps_its_group(
     deployment = make_object("apps/v1", "Deployment", "nim", nim[0])
 
     assert (await group(make_pod("p", deployment), nim[0], deployment)).name == "pg-nim-uid-nim"
+
+
+@RULES
+@pytest.mark.parametrize(("launchers", "needed"), [(1, 2), (-5, 3)])
+async def test_an_mpi_job_whose_launcher_waits_requires_its_workers(
+    launchers: int, needed: int, rules: Rules, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    spec = {
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "mpiReplicaSpecs": {"Launcher": {"replicas": launchers}, "Worker": {"replicas": 2}},
+        "runPolicy": {"schedulingPolicy": {"minAvailable": 3}},
+    }
+    job = make_object("kubeflow.org/v2beta1", "MPIJob", "j", spec=spec)
+
+    assert (await group(make_pod("p", job), job, rules=rules)).min_available == needed

@@ -58,3 +58,15 @@ async def test_fewer_pods_than_masters_require_no_workers(
 
     assert metadata.min_available == 0
     assert [each.min_available for each in metadata.sub_groups] == [1, 0]
+
+
+async def test_a_negative_number_of_masters_does_not_require_more_workers(
+    make_object: Any, make_pod: Any, group: Any
+) -> None:
+    spec = {
+        "pytorchReplicaSpecs": {"Master": {"replicas": -5}, "Worker": {"replicas": 2}},
+        "runPolicy": {"schedulingPolicy": {"minAvailable": 2}},
+    }
+    job = make_object("kubeflow.org/v1", "PyTorchJob", "j", spec=spec)
+
+    assert [each.min_available for each in (await group(make_pod("p", job), job)).sub_groups] == [2]
