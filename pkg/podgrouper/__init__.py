@@ -9,6 +9,7 @@ from .hub import PluginsHub as PluginsHub
 from .hub import new_plugins_hub as new_plugins_hub
 from .owners import DirectOwners as DirectOwners
 from .pod_controller import PodReconciler as PodReconciler
+from .pod_controller import keeps_group as keeps_group
 from .podgroup import Rules as Rules
 from .podgrouper import Grouping as Grouping
 from .podgrouper import PodGrouper as PodGrouper

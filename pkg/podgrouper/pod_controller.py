@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -14,7 +14,7 @@ import controller_runtime as ctrl
 import msgspec
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Namespace, Pod
-from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.cache import UndecodableObjectError, older
 from controller_runtime.machinery import NamespacedName, Object, metadata_only, names, raised
 from controller_runtime.machinery.errors import ConflictError, InvalidError, NotFoundError
@@ -205,13 +205,9 @@ class PodReconciler:
             owners = (await client.peek(self._client, PodGroup, (pod.namespace, name))).owner_references
         except NotFoundError:
             # The cache may lag behind the creation of the group.
-            return not _is_ours(pod, name) or await self._handler.exists(pod.namespace, name)
+            return keeps_group(pod, name, None) or await self._handler.exists(pod.namespace, name)
         self._regrouping.note(pod.key, name)
-        former = any(
-            owner.kind == Pod.gvk.kind and owner.name == pod.name and owner.uid != pod.metadata.uid
-            for owner in owners
-        )
-        return not (former and _is_ours(pod, name))
+        return keeps_group(pod, name, owners)
 
     async def _group(self, pod: Pod) -> ctrl.Result:
         rules = await self._rules()
@@ -380,6 +376,19 @@ def _is_skipped(obj: Object) -> bool:
 def _is_ending(pod: Pod, found: Grouping) -> bool:
     """Return True if the pod or one of its owners is being deleted. Their group may be deleted first."""
     return any(each.metadata.deletion_timestamp is not None for each in (pod, *found.owners))
+
+
+def keeps_group(pod: Pod, group: str, owners: Sequence[OwnerReference] | None) -> bool:
+    """Return False if ``group`` is that of an earlier pod without owners that had the name of ``pod``.
+
+    ``owners`` are those of the group; None means that the group does not exist.
+    """
+    if not _is_ours(pod, group):
+        return True
+    return owners is not None and not any(
+        owner.kind == Pod.gvk.kind and owner.name == pod.name and owner.uid != pod.metadata.uid
+        for owner in owners
+    )
 
 
 def _is_ours(pod: Pod, group: str) -> bool:

@@ -464,3 +464,60 @@ def test_a_misspelled_label_gets_a_hint(
     answer = group(tmp_path, capsys, pod("p", labels=labels, annotations=annotations))
 
     assert [each.partition("; ")[2] for each in answer.get("hints", ())] == ([hint] if hint else [])
+
+
+OLD_UID, NEW_UID = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("named", "owner_uid", "grouped"),
+    [
+        pytest.param(f"pg-solo-{OLD_UID}", "", True, id="a group that died with the former pod"),
+        pytest.param(f"pg-solo-{OLD_UID}", OLD_UID, True, id="a group that still belongs to the former pod"),
+        pytest.param(f"pg-solo-{NEW_UID}", NEW_UID, False, id="its own group"),
+        pytest.param("made-by-a-user", "", False, id="a group of a user"),
+        pytest.param("", "", False, id="no group"),
+    ],
+)
+def test_a_pod_from_its_own_yaml_is_grouped_again(
+    named: str, owner_uid: str, grouped: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    solo = pod("solo", annotations={"pod-group-name": named})
+    solo["metadata"]["uid"] = NEW_UID
+    stored = obj("scheduling.run.ai/v2alpha2", "PodGroup", named, spec={"minMember": 1})
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "solo", "uid": owner_uid}
+    stored["metadata"]["ownerReferences"] = [reference]
+
+    answer = group(tmp_path, capsys, solo, *([stored] if owner_uid else []))
+
+    if grouped:
+        assert answer["group"]["name"] == f"pg-solo-{NEW_UID}"
+    else:
+        assert answer["leftAlone"] == f"it has no owner and is already assigned to the group {named}"
+
+
+def test_values_that_come_from_the_input_are_not_defaults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "0"}
+    one = {"name": "node", "template": {"spec": {"parallelism": 3}}}
+    job_set = obj("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec={"replicatedJobs": [one]})
+
+    due = group(tmp_path, capsys, job_set, pod("p", job_set, labels=labels), rules="v0.17")["dueTo"]
+
+    assert due["minSubGroup"] == ["JobSet js: spec.replicatedJobs"]
+    assert due["subGroup"] == [f"Pod p: label {label}" for label in sorted(labels)]
+    assert "queue" not in due
+
+
+def test_an_ignored_field_has_no_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": 2}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    }
+    gang = obj("scheduling.k8s.io/v1beta1", "PodGroup", "g", spec=spec)
+
+    assert run(tmp_path, gang, pod("p", spec={"schedulingGroup": {"podGroupName": "g"}})) == 0
+
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if "ignored" in each]
+    assert line.endswith("which names a Topology")

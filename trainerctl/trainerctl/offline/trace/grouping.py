@@ -32,6 +32,7 @@ from pkg.podgrouper import (
     PodGrouper,
     Rules,
     Settings,
+    keeps_group,
     new_plugins_hub,
     rules_of,
 )
@@ -131,7 +132,9 @@ class GroupTrace:
         for name, value in self.values.items():
             if name == _REPEATED:
                 continue
-            due = ", ".join(self.sources.get(name, ())) or ("" if name == "owner" else "by default")
+            due = ", ".join(self.sources.get(name, ()))
+            if not due and name not in ("owner", "ignored"):
+                due = "by default"
             if isinstance(value, list):
                 yield name, "", due
                 yield from (("", _flow(each), "") for each in value)
@@ -207,7 +210,11 @@ def _why_ignored(objects: Objects, pod: Key, settings: Settings) -> str:
     if _is_skipped(objects, pod, settings):
         return f"its annotation {kai.SKIP_POD_GROUPER_KEY} is true"
     group = decoded.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
-    if group is not None and not decoded.metadata.owner_references:
+    if group is None or decoded.metadata.owner_references:
+        return ""
+    stored = objects.get(Key(PodGroup.gvk, pod.namespace, group))
+    owners = None if stored is None else PodGroup.from_dict(stored).metadata.owner_references or []
+    if not group or keeps_group(decoded, group, owners):
         return f"it has no owner and is already assigned to the group {group}"
     return ""
 
@@ -294,6 +301,10 @@ class _Search:
         self._first = first
         self._settings = settings
         self._tries = 0
+        self._others: dict[str, list[str]] = {}
+        """Causes that are shown only for values without a better one: the length of a list, and labels of the pod
+        without which it has no group.
+        """
 
     async def run(self) -> None:
         with capture_logs():  # the values that we try are not the user's
@@ -320,6 +331,8 @@ class _Search:
             if key in beside:
                 without = {k: data for k, data in first.objects.items() if k != key}
                 await self._try(without, f"{key}: that it exists")
+        for name, causes in self._others.items():
+            self._trace.sources.setdefault(name, causes)
 
     async def _look_into(self, key: Key, path: Path, value: JSON) -> None:
         """Try other values for the scalars in ``value``, which is at ``path``.
@@ -328,6 +341,9 @@ class _Search:
         """
         if isinstance(value, dict | list):
             in_metadata = path[0] == "metadata"  # the API server validates its types
+            if isinstance(value, list) and value:
+                longer = self._changed(key, path, [*value, value[-1]])
+                await self._try(longer, f"{key}: {render_path(path)}", self._others)
             if value and (in_metadata or await self._try(self._changed(key, path, _JUNK))):
                 for step, below in value.items() if isinstance(value, dict) else enumerate(value):
                     await self._look_into(key, (*path, step), below)
@@ -340,16 +356,22 @@ class _Search:
     def _changed(self, key: Key, path: Path, value: JSON) -> Objects:
         return {**self._first.objects, key: _with(self._first.objects[key], path, value)}
 
-    async def _try(self, objects: Objects, what: str = "") -> bool:
-        """Group again, record the values that differ, and return True if there are any."""
+    async def _try(
+        self, objects: Objects, what: str = "", sources: dict[str, list[str]] | None = None
+    ) -> bool:
+        """Group again, record in ``sources`` the values that differ, and return True if there are any."""
         self._tries += 1
         if self._tries > MOST_TRIES:
             return False
         try:
             values = await _Try(objects, self._trace.pod, self._settings).run()
         except (*REFUSALS, pydantic_core.ValidationError):
-            return True  # after this change there is no group, so no value can be compared
-        before, sources = self._trace.values, self._trace.sources
+            # After this change there is no group, so no value can be compared.
+            if what.startswith(f"{self._trace.pod}: label ") and "subGroup" in self._trace.values:
+                causes = self._others.setdefault("subGroup", [])
+                causes += [what] if what not in causes else []
+            return True
+        before, sources = self._trace.values, self._trace.sources if sources is None else sources
         changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
         for name in changed:
             if what and name in before and what not in sources.setdefault(name, []):

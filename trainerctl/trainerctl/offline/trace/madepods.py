@@ -27,7 +27,7 @@ _RAY_CLUSTER: Final = GroupKind("ray.io", "RayCluster")
 _LWS: Final = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 _KUBEFLOW: Final = {
     GroupKind("kubeflow.org", kind): f"{kind.removesuffix('Job').lower()}ReplicaSpecs"
-    for kind in ("JAXJob", "MPIJob", "PyTorchJob", "TFJob")
+    for kind in ("JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob")
 } | {GroupKind("kubeflow.org", "XGBoostJob"): "xgbReplicaSpecs"}
 _UID: Final = "UID"
 """Stands for the uid that the API server gives to an object that is not stored yet."""
