@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.cache import UndecodableObjectError, older
 from controller_runtime.machinery import NamespacedName, Object, metadata_only, names, raised
 from controller_runtime.machinery.errors import ConflictError, InvalidError, NotFoundError
+from controller_runtime.machinery.object import Owner
 from controller_runtime.recorder import EventRecorder
 
 from pkg import metrics
@@ -378,7 +379,7 @@ def _is_ending(pod: Pod, found: Grouping) -> bool:
     return any(each.metadata.deletion_timestamp is not None for each in (pod, *found.owners))
 
 
-def keeps_group(pod: Pod, group: str, owners: Sequence[OwnerReference] | None) -> bool:
+def keeps_group(pod: Pod, group: str, owners: Iterable[Owner | OwnerReference] | None) -> bool:
     """Return False if ``group`` is that of an earlier pod without owners that had the name of ``pod``.
 
     ``owners`` are those of the group; None means that the group does not exist.

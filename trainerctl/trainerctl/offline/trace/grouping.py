@@ -357,7 +357,7 @@ class _Search:
         return {**self._first.objects, key: _with(self._first.objects[key], path, value)}
 
     async def _try(
-        self, objects: Objects, what: str = "", sources: dict[str, list[str]] | None = None
+        self, objects: Objects, cause: str = "", sources: dict[str, list[str]] | None = None
     ) -> bool:
         """Group again, record in ``sources`` the values that differ, and return True if there are any."""
         self._tries += 1
@@ -367,15 +367,15 @@ class _Search:
             values = await _Try(objects, self._trace.pod, self._settings).run()
         except (*REFUSALS, pydantic_core.ValidationError):
             # After this change there is no group, so no value can be compared.
-            if what.startswith(f"{self._trace.pod}: label ") and "subGroup" in self._trace.values:
+            if cause.startswith(f"{self._trace.pod}: label ") and "subGroup" in self._trace.values:
                 causes = self._others.setdefault("subGroup", [])
-                causes += [what] if what not in causes else []
+                causes += [cause] if cause not in causes else []
             return True
         before, sources = self._trace.values, self._trace.sources if sources is None else sources
         changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
         for name in changed:
-            if what and name in before and what not in sources.setdefault(name, []):
-                sources[name].append(what)
+            if cause and name in before and cause not in sources.setdefault(name, []):
+                sources[name].append(cause)
         return bool(changed)
 
 
