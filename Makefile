@@ -144,10 +144,17 @@ mutants: $(VENV)/.dev ## Plant bugs, and count the simulated lives until each is
 	$(BIN)/python -m hack.mutants test/sim/mutants/*.toml --lives $(LIVES)
 
 COUNT ?= 300
-MUTATION_ARGS ?=
+ONLY ?=
+MUTATION := build/mutation
 .PHONY: mutation-score
-mutation-score: $(VENV)/.dev ## Make COUNT random edits, one at a time, and count those that unit tests notice; takes hours, and continues where it was stopped
-	$(BIN)/python -m hack.mutation_score --seed $(or $(SEED),1) --count $(COUNT) $(MUTATION_ARGS)
+mutation-score: $(VENV)/.dev ## Make COUNT random edits below ONLY, one at a time, and list those that no unit test notices; takes hours, and continues where it was stopped
+	@test -d $(MUTATION) || git clone --quiet --shared . $(MUTATION)
+	@git -C $(MUTATION) checkout --quiet --force HEAD
+	export PATH="$(abspath $(BIN)):$$PATH"; cd $(MUTATION); \
+	test -f session.sqlite || { cosmic-ray init hack/mutation-score.toml new.sqlite; \
+		python -m hack.mutation_score --draw new.sqlite --seed $(or $(SEED),1) --count $(COUNT) $(if $(ONLY),--only $(ONLY)); mv new.sqlite session.sqlite; }; \
+	cosmic-ray exec hack/mutation-score.toml session.sqlite; \
+	cr-report --surviving-only --show-diff session.sqlite
 
 .PHONY: soak
 soak: test-programs ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer

@@ -1,33 +1,18 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Random edits depend on the seed only, are tested in a copy of the repository, and are counted."""
+"""Random edits depend on the seed only, and the tests of the edited module are run until one fails."""
 
-import itertools
-import json
 from pathlib import Path
 
 import pytest
+from cosmic_ray.mutating import mutate_code  # type: ignore[import-untyped]  # it has no types
+from cosmic_ray.plugins import get_operator  # type: ignore[import-untyped]  # it has no types
+from cosmic_ray.work_db import WorkDB, use_db  # type: ignore[import-untyped]  # it has no types
+from cosmic_ray.work_item import MutationSpec, WorkItem  # type: ignore[import-untyped]  # it has no types
 
-from hack.mutation_score import (
-    KILLED,
-    SURVIVED,
-    TIMED_OUT,
-    UNJUDGED,
-    Edit,
-    draw,
-    interval,
-    main,
-    report,
-    run,
-    selected,
-)
+from hack.mutation_score import judge, main, selected
 
-SOURCE = '''"""An é before what is edited."""
-
-def larger(left: int, right: int) -> int:
-    """Return the larger one."""
-    return left if left > right else right  # é
-'''
+SOURCE = "def larger(left: int, right: int) -> int:\n    return left if left > right else right\n"
 TEST = """
 from pkg.room.module import larger
 
@@ -46,54 +31,59 @@ def root(tmp_path: Path) -> Path:
         "test/unit/room/test_earlier.py": TEST,  # comes first in alphabetical order
         "test/unit/test_other.py": TEST,
         "test/parity/test_parity.py": "def test_nothing() -> None: ...\n",
-        "pytest.ini": "[pytest]\nmarkers =\n  slow\n  alone\n",
+        "pytest.ini": "[pytest]\nmarkers =\n  slow\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
-def edit(old: str, new: str) -> tuple[Edit, str]:
-    assert old in SOURCE
-    return Edit("pkg/room/module.py", 5, "by hand", ""), SOURCE.replace(old, new)
+def drawn(session: Path, operator: str, *arguments: str) -> list[tuple[str, int]]:
+    """Return the places that are drawn from two files with two edits in each of 50 lines."""
+    with use_db(session, WorkDB.Mode.create) as database:
+        for number in range(200):
+            place = (number // 4 + 1, number % 2)
+            spec = MutationSpec(Path(f"pkg/{number % 2}.py"), operator, number, place, (place[0], 9), {})
+            database.add_work_item(WorkItem(f"job {number}", [spec]))
+    assert main(["--draw", str(session), *arguments]) == 0
+    with use_db(session, WorkDB.Mode.open) as database:
+        items = [item.mutations[0] for item in database.work_items]
+        assert len(database.pending_work_items) == len(items)
+    session.unlink()
+    return [(str(each.module_path), each.start_pos[0]) for each in items]
 
 
 def test_the_seed_decides_which_edits_are_drawn(tmp_path: Path) -> None:
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg/module.py").write_text("".join(f"v{number} = {number} < 5\n" for number in range(50)))
-    drawn = [list(itertools.islice(draw(tmp_path, seed, ["pkg"]), 20)) for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1]
-    assert drawn[0] != drawn[2]
-    assert len({each.line for each, _ in drawn[0]}) == 20
+    session, operator = tmp_path / "session.sqlite", "core/NumberReplacer"
+    first, again, other = (drawn(session, operator, "--seed", seed, "--count", "20") for seed in "112")
+    assert first == again
+    assert first != other
+    assert len(set(first)) == len(first) == 20
+    only = drawn(session, operator, "--only", "pkg/1", "--count", "80")
+    assert set(only) == {("pkg/1.py", line) for line in range(1, 51)}
+    assert drawn(session, "core/ReplaceBinaryOperator_BitOr_Add") == []
 
 
-def test_an_edit_replaces_the_operator_and_leaves_the_rest(root: Path) -> None:
-    drawn = draw(root, 1, ["pkg/room/module.py"])  # one line can be edited
-    ((made, text),) = drawn
-    assert (made.file, made.line) == ("pkg/room/module.py", 5)
-    assert made.diff.startswith("-    return left if left > right else right  # é\n+    return ")
-    assert text.splitlines()[:4] == SOURCE.splitlines()[:4]
+@pytest.mark.parametrize(("operator", "noticed"), [("Gt_Lt", True), ("Gt_GtE", False)])
+def test_an_edit_is_noticed_unless_all_tests_pass(
+    root: Path, capfd: pytest.CaptureFixture[str], operator: str, noticed: bool
+) -> None:
+    edited = mutate_code(SOURCE, get_operator(f"core/ReplaceComparisonOperator_{operator}")(), 0)
+    assert edited not in (None, SOURCE)
+    (root / "pkg/room/module.py").write_text(edited)
+    assert bool(judge(root, "pkg/room/module.py")) is noticed
+    assert ("FAILED test/unit/room/test_module.py::test_larger" in capfd.readouterr().out) is noticed
 
 
-def test_an_edit_is_noticed_unless_all_tests_pass_and_then_taken_back(root: Path) -> None:
-    edits = [edit("left > right", "left < right"), edit("left > right", "left >= right")]
-    killed, survived = run(root, edits)
-    assert (killed.outcome, survived.outcome) == (KILLED, SURVIVED)
-    assert killed.by == "test/unit/room/test_module.py::test_larger"
-    assert (root / "pkg/room/module.py").read_text() == SOURCE
-
-
-def test_an_endless_loop_is_timed_out_and_a_long_test_is_not(root: Path) -> None:
-    endless = edit("return left if", "while True: ...\n    return left if")
-    (result,) = run(root, [endless], 3)
-    assert result.outcome == TIMED_OUT
-
-    for name in ("module", "earlier"):
-        (root / f"test/unit/room/test_{name}.py").write_text(
-            "def test_long() -> None:\n    while True: ...\n"
-        )
-    (result,) = run(root, [edit("left > right", "left < right")], 3)
-    assert result.outcome == SURVIVED
+@pytest.mark.parametrize(("loop", "noticed"), [("while True: ...", True), ("", False)])
+def test_an_endless_loop_is_noticed_and_many_tests_are_not(root: Path, loop: str, noticed: bool) -> None:
+    (root / "pkg/room/module.py").write_text(SOURCE.replace("    return", f"    {loop or '...'}\n    return"))
+    many = "import time\nfor number in range(30):\n    def test_it(end=0.2) -> None:\n        began = time.process_time()\n"
+    many += (
+        "        while time.process_time() - began < end: ...\n    globals()[f'test_{number}'] = test_it\n"
+    )
+    (root / "test/unit/room/test_later.py").write_text(many)
+    assert bool(judge(root, "pkg/room/module.py", 4)) is noticed
 
 
 @pytest.mark.parametrize(
@@ -112,35 +102,3 @@ def test_the_folder_that_mirrors_the_package_has_the_tests_and_the_modules_own_a
     (root / "controller-runtime/test/unit/cache/test_a.py").touch()
     parity = ["test/parity"] if house == "." else []
     assert selected(file, root) == (root / house, [*(f"test/unit/{path}" for path in paths), *parity])
-
-
-def test_the_interval_contains_the_rate_and_shrinks_with_the_number() -> None:
-    assert interval(8, 10) == pytest.approx((0.490, 0.943), abs=0.001)
-    assert interval(800, 1000) == pytest.approx((0.774, 0.824), abs=0.001)
-    assert interval(0, 0) == (0.0, 1.0)
-
-
-def test_results_of_other_draws_are_refused_and_enough_ones_only_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    results = tmp_path / "results"
-    first = {"seed": 1, "commit": "c" * 40, "only": ["pkg"]}
-    found = {"file": "pkg/a/b.py", "line": 7, "operator": "Number", "diff": "-1\n+2", "by": ""}
-    lines = [first, found | {"outcome": SURVIVED}, found | {"outcome": KILLED}]
-    results.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    given = ["--only", "pkg", "--count", "2", "--results", str(results)]
-
-    assert main(given) == 0
-    shown = capsys.readouterr().out
-    assert "| pkg.a | 2 | 1 | 0 | 0 | 1 | 50% (9% to 91%) |" in shown
-    assert "pkg/a/b.py:7 (Number)\n-1\n+2" in shown
-    with pytest.raises(SystemExit):
-        main([*given, "--seed", "2"])
-
-
-def test_what_cannot_be_imported_and_a_test_that_fails_anyway_count_neither_way(root: Path) -> None:
-    (unimported,) = run(root, [edit("def larger(left", "def smaller(left")])
-    (root / "test/unit/room/test_module.py").write_text("def test_it() -> None:\n    assert False\n")
-    (failing,) = run(root, [edit("left > right", "left < right")])
-    assert (unimported.outcome, failing.outcome) == (UNJUDGED, UNJUDGED)
-    assert "| pkg.room | 2 | 0 | 0 | 2 | 0 | 0% (0% to 100%) |" in report([unimported, failing], "title")
