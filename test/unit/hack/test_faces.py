@@ -55,7 +55,7 @@ def write(repository: Path, name: str, text: str) -> None:
 )
 def test_an_inner_module_is_counted_once_a_file(repository: Path, text: str, modules: list[str]) -> None:
     write(repository, "test/unit/other/test_it.py", text)
-    assert [each.module for each in faces.inner_imports(repository)] == modules
+    assert [module for _, module in faces.inner_imports(repository)] == modules
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_inner_module_is_counted_once_a_file(repository: Path, text: str, mod
 )
 def test_tests_of_a_package_may_import_its_modules(repository: Path, path: str, count: int) -> None:
     write(repository, path, "from pkg.jobs.worker import A")
-    assert len(faces.inner_imports(repository)) == count
+    assert len(list(faces.inner_imports(repository))) == count
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,8 @@ def test_the_count_must_not_rise(
 ) -> None:
     for number in range(files):
         write(repository, f"test/e2e/test_{number}.py", "import pkg.jobs.worker")
-    assert faces.main([]) == code
+    assert faces.main() == code
     written = capsys.readouterr()
     assert text in written.out + written.err
     assert bool(text) == bool(written.out + written.err)
-    faces.main(["--list"])
-    assert capsys.readouterr().out.count("py:1: pkg.jobs.worker\n") == files
+    assert written.out.count("py: pkg.jobs.worker\n") == (files if code else 0)
