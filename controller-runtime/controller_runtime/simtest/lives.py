@@ -32,6 +32,8 @@ from .simulation import Line, Simulation, Size, Step
 Scenario = Callable[[Simulation], None]
 SEEDS: Final = "SEEDS"
 """The environment variable that overrides how many seeds a test tries."""
+FIRST_SEED: Final = "FIRST_SEED"
+"""The environment variable that overrides the first of these seeds."""
 SEED: Final = "SEED"
 """The environment variable that makes a test try only this seed."""
 WORKERS: Final = "SIM_WORKERS"
@@ -364,7 +366,8 @@ def simulate(
         def test() -> None:
             only = os.environ.get(SEED)
             count = int(os.environ.get(SEEDS, seeds))
-            tried = [int(only)] if only else range(first, first + count)
+            start = int(os.environ.get(FIRST_SEED, first))
+            tried = [int(only)] if only else range(start, start + count)
             twice = list[Outcome]()
             found = first_failure(live, tried[1:], lambda: twice.extend(live(tried[0]) for _ in range(2)))
             outcome, again = twice

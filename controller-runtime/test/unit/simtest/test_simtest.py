@@ -92,6 +92,15 @@ def test_a_test_of_a_scenario_fails_with_the_report(monkeypatch: pytest.MonkeyPa
         simtest.simulate(minutes=2, tries=8)(careless)()
 
 
+def test_the_environment_chooses_the_seeds_of_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = set[int]()
+    monkeypatch.setenv("SIM_WORKERS", "1")
+    monkeypatch.setenv("SEEDS", "2")
+    monkeypatch.setenv("FIRST_SEED", "70")
+    simtest.simulate(minutes=0.1)(lambda simulation: tried.add(simulation.seed))()
+    assert tried == {70, 71}
+
+
 def test_a_replay_lives_the_size_of_the_test_unless_another_is_given(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
