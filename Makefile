@@ -6,7 +6,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 # The newest supported interpreter on PATH, unless PYTHON names one.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; break; }; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -67,9 +67,10 @@ fmt: $(VENV)/.dev ## Format the code and fix what the linter can fix
 	$(BIN)/ruff check --fix $(CODE) $(LIBRARY) $(TOOL)
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Check format, lint, links, words, changelogs and names in documents
+lint: $(VENV)/.dev ## Check format, lint, workflows, links, changelogs and names in documents
 	$(BIN)/ruff format --check $(CODE) $(LIBRARY) $(TOOL)
 	$(BIN)/ruff check $(CODE) $(LIBRARY) $(TOOL)
+	$(BIN)/zizmor --offline --quiet --persona=auditor .github
 	$(BIN)/python -m hack.texts
 
 .PHONY: types
@@ -112,11 +113,20 @@ test-slow: slow-programs ## Run the tests that `make test` leaves out: whole clu
 .PHONY: test-all
 test-all: test test-slow ## Run all tests except those with separate targets: faults, soak, skew and benchmarks
 
+.PHONY: check
+check: lint types imports test-unit ## Run on each release of Python in CI: all checks and tests that need no processes
+
 .PHONY: test-unit
-test-unit: $(VENV)/.dev ## Run the unit tests and the comparison with recorded results of the Go managers
-	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/unit $(PYTEST_ARGS)
-	cd $(TOOL) && $(abspath $(BIN))/pytest test/unit $(PYTEST_ARGS)
-	$(BIN)/pytest test/unit test/parity $(PYTEST_ARGS)
+test-unit: $(VENV)/.dev ## Run the unit tests and compare with the recorded results
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) test/unit $(PYTEST_ARGS)
+	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) test/unit $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) test/unit test/parity $(PYTEST_ARGS)
+
+.PHONY: test-clusters
+test-clusters: slow-programs ## Run on one release of Python in CI: all tests of `make test` and `make test-slow` that `make check` leaves out
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) test/integration $(PYTEST_ARGS)
+	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) test/e2e test/integration $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) test/e2e test/integration test/sim $(PYTEST_ARGS)
 
 .PHONY: test-parity
 test-parity: $(VENV)/.dev ## Compare with the recorded results of the Go managers
@@ -135,7 +145,7 @@ test-fault: test-programs ## Break the API server and the connections to it; FAU
 
 SEEDS ?= 200
 .PHONY: sim
-sim: $(VENV)/.dev ## Simulate clusters with the whole manager, once for each of SEEDS seeds; SEEDS=100000 for a night, SEED=17 for one seed
+sim: $(VENV)/.dev ## Simulate clusters with the whole manager, once for each of SEEDS seeds from FIRST_SEED on; SEEDS=100000 for a night, SEED=17 for one seed
 	SEEDS=$(SEEDS) $(BIN)/pytest test/sim --timeout=0 $(PYTEST_ARGS)
 
 LIVES ?= 2000
@@ -155,6 +165,12 @@ mutation-score: $(VENV)/.dev ## Make COUNT random edits below ONLY, one at a tim
 		python -m hack.mutation_score --draw new.sqlite --seed $(or $(SEED),1) --count $(COUNT) $(if $(ONLY),--only $(ONLY)); mv new.sqlite session.sqlite; }; \
 	cosmic-ray exec hack/mutation-score.toml session.sqlite; \
 	cr-report --surviving-only --show-diff session.sqlite
+
+# Both locks contain the same releases; build.lock and image.lock are parts of them.
+.PHONY: audit
+audit: $(VENV)/.dev ## Look for known vulnerabilities of the locked packages, on the network
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements/runtime.lock --requirement requirements/dev.lock
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $(LIBRARY)/requirements/dev.lock
 
 .PHONY: soak
 soak: test-programs ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer

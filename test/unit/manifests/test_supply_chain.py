@@ -3,6 +3,8 @@
 """Builds and CI pin each download to its digest, because the content behind a name or tag may change."""
 
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,8 +31,37 @@ def test_every_action_is_pinned_by_its_commit(workflow: Path) -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_may_only_read_the_repository(workflow: Path) -> None:
-    assert yaml.safe_load(workflow.read_text())["permissions"] == {"contents": "read"}
+def test_only_the_release_may_write(workflow: Path) -> None:
+    read = yaml.safe_load(workflow.read_text())
+    rights = [job["permissions"] for job in read["jobs"].values()]
+    assert read["permissions"] == {}
+    assert all(each == {"contents": "read"} for each in rights) is (workflow.name != "release.yml")
+
+
+def test_ci_runs_every_check_and_test_once() -> None:
+    """The two parts of the workflow, and `.ci/run`, run the same folders of tests."""
+
+    def folders(*targets: str) -> list[str]:
+        done = subprocess.run(
+            ["make", "-n", *targets, "VENV=none", "PYTEST_ARGS="],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = []
+        for house, arguments in re.findall(r"^(?:cd (\S+) && )?\S*/pytest (.*)$", done.stdout, re.MULTILINE):
+            named = re.findall(r"test/\w+", arguments)
+            settings = tomllib.loads((ROOT / house / "pyproject.toml").read_text())
+            found += [
+                f"{house}/{each}" for each in named or settings["tool"]["pytest"]["ini_options"]["testpaths"]
+            ]
+        return sorted(found)
+
+    every = folders("test")
+    assert folders("test-slow") == every
+    assert folders("check", "test-clusters") == every
+    assert len(set(every)) == len(every) > 9
 
 
 def test_every_stage_of_the_image_stands_on_a_base_pinned_by_its_digest() -> None:
