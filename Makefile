@@ -214,10 +214,11 @@ bench-scale: $(VENV)/.dev binaries ## Measure with SCALE TrainJobs, beside Go ma
 		--json build/bench/scale.json $(BENCH_ARGS)
 
 .PHONY: manifests
-manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles, the chart's copies of config and docs/reference from the code
+manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles, the chart's copies of config and docs/reference from the code, and release.env's repository into SECURITY-INSIGHTS.yml
 	$(BIN)/python -m hack.manifests
 	$(BIN)/python -m hack.rbac
 	$(BIN)/python -m hack.chart
+	$(BIN)/python -m hack.release --fill
 	$(BIN)/python -m hack.reference docs/reference
 
 .PHONY: recording
@@ -233,9 +234,16 @@ docs: $(VENV)/.dev ## Build the manager's site into build/site and the library's
 wheel: $(VENV)/.dev ## Build the three wheels into dist/: the library's, the manager's and trainerctl's
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist ./$(LIBRARY) . ./$(TOOL)
 
-.PHONY: sbom
-sbom: wheel ## Write the bill of materials (CycloneDX) and the provenance (SLSA) of image and wheels into dist/
-	$(BIN)/python -m hack.sbom dist
+VERSION ?=
+OFFLINE ?=
+.PHONY: release
+release: $(VENV)/.dev ## Build the files of release VERSION into build/release; OFFLINE=1 leaves the charts of JobSet and LeaderWorkerSet out
+	@$(BIN)/python -m testkit.programs --release
+	@$(BIN)/python -m hack.release "$(VERSION)" $(if $(OFFLINE),--offline)
+
+.PHONY: placeholders
+placeholders: $(VENV)/.dev ## List the settings in release.env that are still placeholders, and fail if there are any
+	@$(BIN)/python -m hack.release
 
 .PHONY: image
 image: ## Build the image, and the same one for KAI's operator, with podman or docker; RELEASE=1 refuses a base image that is not pinned
@@ -246,6 +254,19 @@ image: ## Build the image, and the same one for KAI's operator, with podman or d
 	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
 	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" --tag trainer-controller-manager:$$version . && \
 	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" --target podgrouper --tag podgrouper:$$version .
+
+# BuildKit records the packages of the base image, too: the provenance and the bill of materials that it attests belong to the image.
+.PHONY: push-image
+push-image: ## Build both images with docker's BuildKit, push them to the registry in release.env, and write their digests into build/image
+	@mkdir -p build/image; source release.env; version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+	docker buildx create --use --name release 2>/dev/null || docker buildx use release; \
+	for target in manager podgrouper; do \
+		name=$${target/#manager/trainer-controller-manager}; \
+		docker buildx build --file Containerfile --target $$target --push --provenance=mode=max --sbom=true \
+			--label org.opencontainers.image.source="$$REPOSITORY" --tag "$$REGISTRY/$$name:$$version" \
+			--metadata-file build/image/$$name.json .; \
+		sed -n 's/^ *"containerimage.digest": "\(.*\)",*$$/\1/p' build/image/$$name.json >build/image/$$name.digest; \
+	done
 
 .PHONY: pin-image
 pin-image: ## Write the current digest of the base image's tag into the Containerfile

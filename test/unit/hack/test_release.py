@@ -1,0 +1,233 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A release is built from a clean checkout whose files agree on the version, and its notes are those of the changelogs."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack import release
+
+ROOT = Path(__file__).parents[3]
+CHANGELOG = """# Changelog
+
+## Unreleased
+
+### Added
+
+- Three.
+
+## 1.2.3 - 2026-01-02
+
+### Fixed
+
+- See [this page](docs/two.md#a), [that site](https://example.com/) and [below](#below).
+
+## 1.2.2 - 2026-01-01
+
+- One.
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a clean checkout of version 1.2.3."""
+    own = next(release.versions(ROOT))[1]
+    for place, _ in release.versions(ROOT):
+        name = place.partition(":")[0]
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text().replace(own, "1.2.3"))
+    shutil.copy(ROOT / "release.env", tmp_path)
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    (tmp_path / "controller-runtime/CHANGELOG.md").write_text(
+        "## 1.2.3 - 2026-01-02\n\n- [Two](docs/x.md).\n"
+    )
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=one"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    found = list(release.versions(ROOT))
+    assert len({version for _, version in found}) == 1, found
+    places = Counter(place.partition(":")[0] for place, _ in found)
+    assert {name for name in release.VERSIONS if "*" not in name} < set(places)
+    assert any(name.startswith("docs/") for name in places)
+
+
+def test_a_clean_checkout_of_the_version_can_be_released(checkout: Path) -> None:
+    release.check(checkout, "1.2.3")
+
+
+@pytest.mark.parametrize("version", ["", "1.2", "v1.2.3", "1.2.3.dev0", "latest"])
+def test_what_is_no_version_is_refused(checkout: Path, version: str) -> None:
+    with pytest.raises(release.ReleaseError, match=f"^'{version}' is not a version: make release VERSION="):
+        release.check(checkout, version)
+
+
+@pytest.mark.parametrize("name", [name for name in release.VERSIONS if "*" not in name])
+def test_a_version_that_a_file_does_not_have_is_refused(checkout: Path, name: str) -> None:
+    path = checkout / name
+    path.write_text(path.read_text().replace("1.2.3", "1.2.4", 1))
+    with pytest.raises(
+        release.ReleaseError, match=rf"is not 1\.2\.3 everywhere: {re.escape(name)}:\d+ has 1\.2\.4$"
+    ):
+        release.check(checkout, "1.2.3")
+    path.write_text("")
+    with pytest.raises(release.ReleaseError, match=f"^{re.escape(name)} does not contain the version$"):
+        release.check(checkout, "1.2.3")
+
+
+@pytest.mark.parametrize("name", ["README.md", "new.txt"])
+def test_a_checkout_with_changes_is_refused(checkout: Path, name: str) -> None:
+    with (checkout / name).open("a") as file:
+        file.write("\n")
+    with pytest.raises(release.ReleaseError, match=f"changes that are not committed: .*{name}"):
+        release.check(checkout, "1.2.3")
+
+
+def test_the_notes_are_the_sections_of_the_version(checkout: Path) -> None:
+    notes = release.notes(checkout, "1.2.3", "https://example.com/a/b")
+    assert notes == (
+        "### Fixed\n\n- See [this page](https://example.com/a/b/blob/v1.2.3/docs/two.md#a), "
+        "[that site](https://example.com/) and [below](#below).\n\n"
+        "## The library controller-runtime\n\n"
+        "- [Two](https://example.com/a/b/blob/v1.2.3/controller-runtime/docs/x.md).\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("", CHANGELOG.replace("## 1.2.3", "## 1.2.4")),
+        ("", CHANGELOG.replace(" - 2026-01-02", "")),
+        ("controller-runtime/", "## Unreleased\n"),
+    ],
+)
+def test_a_version_without_a_dated_section_is_refused(checkout: Path, name: str, text: str) -> None:
+    (checkout / name / "CHANGELOG.md").write_text(text)
+    with pytest.raises(
+        release.ReleaseError, match=rf"^{name}CHANGELOG.md has no section '1\.2\.3' with a date$"
+    ):
+        release.notes(checkout, "1.2.3", "")
+
+
+def test_the_command_ends_with_one_line(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(release, "ROOT", checkout)
+    assert release.main(["9.9.9"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("release: the version is not 9.9.9 everywhere: pyproject.toml:")
+    assert error.count("\n") == 1
+
+
+def test_placeholders_are_in_one_file_and_listed_until_they_are_filled_in(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(ROOT / "SECURITY-INSIGHTS.yml", checkout)
+    monkeypatch.setattr(release, "ROOT", checkout)
+    (checkout / "release.env").write_text("REPOSITORY=https://REPOSITORY\nREGISTRY=REGISTRY\n")
+    assert release.main([]) == 1
+    assert [line.partition(" is a")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "release.env: REPOSITORY=https://REPOSITORY",
+        "release.env: REGISTRY=REGISTRY",
+    ]
+    (checkout / "release.env").write_text(
+        "REPOSITORY=https://git.example.com/a/b\nREGISTRY=r.example.com/a\n"
+    )
+    assert release.main([]) == 0
+    assert release.main(["--fill"]) == 0
+    text = (checkout / "SECURITY-INSIGHTS.yml").read_text()
+    assert set(re.findall(r"https://\S+?/a/b", text)) == {"https://git.example.com/a/b"}
+    assert text.count("https://") == (ROOT / "SECURITY-INSIGHTS.yml").read_text().count("https://")
+
+
+def test_security_insights_name_the_repository_of_releases_and_have_all_required_fields() -> None:
+    text = (ROOT / "SECURITY-INSIGHTS.yml").read_text()
+    assert text == release.insights(ROOT)
+    read: dict[str, Any] = yaml.safe_load(text)
+    assert read.keys() == {"header", "project", "repository"}
+    header, project, repository = read["header"], read["project"], read["repository"]
+    assert header["schema-version"] == "2.0.0"
+    assert date.fromisoformat(header["last-reviewed"]) <= date.fromisoformat(header["last-updated"])
+    assert {"name", "administrators", "repositories", "vulnerability-reporting"} <= project.keys()
+    assert {"reports-accepted", "bug-bounty-available"} <= project["vulnerability-reporting"].keys()
+    assert all({"name", "comment", "url"} == each.keys() for each in project["repositories"])
+    required = {
+        "status",
+        "url",
+        "accepts-change-request",
+        "accepts-automated-change-request",
+        "core-team",
+        "license",
+    }
+    assert {*required, "security"} <= repository.keys()
+    assert repository["status"] in {
+        "active",
+        "abandoned",
+        "concept",
+        "inactive",
+        "moved",
+        "suspended",
+        "unsupported",
+        "WIP",
+    }
+    assert repository["license"].keys() == {"url", "expression"}
+    assert repository["security"]["assessments"]["self"]["comment"]
+    for people in (project["administrators"], repository["core-team"]):
+        assert [each["primary"] for each in people] == [True]
+    for tool in repository["security"]["tools"]:
+        assert {"name", "type", "rulesets", "integration", "results"} <= tool.keys()
+        assert tool["type"] in {"fuzzing", "container", "secret", "SCA", "SAST", "other"}
+        assert tool["integration"].keys() == {"adhoc", "ci", "release"}
+    assert {"automated-pipeline", "distribution-points"} <= repository["release"].keys()
+    pages = re.findall(r"/blob/main/([^#\s]+)(?:#(\S+))?", text)
+    for page, anchor in pages:
+        headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(), re.MULTILINE)
+        assert not anchor or anchor in [each.lower().replace(" ", "-") for each in headings], (page, anchor)
+
+
+def test_the_vex_file_is_openvex() -> None:
+    read = json.loads((ROOT / ".openvex/trainer-controller-manager.openvex.json").read_text())
+    assert {"@context", "@id", "author", "timestamp", "version", "statements"} == read.keys()
+    assert read["@context"].startswith("https://openvex.dev/ns/v0.2")
+    for each in read["statements"]:
+        assert {"vulnerability", "products", "status"} <= each.keys()
+        assert each["status"] in {"not_affected", "affected", "fixed", "under_investigation"}
+        assert each["status"] != "not_affected" or {"justification", "impact_statement"} & each.keys()
+
+
+BILL = {
+    "metadata": {"component": {"bom-ref": "own"}},
+    "components": [{"bom-ref": "a"}, {"bom-ref": "b"}, {"bom-ref": "tool"}],
+    "dependencies": [
+        {"ref": "own", "dependsOn": ["a"]},
+        {"ref": "a", "dependsOn": ["b"]},
+        {"ref": "b", "dependsOn": ["a"]},
+        {"ref": "tool"},
+    ],
+}
+
+
+def test_a_bill_has_what_the_main_component_needs() -> None:
+    found = release.needed(BILL)
+    assert [each["bom-ref"] for each in found["components"]] == ["a", "b"]
+    assert [each["ref"] for each in found["dependencies"]] == ["own", "a", "b"]
+
+
+def test_the_bill_of_the_image_has_its_base_by_digest() -> None:
+    base = release.on_base(BILL, (ROOT / "Containerfile").read_text())["components"][0]
+    (digest,) = re.findall(
+        r"(?m)^ARG PYTHON_IMAGE=\S+@sha256:(\w{64})$", (ROOT / "Containerfile").read_text()
+    )
+    assert (base["name"], base["hashes"]) == ("python", [{"alg": "SHA-256", "content": digest}])
