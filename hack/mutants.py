@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plant bugs, and count the simulated lives until one fails: ``python -m hack.mutants test/sim/mutants/library.toml``.
 
+Tools for mutation make random edits and run tests; these bugs were chosen by people, and simulations search for them.
+
 A life is one run of a scenario with one seed. A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text
 that occurs once in the module, and the replacement. A mutant may name other scenarios than its table. Each mutant is
 searched for in a separate process, which edits the module while importing it; no file changes.
@@ -18,13 +20,12 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import itertools
-import json
+import multiprocessing
 import os
-import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -54,17 +55,6 @@ class Mutant:
                 f"{self.name}: {self.module} contains {self.old!r} {source.count(self.old)} times"
             )
         return source.replace(self.old, self.new)
-
-
-@dataclass(frozen=True)
-class Result:
-    """The outcome of a search."""
-
-    name: str
-    searched: int
-    """The number of lives that were run."""
-    found: bool
-    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,71 +105,42 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search for the mutants of tables; return 1 if a mutant was not found."""
-    given = _parser().parse_args(arguments)
-    tables = [Table.read(each) for each in given.tables]
-    if given.one is not None:
-        mutant = next(each for each in tables[0].mutants if each.name == given.one)
-        scenarios = mutant.scenarios or tables[0].scenarios
-        planted = None if given.healthy else mutant
-        sys.stdout.write(json.dumps(search(scenarios, planted, given.after, given.lives)))
-        return 0
-    wanted = [
-        (table, mutant)
-        for table in tables
-        for mutant in table.mutants
-        if not given.only or mutant.name in given.only
-    ]
-    return _search_all(wanted, given.lives)
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Count the simulated lives until a planted bug is found.")
     parser.add_argument("tables", type=Path, nargs="+", metavar="TABLE")
     parser.add_argument(
         "--lives", type=int, default=LIVES, help=f"lives before a mutant counts as not found ({LIVES})"
     )
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="search for these mutants only")
-    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
-    parser.add_argument("--after", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--healthy", action="store_true", help=argparse.SUPPRESS)
-    return parser
-
-
-def _search_all(wanted: Sequence[tuple[Table, Mutant]], lives: int) -> int:
-    missed, after = list(wanted), 0
-    for until in (*[each for each in SEARCHES if each < lives], lives):
+    given = parser.parse_args(arguments)
+    missed = [
+        (mutant, mutant.scenarios or tuple(table.scenarios))
+        for table in map(Table.read, given.tables)
+        for mutant in table.mutants
+        if not given.only or mutant.name in given.only
+    ]
+    after = 0
+    for until in (*[each for each in SEARCHES if each < given.lives], given.lives):
         searched, missed = missed, []
-        for table, mutant in searched:
-            result = _in_child(table, mutant, after, until)
-            sys.stdout.write(f"{row(result)}\n")
+        for mutant, scenarios in searched:
+            found, failure = _in_child(mutant, scenarios, after, until)
+            if found is None:
+                missed.append((mutant, scenarios))
+            elif (other := _in_child(None, scenarios, found - 1, found)[1]) != "":
+                raise SystemExit(f"the life that finds {mutant.name!r} also fails without it: {other}")
+            lives = str(found) if found is not None else f"not in {until:,}"
+            sys.stdout.write(f"{mutant.name}: {lives} {failure}".rstrip() + "\n")
             sys.stdout.flush()
-            if not result.found:
-                missed.append((table, mutant))
         after = until
     return int(bool(missed))
 
 
-def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
-    """Search in another process. Raises SystemExit if the life that fails also fails without the bug."""
-    found, failure = _searched(table, mutant, after, lives)
-    if found is not None:
-        _, other = _searched(table, mutant, found - 1, found, "--healthy")
-        if other:
-            raise SystemExit(f"the life that finds {mutant.name!r} also fails without it: {other}")
-    return Result(mutant.name, found or lives, found is not None, failure)
-
-
-def _searched(table: Table, mutant: Mutant, after: int, lives: int, *options: str) -> tuple[int | None, str]:
-    """Search in another process; return the number and the failure of the first life that fails, else None and ""."""
-    command = [sys.executable, "-m", "hack.mutants", str(table.file.resolve()), "--one", mutant.name]
-    command += ["--after", str(after), "--lives", str(lives), *options]
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["?"]
-        raise SystemExit(f"the search for {mutant.name!r} failed: {lines[-1]}")
-    found, failure = json.loads(done.stdout.splitlines()[-1])
-    return found, failure
+def _in_child(
+    mutant: Mutant | None, scenarios: Sequence[str], after: int, lives: int
+) -> tuple[int | None, str]:
+    """Search in a new interpreter, which has imported nothing yet and hashes strings as every other one."""
+    os.environ["PYTHONHASHSEED"] = "0"
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(search, scenarios, mutant, after, lives).result()
 
 
 def search(scenarios: Sequence[str], mutant: Mutant | None, after: int, lives: int) -> tuple[int | None, str]:
@@ -199,7 +160,10 @@ def search(scenarios: Sequence[str], mutant: Mutant | None, after: int, lives: i
         outcome = tests[name].run(seed)
         if outcome.failure is not None:
             text = str(outcome.failure).partition("\n")[0].replace("|", "/")
-            return lived, f"{name.rpartition('::')[2]} {seed}: {type(outcome.failure).__name__}: {text[:200]}"
+            kind = (
+                "" if isinstance(outcome.failure, AssertionError) else f"{type(outcome.failure).__name__}: "
+            )
+            return lived, f"{kind}{text[:200]}"
     return None, ""
 
 
@@ -208,13 +172,6 @@ def _turns(scenarios: Sequence[str]) -> Iterator[tuple[str, int]]:
         for name in scenarios:
             for seed in range(first, first + ROUND):
                 yield name, seed
-
-
-def row(result: Result) -> str:
-    """Return one line about a search: the bug, the lives, and the failure that found the bug."""
-    failure = re.sub(r"^\S+ \d+: (AssertionError: )?", "", result.failure)
-    lives = str(result.searched) if result.found else f"not in {result.searched:,}"
-    return f"{result.name}: {lives} {failure}".rstrip()
 
 
 if __name__ == "__main__":
