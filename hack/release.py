@@ -211,6 +211,9 @@ def on_base(bill: dict[str, Any], containerfile: str) -> dict[str, Any]:
     ref = f"pkg:docker/{name}@{tag}"
     hashes = [{"alg": "SHA-256", "content": digest}]
     base = {"type": "container", "bom-ref": ref, "purl": ref, "name": name, "version": tag, "hashes": hashes}
+    for each in bill["dependencies"]:
+        if each["ref"] == bill["metadata"]["component"]["bom-ref"]:
+            each["dependsOn"] = [ref, *each.get("dependsOn", [])]
     return bill | {
         "components": [base, *bill["components"]],
         "dependencies": [*bill["dependencies"], {"ref": ref}],

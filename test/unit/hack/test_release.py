@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A release is built from a clean checkout whose files agree on the version, and its notes are those of the changelogs."""
 
+import copy
 import json
 import re
 import shutil
@@ -207,7 +208,7 @@ def test_the_vex_file_is_openvex() -> None:
         assert each["status"] != "not_affected" or {"justification", "impact_statement"} & each.keys()
 
 
-BILL = {
+BILL: dict[str, Any] = {
     "metadata": {"component": {"bom-ref": "own"}},
     "components": [{"bom-ref": "a"}, {"bom-ref": "b"}, {"bom-ref": "tool"}],
     "dependencies": [
@@ -226,8 +227,11 @@ def test_a_bill_has_what_the_main_component_needs() -> None:
 
 
 def test_the_bill_of_the_image_has_its_base_by_digest() -> None:
-    base = release.on_base(BILL, (ROOT / "Containerfile").read_text())["components"][0]
+    bill = release.on_base(copy.deepcopy(BILL), (ROOT / "Containerfile").read_text())
+    base = bill["components"][0]
     (digest,) = re.findall(
         r"(?m)^ARG PYTHON_IMAGE=\S+@sha256:(\w{64})$", (ROOT / "Containerfile").read_text()
     )
     assert (base["name"], base["hashes"]) == ("python", [{"alg": "SHA-256", "content": digest}])
+    assert bill["dependencies"][0] == {"ref": "own", "dependsOn": [base["bom-ref"], "a"]}
+    assert bill["dependencies"][-1] == {"ref": base["bom-ref"]}
