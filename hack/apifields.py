@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Make the reference of the API's fields from the models of Trainer's kinds and their CustomResourceDefinitions."""
+"""Make the reference of the API's fields from the models of Trainer's kinds and their CustomResourceDefinitions.
+
+Generators for references of CRDs read Go, and mkdocstrings shows the names of Python, not those of the wire.
+"""
 
 from __future__ import annotations
 

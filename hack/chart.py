@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write the files of the Helm chart that come from ``config``, and its values' schema: ``python -m hack.chart``."""
+"""Write the files of the Helm chart that come from ``config``, and its values' schema: ``python -m hack.chart``.
+
+Helm reads no file outside of a chart, and generators of schemas do not know the keys of the Configuration.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Make the reference of ``trainerctl`` from its parser."""
+"""Make the reference of ``trainerctl`` from its parser.
+
+Tools for argparse leave out the examples of commands, which are kept outside of the parser.
+"""
 
 from __future__ import annotations
 

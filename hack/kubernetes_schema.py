@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record the schemas and resources of Kubernetes' own kinds for the library: ``python -m hack.kubernetes_schema 1.36``.
 
+No package has the schemas of all versions of all groups with their patch strategies.
+
 An API server of that release is started with all versions of all groups, and its OpenAPI documents are read.
 """
 

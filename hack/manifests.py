@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write ``config/crd`` from the models: ``python -m hack.manifests``."""
+"""Write ``config/crd`` from the models: ``python -m hack.manifests``.
+
+The library has the generator; this module adds the kustomization and the JSON files.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write Markdown for the generated pages."""
+"""Write Markdown for the generated pages, in which cells contain pipes and the text says that it is generated."""
 
 from __future__ import annotations
 

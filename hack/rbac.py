@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the ClusterRoles from the code's ``+kubebuilder:rbac`` markers: ``python -m hack.rbac [CONFIG]``.
 
+The library has the generator, which writes one role; this module divides the markers among several roles.
+
 A feature that is off by default has a role of its own: the markers of ``pkg/podgrouper`` make the pod grouper's role,
 those beside the authorization of metrics the role for ``metrics.requireAuthorization``, those of ``pkg/statusserver``
 the role for the feature gate ``TrainJobStatus``, and those of ``pkg/controller/evidence.py`` the role for

@@ -4,7 +4,8 @@
 
 ``python -m hack.recording docs/demo.svg "trainerctl demo"``. docs/why.svg needs a cluster in KUBECONFIG in
 which a TrainJob waits for a Secret: ``python -m hack.recording docs/why.svg "trainerctl get" "trainerctl why llama"``.
-The picture loads no other resource. Without animation it shows the whole text.
+Recorders of terminals draw frames; this picture has each line once. It loads no resource and shows the whole text
+without animation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Generate the reference pages from the code: ``python -m hack.reference FOLDER``."""
+"""Generate the reference pages from the code: ``python -m hack.reference FOLDER``.
+
+mkdocstrings documents Python's names; users see flags as Go parses them, keys of a file, and metrics.
+"""
 
 from __future__ import annotations
 

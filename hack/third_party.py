@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the file that another project releases against its pinned digest: ``python -m hack.third_party NAME FILE``.
 
+kustomize and kubectl check no digest of a file that they download.
+
 The digest is computed from the objects; their order, their formatting, and the registries and tags of their images make
 no difference. A test computes it again from the Go module of the same release, whose content go.sum pins.
 """

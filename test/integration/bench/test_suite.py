@@ -16,8 +16,6 @@ from controller_runtime.rest import Transport
 from harness import base, cluster, command, figures, interpreter, measure
 from harness.plan import quick
 
-from hack.commits import resolve
-
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TORCH = {"patch jobsets": 1.0}
@@ -60,7 +58,7 @@ def environment(folder: Path) -> Iterator[Environment]:
 
 def test_a_base_runs_the_code_of_its_commit() -> None:
     shown = "import controller_runtime, pkg.app; print(controller_runtime.__file__, pkg.app.__file__)"
-    folders = {measure.ROOT / "build/bench" / f"base-{resolve('HEAD')[:12]}"}
+    folders = {measure.ROOT / "build/bench" / f"base-{base.resolve('HEAD')[:12]}"}
     for entrant in base.entrants("HEAD"):
         python, _, _ = entrant.command.partition(" -m ")
         done = subprocess.run(

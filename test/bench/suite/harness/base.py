@@ -8,9 +8,11 @@ CPU, requests and memory have targets. Rates and quantiles depend on the API ser
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -20,8 +22,6 @@ from typing import Final
 from harness import measure
 from harness.figures import Figure
 from harness.plan import MODERATE, Entrant
-
-from hack.commits import resolve, unpack
 
 WORKLOADS: Final = ("burst", "status", "pod_grouping")
 SIZES: Final = dataclasses.replace(MODERATE, jobs=(1_000,), few=50)
@@ -48,6 +48,15 @@ print(it.managers[0].command, it.groupers[0].command, sep="\\n")
 """
 
 
+def resolve(commit: str) -> str:
+    """Return the full hash of a commit. Raises ValueError if the commit does not exist."""
+    parse = ["git", "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"]
+    done = subprocess.run(parse, cwd=measure.ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise ValueError(f"{commit!r} is not a commit of {measure.ROOT}")
+    return done.stdout.strip()
+
+
 def entrants(commit: str) -> tuple[Entrant, Entrant]:
     """Return the manager and the pod grouper of a commit, with the commands that the commit's own bench uses.
 
@@ -61,7 +70,12 @@ def entrants(commit: str) -> tuple[Entrant, Entrant]:
     if not root.exists():
         root.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root.parent) as folder:
-            unpack(full, Path(folder) / "unpacked")
+            # Unlike a worktree, these files are not recorded by Git.
+            archive = subprocess.run(
+                ["git", "archive", full], cwd=measure.ROOT, stdout=subprocess.PIPE, check=True
+            )
+            with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+                files.extractall(Path(folder) / "unpacked", filter="data")
             (Path(folder) / "unpacked").rename(root)
     python = sys.executable
     if (root / _LOCK).read_bytes() != (measure.ROOT / _LOCK).read_bytes():
