@@ -80,7 +80,7 @@ def _schema(value: object, path: str) -> dict[str, Any]:
     if isinstance(value, dict):
         if not value or path.endswith(("ommonLabels", "groupKindConcurrency")):
             return {"type": _MANY["object"]}
-        if path == "manager.securityContext":
+        if path in {"manager.securityContext", "manager.resources"}:
             return {"type": _MANY["object"]}
         if path == "manager.config":
             return _configuration()

@@ -248,6 +248,53 @@ def test_what_is_new_can_be_enabled(render: Render) -> None:
     assert all(each["metadata"]["labels"]["team"] == "ml" for each in labelled)
 
 
+@pytest.mark.parametrize(("given", "replicas"), [(None, 2), (1, 2), (3, 3)])
+def test_high_availability_is_one_value(given: int | None, replicas: int, render: Render) -> None:
+    manager = {"highAvailability": True} | ({} if given is None else {"replicas": given})
+    plain, changed = dict(render({})), dict(render({"manager": manager}))
+
+    assert changed.keys() - plain.keys() == {("PodDisruptionBudget", "kubeflow-trainer-controller-manager")}
+    deployment = changed["Deployment", "kubeflow-trainer-controller-manager"]
+    assert deployment["spec"]["replicas"] == replicas
+    budget = changed["PodDisruptionBudget", "kubeflow-trainer-controller-manager"]
+    assert budget["spec"] == {"maxUnavailable": 1, "selector": deployment["spec"]["selector"]}
+
+
+def test_the_manager_requests_what_the_manifests_of_config_request(render: Render) -> None:
+    wanted, _ = yaml.safe_load_all((ROOT / "config" / "manager" / "manager.yaml").read_text())
+    requests, ours = (
+        each["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+        for each in (wanted, render({})["Deployment", "kubeflow-trainer-controller-manager"])
+    )
+    assert set(requests) == {"cpu", "memory"}
+    assert ours == requests
+
+
+def test_no_network_is_needed_once_the_dependencies_are_in_the_charts_folder(
+    render: Render, tmp_path: Path
+) -> None:
+    copied = Path(shutil.copytree(chart.CHART, tmp_path / NAME))
+    for each in yaml.safe_load((copied / "Chart.yaml").read_text())["dependencies"]:
+        templates = copied / "charts" / each["name"] / "templates"
+        templates.mkdir(parents=True)
+        described = {"apiVersion": "v2", "name": each["name"], "version": each["version"]}
+        (templates.parent / "Chart.yaml").write_text(yaml.safe_dump(described))
+        config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"of-{each['name']}"}}
+        (templates / "config_map.yaml").write_text(yaml.safe_dump(config_map))
+    done = subprocess.run(
+        [str(anyio.run(programs.located, programs.HELM)), "template", NAME, str(copied), "-n", "kubeflow-system"],
+        env={"HOME": str(tmp_path), "PATH": "/nonexistent", "HTTPS_PROXY": "http://127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [each for each in map(read, re.split(r"(?m)^---$", done.stdout)) if each]
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in found}
+    assert objects.pop(("ConfigMap", "of-jobset"))
+    assert objects == render({})
+
+
 @pytest.mark.parametrize(
     ("manager", "bound"),
     [

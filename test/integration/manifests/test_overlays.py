@@ -4,11 +4,14 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
 from controller_runtime.machinery import Unstructured
@@ -324,3 +327,52 @@ def test_the_pod_grouper_alone_has_no_right_name_or_lease_of_the_trainers(
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert flags.parse(container["args"]).controllers == (flags.POD_GROUPER,)
     assert re.fullmatch(r"\S+:\d+\.\d+\.\d+", container["image"])
+
+
+def remote(folder: Path) -> set[str]:
+    """Return the resources and components of kustomizations that are not files or folders on this machine."""
+    return {
+        each
+        for file in (*folder.rglob("kustomization.yaml"), *folder.rglob("Kustomization"))
+        for listed in [yaml.safe_load(file.read_text())]
+        for each in (*listed.get("resources", ()), *listed.get("components", ()))
+        if not (file.parent / each).exists()
+    }
+
+
+def test_the_offline_form_needs_no_network_and_renders_the_same(
+    build: Build, kustomize: Callable[[Path], list[Manifest]], tmp_path: Path
+) -> None:
+    assert len(remote(CONFIG)) == 2  # JobSet and LeaderWorkerSet; the fixture serves both
+    arguments = [f"VENV={sys.prefix}", f"CONFIG={tmp_path / 'config'}", f"OFFLINE={tmp_path / 'offline'}"]
+    subprocess.run(
+        ["make", "-o", f"{sys.prefix}/.runtime", "offline", *arguments],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    offline = tmp_path / "offline" / "config"
+    assert remote(offline) == set()
+    for name in ("manager", "kubeflow-platform", "data-cache"):
+        assert kustomize(offline / "overlays" / name) == build(name)
+
+
+@pytest.mark.parametrize("name", ["default", "kubeflow-platform", "podgrouper"])
+def test_high_availability_is_one_component(
+    name: str, build: Build, kustomize: Callable[[Path], list[Manifest]], tmp_path: Path
+) -> None:
+    plain = {(each["kind"], each["metadata"]["name"]): each for each in build(name)}
+    folder = "default" if name == "default" else f"overlays/{name}"
+    (tmp_path / "kustomization.yaml").write_text(
+        yaml.safe_dump(
+            {"resources": [f"config/{folder}"], "components": ["config/components/high-availability"]}
+        )
+    )
+
+    changed = {(each["kind"], each["metadata"]["name"]): each for each in kustomize(tmp_path)}
+
+    budget, manager = changed.pop(("PodDisruptionBudget", MANAGER)), changed["Deployment", MANAGER]
+    assert manager["spec"].pop("replicas") == 2
+    assert changed == plain
+    assert budget["metadata"]["namespace"] == manager["metadata"]["namespace"]
+    assert budget["spec"] == {"maxUnavailable": 1, "selector": manager["spec"]["selector"]}

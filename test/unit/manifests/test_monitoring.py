@@ -4,6 +4,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,17 @@ def test_each_alert_names_a_page_that_exists() -> None:
         for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     }
     for alert in alerts():
-        page, anchor = alert["annotations"]["runbook_url"].split("#")
+        page, anchor = alert["annotations"]["runbook"].split("#")
         assert page == "docs/troubleshooting.md"
         assert anchor in anchors, alert["alert"]
+
+
+def test_one_setting_of_the_installation_guide_makes_the_runbooks_absolute_urls() -> None:
+    (command,) = re.findall(r"^kubectl kustomize config/overlays/monitoring (.*)$", (ROOT / "docs/install.md").read_text(), re.MULTILINE)
+    (expression,) = re.findall(r"sed '([^']*)'", command)
+    edited = subprocess.run(
+        ["sed", expression, PROMETHEUS / "rules.yaml"], capture_output=True, text=True, check=True
+    ).stdout
+    (rule,) = yaml.safe_load_all(edited)
+    for alert in (each for group in rule["spec"]["groups"] for each in group["rules"]):
+        assert re.fullmatch(r"https://\S+/troubleshooting\.html#[a-z-]+", alert["annotations"]["runbook_url"])
