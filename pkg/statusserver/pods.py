@@ -35,6 +35,7 @@ _OWNER_TTL: Final = 60.0
 _NO_OWNER_TTL: Final = 5.0
 """Seconds for which it is remembered that a pod belongs to no TrainJob."""
 _REMEMBERED: Final = 4096
+"""Maximum number of remembered pods. The owners of a forgotten pod are read again."""
 
 _Owner = tuple[str, str]
 """The name and UID of a TrainJob."""

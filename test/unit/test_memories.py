@@ -7,7 +7,6 @@ import importlib
 import pkgutil
 import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import controller_runtime
 import pytest
@@ -28,7 +27,19 @@ ON_ONE_S_OWN_MACHINE = (
 )
 INPUTS = 10_000
 LONG = "1" * 4000
-TABLE = Path("docs/architecture.md").read_text(encoding="utf-8").partition("## Bounds on memory")[2]
+FEW_KEYS = {
+    "client.options._names": "classes of options",
+    "fake.kinds._groups": "Kubernetes' own kinds",
+    "machinery.crd._classes": "classes of models",
+    "machinery.crd._definition": "Kubernetes' own structs",
+    "machinery.equality._quantity_fields": "classes of models",
+    "machinery.gojson._layout": "classes of models",
+    "machinery.openapi._recorded": "Kubernetes' own structs",
+    "machinery.openapi.kinds": "Kubernetes' own kinds",
+    "machinery.openapi.merge_schema": "Kubernetes' own structs",
+    "machinery.openapi.published": "Kubernetes' own structs",
+}
+"""Functions that remember every result: the code and not a user decides how many keys there are."""
 
 
 def caches() -> Iterator[tuple[str, int | None]]:
@@ -44,18 +55,9 @@ def caches() -> Iterator[tuple[str, int | None]]:
                 yield f"{module.name}.{name}", value.cache_info().maxsize
 
 
-@pytest.mark.parametrize(("name", "size"), list(caches()))
-def test_every_function_that_remembers_is_documented_with_its_bound(name: str, size: int | None) -> None:
-    short = name.removeprefix("pkg.").removeprefix("controller_runtime.").removeprefix("apis.")
-    (row,) = [line for line in TABLE.splitlines() if f"`{short}`" in line]
-    assert size is None or f"{size:,}" in row
-
-
-def test_every_memory_has_a_bound_and_says_what_its_loss_costs() -> None:
-    header, _, *rows = [line.strip("|").split("|") for line in TABLE.splitlines() if line.startswith("|")]
-    assert [title.strip() for title in header] == ["memory", "key", "bound", "its loss costs"]
-    for row in rows:
-        assert [bool(cell.strip()) for cell in row] == [True] * len(header), row
+def test_every_function_that_remembers_has_a_bound_or_few_keys() -> None:
+    unbounded = {name.removeprefix("controller_runtime.") for name, size in caches() if size is None}
+    assert unbounded == set(FEW_KEYS)
 
 
 def _quantities(number: int) -> None:

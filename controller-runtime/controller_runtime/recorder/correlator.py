@@ -21,6 +21,7 @@ from controller_runtime.apis.core.events import Event
 from controller_runtime.machinery.tokenbucket import TokenBucket
 
 MAX_RECORDS: Final = 4096
+"""Maximum number of remembered events. The repetition of a forgotten event becomes a second Event."""
 AGGREGATE_FROM: Final = 10
 AGGREGATE_INTERVAL: Final = 600.0
 SPAM_BURST: Final = 25
