@@ -289,7 +289,7 @@ async def test_a_job_that_cannot_be_decoded_gets_an_event(
 
 
 def test_the_architecture_page_has_every_state() -> None:
-    page = (Path(__file__).parents[3] / "docs/architecture.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/dev/architecture.md").read_text()
     section = page[page.index("## The life of a TrainJob") : page.index("## From a pod")]
     rows = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
     assert rows == [*map(str, State), *map(str, JobSetState)]
