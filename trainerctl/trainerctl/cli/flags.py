@@ -17,9 +17,7 @@ from trainerctl.cli import flagtypes
 from trainerctl.localcluster.names import DEFAULT_NAME
 
 HELP: Final = "trainerctl.cli.help:show"
-_FILES: Final = (
-    "YAML or JSON files with any number of documents, folders of such files, or - for standard input"
-)
+_FILES: Final = "YAML or JSON files, folders of such files, or - for standard input"
 
 Add = Callable[[argparse.ArgumentParser], None]
 Command = tuple[str, str, Add | None]
