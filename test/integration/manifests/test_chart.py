@@ -282,7 +282,14 @@ def test_no_network_is_needed_once_the_dependencies_are_in_the_charts_folder(
         config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"of-{each['name']}"}}
         (templates / "config_map.yaml").write_text(yaml.safe_dump(config_map))
     done = subprocess.run(
-        [str(anyio.run(programs.located, programs.HELM)), "template", NAME, str(copied), "-n", "kubeflow-system"],
+        [
+            str(anyio.run(programs.located, programs.HELM)),
+            "template",
+            NAME,
+            str(copied),
+            "-n",
+            "kubeflow-system",
+        ],
         env={"HOME": str(tmp_path), "PATH": "/nonexistent", "HTTPS_PROXY": "http://127.0.0.1:1"},
         capture_output=True,
         text=True,

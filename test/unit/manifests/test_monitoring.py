@@ -89,7 +89,11 @@ def test_each_alert_names_a_page_that_exists() -> None:
 
 
 def test_one_setting_of_the_installation_guide_makes_the_runbooks_absolute_urls() -> None:
-    (command,) = re.findall(r"^kubectl kustomize config/overlays/monitoring (.*)$", (ROOT / "docs/install.md").read_text(), re.MULTILINE)
+    (command,) = re.findall(
+        r"^kubectl kustomize config/overlays/monitoring (.*)$",
+        (ROOT / "docs/install.md").read_text(),
+        re.MULTILINE,
+    )
     (expression,) = re.findall(r"sed '([^']*)'", command)
     edited = subprocess.run(
         ["sed", expression, PROMETHEUS / "rules.yaml"], capture_output=True, text=True, check=True
