@@ -39,7 +39,7 @@ _FAILED: Final = {"status.phase": "Failed"}
 _PAGE: Final = 100
 _RETRY: Final = 10.0
 _REMEMBERED: Final = 4096
-"""Maximum number of runs of JobSets whose events are remembered. A forgotten event is sent again and refused as existing."""
+"""Maximum number of runs of JobSets whose events are remembered. A forgotten event is sent again, and then refused."""
 _CRASH_LOOP: Final = timedelta(minutes=10)
 """The kubelet forgets the crashes of a container that has run for this long."""
 
