@@ -376,3 +376,15 @@ def test_high_availability_is_one_component(
     assert changed == plain
     assert budget["metadata"]["namespace"] == manager["metadata"]["namespace"]
     assert budget["spec"] == {"maxUnavailable": 1, "selector": manager["spec"]["selector"]}
+
+
+@pytest.mark.parametrize("name", sorted({*OVERLAYS, "default"} - {"runtimes"}))
+def test_every_deployment_of_ours_requests_cpu_and_memory(name: str, build: Build) -> None:
+    ours = [
+        each
+        for each in build(name)
+        if each["kind"] == "Deployment" and each["metadata"]["name"].startswith("kubeflow-trainer-")
+    ]
+    assert len(ours) == 1
+    for container in ours[0]["spec"]["template"]["spec"]["containers"]:
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}
