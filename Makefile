@@ -236,6 +236,20 @@ wheel: $(VENV)/.dev ## Build the three wheels into dist/: the library's, the man
 
 VERSION ?=
 OFFLINE ?=
+CONFIG ?= config
+COPY ?= build/offline
+.PHONY: offline
+offline: $(VENV)/.runtime ## Copy config into COPY and download into it everything that kustomize would, so it needs no network
+	rm -rf $(COPY)
+	mkdir -p $(COPY)
+	cp -r $(CONFIG) $(COPY)/config
+	@for folder in $(COPY)/config/third-party/*; do \
+		url=$$(sed -n 's/^  - \(http.*\)/\1/p' "$$folder/kustomization.yaml"); \
+		$(BIN)/python -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' "$$url" "$$folder/manifests.yaml"; \
+		$(BIN)/python -m hack.third_party "$$(basename "$$folder")" "$$folder/manifests.yaml"; \
+		sed -i "s|$$url|manifests.yaml|" "$$folder/kustomization.yaml"; \
+	done
+
 .PHONY: release
 release: $(VENV)/.dev ## Build the files of release VERSION into build/release; OFFLINE=1 leaves the charts of JobSet and LeaderWorkerSet out
 	@$(BIN)/python -m testkit.programs --release

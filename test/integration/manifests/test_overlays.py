@@ -344,7 +344,7 @@ def test_the_offline_form_needs_no_network_and_renders_the_same(
     build: Build, kustomize: Callable[[Path], list[Manifest]], tmp_path: Path
 ) -> None:
     assert len(remote(CONFIG)) == 2  # JobSet and LeaderWorkerSet; the fixture serves both
-    arguments = [f"VENV={sys.prefix}", f"CONFIG={tmp_path / 'config'}", f"OFFLINE={tmp_path / 'offline'}"]
+    arguments = [f"VENV={sys.prefix}", f"CONFIG={tmp_path / 'config'}", f"COPY={tmp_path / 'offline'}"]
     subprocess.run(
         ["make", "-o", f"{sys.prefix}/.runtime", "offline", *arguments],
         cwd=ROOT,
