@@ -12,10 +12,10 @@ from controller_runtime import simtest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import Client, ignore_not_found, merge_from
 from controller_runtime.machinery.errors import AlreadyExistsError
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.simtest import Simulation
 
-OPTIONS = simtest.options(controller=ControllerOptions(skip_name_validation=True))
+OPTIONS = simtest.options(controller=ControllerDefaults(skip_name_validation=True))
 
 
 class Labeller:

@@ -33,7 +33,7 @@ from controller_runtime.controller import controllerutil
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError
 from controller_runtime.machinery.meta import parse_time
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import Request
 from controller_runtime.simtest import (
@@ -675,7 +675,7 @@ async def nothing_is_written(sim: Simulation) -> None:
 def keeper(sim: Simulation) -> None:
     """Run two replicas of the operator, with one to three workers; half of the seeds list in pages of two objects."""
     options = simtest.options(
-        controller=ControllerOptions(skip_name_validation=True),
+        controller=ControllerDefaults(skip_name_validation=True),
         cache=cache.Options(stream_lists=sim.seed % 2 == 0, page_size=2),
     )
     users, Trouble.now = Users(), ""

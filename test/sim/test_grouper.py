@@ -11,7 +11,7 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.cache import Options as CacheOptions
-from controller_runtime.manager import ControllerOptions
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.simtest import Simulation
 
 from pkg import podgrouper
@@ -59,7 +59,7 @@ def world(sim: Simulation, release: Rules) -> None:
     groups.resized = GrouperAdministrators(sim).resized
     LaggingOperators(sim, workloads)
     cache = CacheOptions(by_object=podgrouper.cache_options(settings))
-    only = ControllerOptions(skip_name_validation=True)
+    only = ControllerDefaults(skip_name_validation=True)
     sim.manager(setup, options=simtest.options(cache=cache, controller=only))
     sim.on_change(groups.see)
     sim.finally_(groups.check)
