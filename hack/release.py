@@ -171,15 +171,8 @@ def _bills(folder: Path, out: Path) -> None:
         _run(*install, "--no-index", *(str(each) for house in houses for each in out.glob(f"{house}-*.whl")))
         for house in described:
             project = str(ROOT / HOUSES[house] / "pyproject.toml")
-            command = [
-                "cyclonedx-py",
-                "environment",
-                "--output-reproducible",
-                "--pyproject",
-                project,
-                str(python),
-            ]
-            bill = json.loads(_run(*command))
+            command = ["cyclonedx-py", "environment", "--output-reproducible", "--pyproject", project]
+            bill = json.loads(_run(*command, str(python)))
             version = bill["metadata"]["component"]["version"]
             if lock == "image":
                 bill, name = on_base(bill, (ROOT / "Containerfile").read_text()), f"image-{version}"
@@ -197,10 +190,8 @@ def needed(bill: dict[str, Any]) -> dict[str, Any]:
             reached.add(ref)
             left += needs.get(ref, [])
     kept = [each for each in bill["components"] if each["bom-ref"] in reached]
-    return bill | {
-        "components": kept,
-        "dependencies": [each for each in bill["dependencies"] if each["ref"] in reached],
-    }
+    dependencies = [each for each in bill["dependencies"] if each["ref"] in reached]
+    return bill | {"components": kept, "dependencies": dependencies}
 
 
 def on_base(bill: dict[str, Any], containerfile: str) -> dict[str, Any]:
