@@ -17,24 +17,21 @@ from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper
 from .plugins.cronjobs import CronJobGrouper
 from .plugins.defaultgrouper import DefaultGrouper
-from .plugins.deployment import DeploymentGrouper
+from .plugins.deployment import DeploymentGrouper, NotebookGrouper, SpotRequestGrouper
 from .plugins.grove import GroveGrouper
-from .plugins.job import K8sJobGrouper, WholeJobGrouper
+from .plugins.job import K8sJobGrouper, RunaiJobGrouper, WholeJobGrouper
 from .plugins.jobset import JobSetGrouper
 from .plugins.jobsettree import JobSetTreeGrouper
 from .plugins.knative import KnativeGrouper
 from .plugins.kubeflow.distributed_common import JaxGrouper, PaddleGrouper, TensorFlowGrouper, XGBoostGrouper
 from .plugins.kubeflow.mpi import MpiGrouper
-from .plugins.kubeflow.notebook import NotebookGrouper
 from .plugins.kubeflow.pytorch import PyTorchGrouper
 from .plugins.leaderworkerset import LwsGrouper
 from .plugins.native import KINDS, NativeGroupers
 from .plugins.nimservice import NimServiceGrouper
 from .plugins.podjob import PodJobGrouper
 from .plugins.ray.ray_grouper import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
-from .plugins.runaijob import RunaiJobGrouper
 from .plugins.skiptopowner import SkipTopOwnerGrouper
-from .plugins.spotrequest import SpotRequestGrouper
 from .podgroup import OLDEST, Rules
 from .settings import Settings
 

@@ -30,7 +30,7 @@ from .ownercache import READ_TTL
 from .owners import short
 from .plugins import InvalidOwnerError
 from .plugins.native import native_gang
-from .plugins.spark import APP_SELECTOR_LABEL, is_spark_pod
+from .plugins.podjob import APP_SELECTOR_LABEL, is_spark_pod
 from .podgroup import Handler, Metadata, Rules
 from .podgrouper import KEPT_LENGTH, Grouping, PodGrouper
 from .regrouping import Regrouping

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs. By the rules of v0.13 each pod has its own group; by the rules of v0.17 all pods of a Job share a group."""
+"""Jobs. By the rules of v0.13 each pod has its own group; by the rules of v0.17 all pods of a Job share a group.
+
+RunaiJobs have one group for each replica. The name of the group is made from the pod's name without its last part.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
+from .defaultgrouper import DefaultGrouper
 from .delegating import LegacyGroupsGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import parse_int32
@@ -50,6 +54,17 @@ class K8sJobGrouper(LegacyGroupsGrouper):
     def _base_name(self, pod: Pod) -> str:
         """Return the name from which the group's name is made."""
         return pod.name
+
+
+# +kubebuilder:rbac:groups=run.ai,resources=runaijobs,verbs=get;list;watch
+class RunaiJobGrouper(K8sJobGrouper):
+    """Groups the pods of a RunaiJob by replica. When a pod is recreated, only the last part of its name changes."""
+
+    name = DefaultGrouper.name
+
+    def _base_name(self, pod: Pod) -> str:
+        replica, dash, _ = pod.name.rpartition("-")
+        return replica if dash else pod.name
 
 
 class WholeJobGrouper(LegacyGroupsGrouper):

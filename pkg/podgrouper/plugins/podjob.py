@@ -1,33 +1,39 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods without an owner: Spark's pods are grouped by application, and every other pod has a group of its own."""
+"""Pods without an owner. Each has a group of its own, except Spark's: labels name the application, and the driver and
+executors of an application form one group.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import Object, Unstructured
+from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
-from .grouper import Grouper, Reads
-from .spark import SparkGrouper, is_spark_pod
+from .delegating import DelegatingGrouper
+from .grouper import Reads
+
+APP_NAME_LABEL: Final = "spark-app-name"
+APP_SELECTOR_LABEL: Final = "spark-app-selector"
+
+
+def is_spark_pod(pod: Pod) -> bool:
+    """Return True if the pod has both of Spark's labels."""
+    return APP_NAME_LABEL in pod.labels and APP_SELECTOR_LABEL in pod.labels
 
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-class PodJobGrouper(Grouper):
+class PodJobGrouper(DelegatingGrouper):
     """Groups a pod that is its own top owner."""
 
     name = DefaultGrouper.name
     reads = Reads.METADATA
 
-    def __init__(self, default: DefaultGrouper) -> None:
-        self._default = default
-        self._spark = SparkGrouper(default)
-
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the Spark application's group, or the default one."""
-        grouper = self._spark if is_spark_pod(pod) else self._default
-        return await grouper.get_pod_group_metadata(top_owner, pod)
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Name the group of a Spark pod after the application."""
+        if is_spark_pod(pod):
+            metadata.name = pod.labels[APP_SELECTOR_LABEL]

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubeflow's workloads: training operators' jobs with replica specs, and notebooks."""
+"""Kubeflow's workloads: training operators' jobs with replica specs."""
