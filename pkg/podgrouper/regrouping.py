@@ -4,7 +4,7 @@
 
 An edit of an owner may change the group, and a group may be deleted. Tenants can do both as often as they like, so the
 pods are collected for :data:`PERIOD` seconds, wait behind all other pods, and come in portions for each namespace, one
-pod after the other.
+group after the other.
 """
 
 from __future__ import annotations
@@ -140,10 +140,12 @@ class Regrouping(handler.EventHandler[PodGroup]):
             self._news = anyio.Event()
             self._collect(exists)
             for namespace, pods in list(self._pending.items()):
-                for number, pod in enumerate(list(islice(pods, PORTION))):
+                turns: dict[NamespacedName | None, float] = {}
+                for pod in list(islice(pods, PORTION)):
+                    # All groups at once would occupy all workers. The pods of one group need only one write.
+                    turn = turns.setdefault(self._group_of.get(pod), len(turns) * PERIOD / PORTION)
                     self._again.add(pod)
-                    after = pods.pop(pod) + PERIOD * number / PORTION  # all at once would occupy all workers
-                    queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=after)
+                    queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=pods.pop(pod) + turn)
                 if not pods:
                     del self._pending[namespace]
             if self._pending:

@@ -129,7 +129,7 @@ async def test_a_deleted_group_reaches_its_pods_but_later_if_an_owner_is_gone_to
     assert queue.added == [(PERIOD, "a"), (PERIOD + PERIOD / PORTION, "b")]
 
 
-async def test_many_pods_of_a_namespace_come_evenly_in_portions_and_do_not_delay_those_of_others() -> None:
+async def test_many_pods_of_a_namespace_come_in_portions_and_do_not_delay_those_of_others() -> None:
     regrouping, other = Regrouping(), OWNER._replace(namespace="team-b")
     for number in range(2 * PORTION + 1):
         regrouping.note(pod(f"a{number}"), "g", [OWNER])
@@ -137,9 +137,22 @@ async def test_many_pods_of_a_namespace_come_evenly_in_portions_and_do_not_delay
 
     queue = await fed(regrouping, edit(regrouping), edit(regrouping, other), seconds=4 * PERIOD)
 
+    times = [time for time, _ in queue.added]
+    assert [times.count(number * PERIOD) for number in (1, 2, 3, 4)] == [PORTION + 1, PORTION, 1, 0]
     assert (PERIOD, "b") in queue.added
-    times = [time for time, name in queue.added if name != "b"]
-    assert times == [round(PERIOD + number * PERIOD / PORTION, 3) for number in range(2 * PORTION + 1)]
+
+
+async def test_many_groups_come_one_after_the_other_and_the_pods_of_a_group_together() -> None:
+    regrouping, groups = Regrouping(), PORTION // 2
+    for number in range(groups):
+        for name in ("a", "b"):
+            regrouping.note(pod(f"{name}{number}"), f"g{number}", [OWNER])
+
+    queue = await fed(regrouping, edit(regrouping), seconds=2 * PERIOD)
+
+    expected = [round(PERIOD + number * PERIOD / PORTION, 3) for number in range(groups)]
+    assert [time for time, name in queue.added if name.startswith("a")] == expected
+    assert [time for time, name in queue.added if name.startswith("b")] == expected
 
 
 async def test_one_pod_of_each_group_comes_first() -> None:
