@@ -20,8 +20,8 @@ if __name__ == "__main__":  # a script imports the product's packages from two f
     sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 
 import msgspec
+from controller_runtime.log import captured as capture_logs
 from replayer import cases, compare, ops
-from structlog.testing import capture_logs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -138,10 +138,10 @@ class Builder:
 
     def with_options(self, options: controller.Options) -> Self:
         """Use these options. The manager's defaults apply to the fields that are unset."""
-        if not isinstance(options, controller.Options):
-            self._problem = f"with_options() takes ctrl.ControllerOptions, not {type(options).__name__}"
-        else:
-            self._options = options
+        self._options = options
+        given: object = options
+        if not isinstance(given, controller.Options):
+            self._problem = f"with_options() takes ctrl.ControllerOptions, not {type(given).__name__}"
         return self
 
     def with_log_constructor(self, constructor: LogConstructor) -> Self:

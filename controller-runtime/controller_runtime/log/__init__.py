@@ -1,8 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Structured logging in zap's format; the logger comes from the context.
+"""Structured logging through Python's ``logging``; the logger comes from the context.
 
-structlog is loaded when the log is set up, or when the first line is written.
+The loggers are below ``controller_runtime``. :func:`configure` writes their lines in zap's format; an application that
+configures ``logging`` itself does not call it. structlog is loaded when the log is set up, or when the first line is
+written.
 """
 
 from typing import TYPE_CHECKING
@@ -34,12 +36,13 @@ from .options import parse_time_encoding as parse_time_encoding
 
 if TYPE_CHECKING:
     from .setup import Logger as Logger
-    from .setup import Sink as Sink
+    from .setup import captured as captured
     from .setup import configure as configure
     from .setup import merge_context as merge_context
     from .setup import set_verbosity as set_verbosity
     from .setup import verbosity as verbosity
 else:
     __getattr__, __dir__ = _ondemand.names(
-        __name__, {"setup": ("Logger", "Sink", "configure", "merge_context", "set_verbosity", "verbosity")}
+        __name__,
+        {"setup": ("Logger", "captured", "configure", "merge_context", "set_verbosity", "verbosity")},
     )

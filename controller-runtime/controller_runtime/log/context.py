@@ -13,11 +13,13 @@ from contextvars import ContextVar, Token
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from .options import DEBUG, LIMIT, TRACE
+from .options import LEVELS, OURS
 
 if TYPE_CHECKING:
     from .setup import Logger
 
+_DEBUG: Final = LEVELS["debug"]
+_TRACE: Final = LEVELS["trace"]
 _bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
     "controller-runtime.fields", default=MappingProxyType({})
 )
@@ -97,26 +99,28 @@ def logger_from(name: str = "") -> Logger:
 
 
 class _Unbound:
-    """A logger that makes a :class:`Logger` for each line that is written; other lines cost almost nothing."""
+    """A logger that makes a :class:`Logger` when the first line is written; other lines cost almost nothing."""
 
-    __slots__ = ("_name",)
+    __slots__ = ("_made", "_name")
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._made: Logger | None = None
 
     def __getattr__(self, name: str) -> Any:
-        from .setup import bind
+        return getattr(self._logger(), name)
 
-        return getattr(bind(self._name), name)
+    def _logger(self) -> Logger:
+        if self._made is None:
+            from .setup import bind
+
+            self._made = bind(self._name)
+        return self._made
 
     def debug(self, message: str, /, **fields: object) -> None:
-        if LIMIT.verbosity >= DEBUG:
-            from .setup import bind
-
-            bind(self._name).debug(message, **fields)
+        if OURS.isEnabledFor(_DEBUG):
+            self._logger().debug(message, **fields)
 
     def trace(self, message: str, /, **fields: object) -> None:
-        if LIMIT.verbosity >= TRACE:
-            from .setup import bind
-
-            bind(self._name).trace(message, **fields)
+        if OURS.isEnabledFor(_TRACE):
+            self._logger().trace(message, **fields)

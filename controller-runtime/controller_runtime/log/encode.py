@@ -74,7 +74,7 @@ def renderer(options: Options, now_ns: Callable[[], int], caller: Callable[[], s
             caller=caller(),
             message=cut(message, LONGEST),
             fields=fields,
-            stack=_stack(error) if VERBOSITY.get(method, INFO) <= stacks_from else "",
+            stack=stack_of(error) if VERBOSITY.get(method, INFO) <= stacks_from else "",
         )
         try:
             return write(line)
@@ -186,7 +186,8 @@ def describe(error: BaseException) -> str:
     return "\n".join(dict.fromkeys(raised.text(each) or raised.name(each) for each in raised.leaves(error)))
 
 
-def _stack(error: object) -> str:
+def stack_of(error: object) -> str:
+    """Return the traceback of an error, or an empty text if the error needs none."""
     if not isinstance(error, BaseException) or needs_no_stack(error):
         return ""
     return cut(raised.stack(error), 2 * LONGEST)

@@ -7,6 +7,8 @@ Levels are logr's verbosities: info is 0, debug is 1, trace is 5; error and pani
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
@@ -134,24 +136,55 @@ def parse_time_encoding(text: str) -> TimeEncoding:
         raise ValueError(f'invalid time-encoding value "{text}"') from None
 
 
+LOGGERS: Final = "controller_runtime"
+"""The name of the ``logging`` logger above all loggers of this package."""
+_TRACE: Final = logging.DEBUG + DEBUG - TRACE
+LEVELS: Final[Mapping[str, int]] = {
+    "critical": logging.CRITICAL,
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+    "debug": logging.DEBUG,
+    "trace": _TRACE,
+}
+"""Levels of ``logging`` by the method that writes the line."""
+OURS: Final = logging.getLogger(LOGGERS)
+_LOW: Final = {INFO: logging.INFO, ERROR: logging.ERROR, PANIC: logging.CRITICAL}
+_OF_VERBOSITY: Final = ((TRACE, _TRACE), (DEBUG, logging.DEBUG), (INFO, logging.INFO), (ERROR, logging.ERROR))
+
+
+def level_of(verbosity: int) -> int:
+    """Return the level of ``logging`` at which lines of ``verbosity`` are written."""
+    if verbosity >= DEBUG:
+        return max(1, logging.DEBUG + DEBUG - verbosity)
+    return _LOW.get(verbosity, logging.CRITICAL + 1)
+
+
 class _Limit:
-    """The highest verbosity of lines that may be written."""
-
-    verbosity = TRACE
+    verbosity: int | None = None
 
 
-LIMIT: Final = _Limit()
+_limit: Final = _Limit()
+
+
+def current() -> int:
+    """Return the highest verbosity of lines that are written."""
+    level = OURS.getEffectiveLevel()
+    if _limit.verbosity is not None and level_of(_limit.verbosity) == level:
+        return _limit.verbosity
+    return next((verbosity for verbosity, least in _OF_VERBOSITY if level <= least), PANIC)
 
 
 def limit(verbosity: int) -> int:
     """Drop lines above ``verbosity`` before they are made; return the previous limit.
 
-    The set-up of the log calls this function. Until then there is no limit, and each logger decides by itself.
+    The set-up of the log calls this function. Until then, the levels of ``logging`` decide.
     """
-    before, LIMIT.verbosity = LIMIT.verbosity, verbosity
+    before, _limit.verbosity = current(), verbosity
+    OURS.setLevel(level_of(verbosity))
     return before
 
 
 def may_write(verbosity: int) -> bool:
     """Return True if a line of ``verbosity`` may be written."""
-    return LIMIT.verbosity >= verbosity
+    return OURS.isEnabledFor(level_of(verbosity))

@@ -64,8 +64,9 @@ class Manager:
             ManagerError: the options contradict each other, or an address is not valid.
         """
         self.options = options or Options()
-        if not isinstance(self.options.controller, ControllerDefaults):
-            given = type(self.options.controller).__name__
+        defaults: object = self.options.controller
+        if not isinstance(defaults, ControllerDefaults):
+            given = type(defaults).__name__
             raise ManagerError(f"Options(controller=…) takes ctrl.ControllerDefaults, not {given}")
         if self.options.user_agent:
             config = dataclasses.replace(config, user_agent=self.options.user_agent)

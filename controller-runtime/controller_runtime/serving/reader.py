@@ -40,7 +40,7 @@ Deliver = Callable[[HTTPRequest | HTTPResponse, bytes], None]
 response."""
 
 # Do not import the log package here: it forwards the records of this logger.
-_log = logging.getLogger("controller-runtime.http")
+_log = logging.getLogger("controller_runtime.http")
 
 
 class State(enum.Enum):

@@ -32,7 +32,7 @@ _TLS_SHUTDOWN_TIMEOUT: Final = 1.0
 _NO_ACCEPT: Final = 0.5
 """Seconds to wait after a connection could not be accepted, e.g. because file descriptors are used up."""
 
-_log = logging.getLogger("controller-runtime.http")
+_log = logging.getLogger("controller_runtime.http")
 
 
 class TLSProvider(Protocol):

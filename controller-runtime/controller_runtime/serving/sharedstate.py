@@ -41,7 +41,7 @@ _BUFFER: Final = 64 * 1024
 _NOT_FOUND: Final = HTTPResponse.text("404 page not found\n", status=404)
 _BROKEN: Final = HTTPResponse.text("500 internal server error\n", status=500)
 
-_log = logging.getLogger("controller-runtime.http")
+_log = logging.getLogger("controller_runtime.http")
 
 
 def default_max_connections() -> int:

@@ -36,7 +36,6 @@ from unittest import mock
 import anyio._core._eventloop
 import anyio.lowlevel
 import anyio.to_thread
-import structlog
 from anyio._backends._asyncio import CancelScope
 
 from controller_runtime import log
@@ -59,7 +58,7 @@ class _Sources:
     steady: Callable[[], float]
     random_bytes: Callable[[int], bytes]
     leaks: list[LeakError]
-    """What the program tried to use outside the simulation. It is recorded here, as the program may catch the error."""
+    """The errors that the program got when it used something outside the simulation: it may have caught them."""
 
 
 _sources: _Sources | None = None
@@ -220,19 +219,11 @@ def _library() -> str | None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Write no logs, because a run would spend most of its time on them."""
-    before, limit = structlog.get_config(), log.limit(_NOTHING)
-    sink = log.Sink(None, _NOTHING)
-    structlog.configure(
-        processors=[],
-        wrapper_class=log.Logger,
-        logger_factory=lambda *_: sink,
-        cache_logger_on_first_use=False,
-    )
+    before = log.limit(_NOTHING)
     try:
         yield
     finally:
-        log.limit(limit)
-        structlog.configure(**before)
+        log.limit(before)
 
 
 def _refuse(act: str) -> Callable[..., Any]:

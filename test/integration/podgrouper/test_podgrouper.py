@@ -12,10 +12,10 @@ import pytest
 from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, consistently, eventually
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import GVK, Object, Unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import NotFoundError
-from structlog.testing import capture_logs
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup

@@ -8,10 +8,10 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, InvalidError
 from controller_runtime.serving import HTTPRequest, HTTPResponse
-from structlog.testing import capture_logs
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import DeniedError, StatusHandler, status_url, token_audience

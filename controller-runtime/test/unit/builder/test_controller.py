@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import anyio
@@ -316,9 +316,12 @@ async def no_result(request):  # type: ignore[no-untyped-def]  # as in a first a
         (lambda: NotAsync, "NotAsync is a class: pass an instance"),
         (object, "object has no method reconcile"),
         (lambda: Func(no_result), "no_result returns nothing; it must return a Result"),
-        (lambda: Func(NotAsync().reconcile), "NotAsync.reconcile must be declared with async def"),
         (
-            lambda: AsReconciler(FakeClient(), Pod, NotAsync()),
+            lambda: Func(cast("Any", NotAsync().reconcile)),
+            "NotAsync.reconcile must be declared with async def",
+        ),
+        (
+            lambda: AsReconciler(FakeClient(), Pod, cast("Any", NotAsync())),
             "NotAsync.reconcile must be declared with async",
         ),
     ],

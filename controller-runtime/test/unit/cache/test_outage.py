@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio
 import pytest
-from structlog.testing import capture_logs
 
 from controller_runtime import cache, metrics, rest
 from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod, Secret
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import Object
 from controller_runtime.rest import FakeResponse, FakeTransport
 

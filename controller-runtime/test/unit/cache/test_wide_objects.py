@@ -8,12 +8,12 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from controller_runtime import cache, handler, source
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import ByObject, UndecodableObjectError, reflector
 from controller_runtime.cache.codec import entry_of
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.rawjson import Limits

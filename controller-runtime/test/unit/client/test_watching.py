@@ -9,11 +9,11 @@ from typing import Any
 
 import anyio
 import pytest
-from structlog.testing import capture_logs
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import LiveClient, Watch, Watcher
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import errors
 
 Answer = Callable[[], rest.FakeResponse]

@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio
 import pytest
-from structlog.testing import capture_logs
 
 from controller_runtime import cache, handler, log, reconcile, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.controller import Controller, Options, reconcile_id
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import raised
 from controller_runtime.reconcile import ControllerError, Request, Result
 from ctrl_testkit.scripted import A, B, Make, Script, Settle, running, total
@@ -79,7 +79,7 @@ async def test_log_lines_of_a_reconcile_say_what_is_reconciled(make: Make) -> No
     made = make(
         Talker(), kind=Pod.gvk, log_constructor=lambda request: {"color": "red" if request else "blue"}
     )
-    with capture_logs([log.merge_context]) as lines:
+    with capture_logs() as lines:
         async with running(made):
             made.queue.add(A)
             await anyio.sleep(0.001)

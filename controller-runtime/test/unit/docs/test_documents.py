@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library's documents: Python blocks run, the reference covers the packages, and Trainer is not mentioned."""
 
+import logging
 import re
 import threading
 from pathlib import Path
@@ -25,6 +26,9 @@ NOT_DOCUMENTED = {"apis", "tools"}
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_in_the_documents_runs(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")  # an exporter would start a thread
+    for logger in (logging.getLogger(), logging.getLogger("controller_runtime")):
+        monkeypatch.setattr(logger, "handlers", [])
+        monkeypatch.setattr(logger, "level", logger.level)
     before = threading.enumerate()
     exec(compile(block, "<document>", "exec"), {"__name__": "document"})
     # If a thread were left, the virtual clock of every later test would wait in real time for it.

@@ -99,7 +99,7 @@ async def test_a_deleted_bucket_leaves_nothing_behind(
     await reconciler.reconcile(REQUEST)
     assert storage.buckets == {}
     assert await client.list(page["Bucket"]) == []
-    assert await reconciler.reconcile(REQUEST) == ctrl.Result(requeue_after=300)
+    assert await reconciler.reconcile(REQUEST) == ctrl.Result()
 
 
 async def test_a_full_storage_is_asked_again_and_a_wrong_region_is_not(

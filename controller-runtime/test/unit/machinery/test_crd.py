@@ -378,11 +378,11 @@ class Inner(Struct):
 
 
 class Optionals(Struct):
-    inner: Inner = Field(default_factory=Inner)
+    inner: Inner = Field(default_factory=Inner)  # type: ignore[arg-type]  # it needs an image
 
 
 class Parents(Struct):
-    needed: Inner = Field(default_factory=Inner)
+    needed: Inner = Field(default_factory=Inner)  # type: ignore[arg-type]  # it needs an image
     deep: Optionals = Field(default_factory=Optionals)
     optional: Inner | None = None
 

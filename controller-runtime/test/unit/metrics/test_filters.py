@@ -5,10 +5,10 @@ from typing import Any
 
 import anyio
 import pytest
-from structlog.testing import capture_logs
 
 from controller_runtime.apis.authentication.v1 import TokenReview
 from controller_runtime.apis.authorization.v1 import SubjectAccessReview
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.metrics import ReviewError, filters, with_authentication_and_authorization
 from controller_runtime.serving import Handler, HTTPRequest, HTTPResponse
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from structlog.testing import capture_logs
 
 from controller_runtime import rest
 from controller_runtime.envtest import Authority
+from controller_runtime.log import captured as capture_logs
 from ctrl_testkit.small import WriteKubeconfig as Write
 
 

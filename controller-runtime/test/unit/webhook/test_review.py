@@ -11,12 +11,12 @@ import anyio
 import pytest
 import structlog
 from pydantic import Field
-from structlog.testing import capture_logs
 
 from controller_runtime import log, metrics, offload, rest, webhook
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import Int32, Object, Struct, crd, field
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.patch import apply_json_patch

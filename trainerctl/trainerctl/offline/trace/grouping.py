@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic_core
 from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import GVK, JSON
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.yaml import render_path
@@ -39,7 +40,6 @@ from pkg.podgrouper import (
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, pod_group_for
 from pkg.why.liveobject import at, maps
-from structlog.testing import capture_logs
 
 from trainerctl.offline.snapshot import Key, Snapshot
 

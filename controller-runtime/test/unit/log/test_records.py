@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lines are records of Python's logging; a log call never raises."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from controller_runtime import log, reconcile
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.controller import Controller, Options
+from ctrl_testkit.odd_exceptions import SHAPES, Odd
+
+
+@pytest.fixture
+def handled() -> Iterator[Callable[[logging.Handler], None]]:
+    """Return a function that adds a handler as an application does: at the root logger, with level INFO."""
+    root = logging.getLogger()
+    handlers, level, ours = list(root.handlers), root.level, logging.getLogger("controller_runtime")
+    own = ours.level
+    ours.setLevel(logging.NOTSET)
+    root.setLevel(logging.INFO)
+    root.handlers[:] = []
+    yield root.addHandler
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    ours.setLevel(own)
+
+
+class Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+class Raises:
+    async def reconcile(self, request: reconcile.Request) -> reconcile.Result:
+        raise ValueError(f"no {request.name}")
+
+
+async def test_an_application_that_configured_logging_gets_the_line_with_object_controller_and_traceback(
+    handled: Callable[[logging.Handler], None],
+) -> None:
+    kept = Kept()
+    handled(kept)
+    made = Controller("pods", Raises(), Options(kind=Pod.gvk))
+    with log.into_context(controller="pods"):
+        await made._handle(reconcile.Request("ns", "p"), 0)
+    (record,) = kept.records
+    assert (record.name, record.levelname) == ("controller_runtime.controller", "ERROR")
+    assert record.getMessage() == "Reconciler error"
+    assert record.exc_info
+    assert isinstance(record.exc_info[1], ValueError)
+    found = vars(record)
+    assert (found["controller"], found["namespace"], found["name_"], found["error"]) == (
+        "pods",
+        "ns",
+        "p",
+        "no p",
+    )
+    assert found["reconcileID"]
+    text = logging.Formatter("%(message)s").format(record)
+    assert "Traceback" in text
+    assert text.endswith("ValueError: no p")
+
+
+def test_a_structlog_set_up_of_the_application_gets_the_fields(
+    handled: Callable[[logging.Handler], None],
+) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder()],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(default=str),
+            ],
+        )
+    )
+    handled(handler)
+    with log.into_context(controller="pods"):
+        log.logger_from("mine").info("Scaled", replicas=3, pod=Pod.from_dict({"metadata": {"name": "p"}}).key)
+    (line,) = [json.loads(each) for each in stream.getvalue().splitlines()]
+    assert line.pop("pod")
+    line.pop("message", None)  # pytest has formatted the record, too
+    wanted = {"event": "Scaled", "logger": "controller_runtime.mine", "controller": "pods", "replicas": 3}
+    assert line == wanted
+
+
+def test_a_handler_beside_the_configured_one_gets_the_records(
+    handled: Callable[[logging.Handler], None],
+) -> None:
+    kept, stream = Kept(), io.StringIO()
+    handled(kept)
+    log.configure(stream=stream)
+    log.logger_from("setup").info("Starting", port=1)
+    log.logger_from("setup").debug("Not written")
+    (record,) = kept.records
+    assert vars(record)["port"] == 1
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["msg"] == "Starting"
+
+
+def test_without_a_set_up_debug_lines_are_dropped_before_they_are_made(
+    handled: Callable[[logging.Handler], None],
+) -> None:
+    kept = Kept()
+    handled(kept)
+    assert not log.may_write(log.DEBUG)
+    log.logger_from("x").debug("Not written")
+    assert kept.records == []
+
+
+class Fails(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise KeyError(record.getMessage())
+
+
+def deep() -> BaseException:
+    made: Exception = ValueError()
+    for _ in range(500):
+        made = ExceptionGroup("", [made])
+    return made
+
+
+@pytest.mark.parametrize(
+    "handler", [logging.StreamHandler, Fails, log.configure], ids=["plain", "broken", "zap"]
+)
+def test_a_log_call_never_raises(
+    handled: Callable[[logging.Handler], None],
+    odd: Odd,
+    handler: Any,
+) -> None:
+    stream = io.StringIO()
+    if handler is log.configure:
+        log.configure(stream=stream)
+    else:
+        handled(handler() if handler is Fails else handler(stream))
+    for error in (odd(), deep(), Exception()):
+        log.logger_from("x").error("Failed", error=error)
+        log.logger_from("x").error("Failed", value=error, error="a text")
+    assert handler is Fails or stream.getvalue().count("Failed") >= 6
+
+
+def test_the_library_configures_nobody() -> None:
+    code = (
+        "import logging, structlog, controller_runtime as ctrl\n"
+        "from controller_runtime import log, manager, controller\n"
+        "log.logger_from('x').info('said')\n"
+        "ours = logging.getLogger('controller_runtime')\n"
+        "print(logging.root.handlers, ours.handlers, ours.level, structlog.is_configured())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[] [] 0 False\n"
+    assert ran.stderr == ""
