@@ -24,7 +24,7 @@ async def setup_signal_handler(
     exit_now: Callable[[int], object] = os._exit,
 ) -> AsyncIterator[anyio.Event]:
     """Yield an event for ``Manager.start``. The first SIGTERM or SIGINT sets the event; the second calls
-    ``exit_now(1)``.
+    ``exit_now(1)``, even if code such as ``time.sleep`` in a reconcile blocks the event loop.
 
     Meanwhile SIGUSR1 raises the log's verbosity by one level, up to trace, and SIGUSR2 restores the initial level.
     Signals that the process ignored before are handled, too, as by Go's ``signal.Notify``. At the end, the previous
@@ -33,9 +33,6 @@ async def setup_signal_handler(
     stop, configured = anyio.Event(), log.verbosity()
 
     def end(number: int) -> None:
-        if stop.is_set():
-            exit_now(1)
-            return
         _log.info("Stopping", signal=signal.Signals(number).name)
         stop.set()
 
@@ -46,10 +43,25 @@ async def setup_signal_handler(
         log.set_verbosity(wanted)
 
     loop = asyncio.get_running_loop()
+    asked = False
+
+    def ask(number: int, _: object) -> None:
+        # Python calls this function even if a reconcile blocks the event loop.
+        nonlocal asked
+        if asked:
+            exit_now(1)
+        asked = True
+        loop.call_soon_threadsafe(end, number)
+
     handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGUSR1: follow, signal.SIGUSR2: follow}
     before = {number: signal.getsignal(number) for number in handlers}
     for number, handle in handlers.items():
-        loop.add_signal_handler(number, handle, number)
+        if handle is follow:
+            loop.add_signal_handler(number, handle, number)
+        else:
+            loop.add_signal_handler(number, int)  # a signal must wake the loop
+            signal.signal(number, ask)
+            signal.siginterrupt(number, False)
     try:
         yield stop
     finally:

@@ -16,7 +16,7 @@ import structlog
 from controller_runtime import log, reconcile
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.controller import Controller, Options
-from ctrl_testkit.odd_exceptions import SHAPES, Odd
+from ctrl_testkit.odd_exceptions import Odd
 
 
 @pytest.fixture

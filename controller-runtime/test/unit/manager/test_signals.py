@@ -5,6 +5,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import anyio
@@ -104,3 +106,26 @@ async def test_the_change_is_logged_although_the_level_is_that_of_errors() -> No
         assert not log.logger_from().enabled(log.INFO)
     finally:
         log.configure()
+
+
+_BLOCKED = """
+import asyncio, sys, time
+from controller_runtime.manager import setup_signal_handler
+async def main():
+    async with setup_signal_handler():
+        print("blocked", flush=True)
+        time.sleep(60)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.real_time
+def test_a_second_signal_ends_a_process_whose_event_loop_is_blocked() -> None:
+    with subprocess.Popen([sys.executable, "-c", _BLOCKED], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 1
