@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 SECONDS = 60
@@ -33,7 +34,7 @@ def draw(session: Path, seed: int, count: int, only: Sequence[str]) -> None:
     The seed determines which lines are drawn, and which edit of each line.
     """
     chance = random.Random(seed)  # noqa: S311 no secret
-    with sqlite3.connect(session) as database:
+    with closing(sqlite3.connect(session)) as connection, connection as database:
         found = database.execute(
             "SELECT job_id, operator_name, module_path, start_pos_row FROM mutation_specs "
             "ORDER BY module_path, start_pos_row, start_pos_col, operator_name, operator_args, occurrence"
