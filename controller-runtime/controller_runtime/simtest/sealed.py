@@ -47,6 +47,8 @@ EPOCH: Final = 1_767_225_600.0 - LOOP_START
 
 _NOTHING: Final = -100
 """A verbosity so low that no message is logged."""
+# Reading this name loads structlog. During a run, the import would use the random numbers of the run.
+_log_verbosity: Final = log.verbosity
 _RealDatetime = datetimes.datetime
 
 
@@ -219,7 +221,8 @@ def _library() -> str | None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Write no logs, because a run would spend most of its time on them."""
-    before = log.limit(_NOTHING)
+    before = _log_verbosity()
+    log.limit(_NOTHING)
     try:
         yield
     finally:
