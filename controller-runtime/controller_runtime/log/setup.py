@@ -58,7 +58,7 @@ class Record(logging.LogRecord):
         values.update(_TEMPLATE)
         values.update(
             name=logger,
-            msg=raised.text(event["event"]),
+            msg=_encodable(raised.text(event["event"])),
             levelno=level,
             levelname=logging.getLevelName(level),
             exc_info=exc_info,
@@ -81,12 +81,17 @@ class Record(logging.LogRecord):
     def exc_text(self) -> str | None:
         """The traceback. An exception whose own code raises an error, or which is nested very deeply, has one, too."""
         if self.exc_info and isinstance(error := self.exc_info[1], BaseException):
-            return stack_of(error) or describe(error)
+            return _encodable(stack_of(error) or describe(error))
         return None
 
     @exc_text.setter
     def exc_text(self, _: str | None) -> None:
         pass
+
+
+def _encodable(text: str) -> str:
+    """Escape lone surrogates, which no handler could write as UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Records:

@@ -165,3 +165,14 @@ def test_the_library_configures_nobody() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[] [] 0 False\n"
     assert ran.stderr == ""
+
+
+def test_half_of_a_surrogate_pair_can_be_written_by_any_handler(
+    handled: Callable[[logging.Handler], None],
+) -> None:
+    written = io.BytesIO()
+    handled(logging.StreamHandler(io.TextIOWrapper(written, "utf-8", write_through=True)))
+    log.logger_from("x").error("a \ud800 message", error=ValueError("a \ud801 text"))
+    text = written.getvalue().decode()
+    assert text.startswith("a \\ud800 message\n")
+    assert text.endswith("ValueError: a \\ud801 text\n")
