@@ -231,3 +231,10 @@ async def the_server_names_every_problem_of_metadata(c: Backend, ns: str) -> lis
         for make in (config_map, custom)
         for number, metadata in enumerate(found)
     ]
+
+
+async def schemas_prune_unknown_fields(c: Backend, ns: str) -> list[Observation]:
+    """Fields that the schema of a custom resource does not know are dropped."""
+    made = await c.create(planet(ns, RAW_PLANET, moons=2))
+    await c.delete(made)
+    return [made.nested("moons")]

@@ -21,7 +21,7 @@ async def namespaces_end_with_their_content(c: Backend, ns: str) -> list[Observa
 
 
 async def schemas_fill_in_defaults(c: Backend, ns: str) -> list[Observation]:
-    """In memory there are no schemas: no defaults are set."""
+    """In memory, Kubernetes' own kinds have no schemas: no defaults are set."""
     made = await c.create(pod(ns))
     return [made.spec.restart_policy, made.status.phase]
 
@@ -29,13 +29,6 @@ async def schemas_fill_in_defaults(c: Backend, ns: str) -> list[Observation]:
 async def schemas_refuse_wrong_types(c: Backend, ns: str) -> list[Observation]:
     """In memory there are no schemas: nothing is validated except metadata."""
     return [await observe(c.create(planet(ns, RAW_PLANET, mass="heavy")))]
-
-
-async def schemas_prune_unknown_fields(c: Backend, ns: str) -> list[Observation]:
-    """In memory there are no schemas: unknown fields are kept."""
-    made = await c.create(planet(ns, RAW_PLANET, moons=2))
-    await c.delete(made)
-    return [made.nested("moons")]
 
 
 async def a_status_writer_owns_the_metadata_it_sends(c: Backend, ns: str) -> list[Observation]:

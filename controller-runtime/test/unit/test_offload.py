@@ -100,7 +100,7 @@ async def test_cancelled_work_that_waited_gives_its_turn_to_the_next() -> None:
 
 
 async def test_a_long_wait_is_measured_and_logged_with_the_namespace(
-    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def waits() -> float:
         return (
@@ -111,10 +111,11 @@ async def test_a_long_wait_is_measured_and_logged_with_the_namespace(
         )
 
     before = waits()
+    caplog.set_level("INFO")
     async with occupied("greedy") as ends, anyio.create_task_group() as tasks:
         tasks.start_soon(work_for, "greedy", lambda: None)
         await anyio.sleep(3)
         ends["greedy"].set()
     assert waits() == before + 1
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "Waited for a turn" in line]
-    assert "namespace=greedy resource=thread seconds=3.0" in line
+    (record,) = [vars(each) for each in caplog.records if each.getMessage() == "Waited for a turn"]
+    assert (record["namespace"], record["resource"], round(record["seconds"])) == ("greedy", "thread", 3)

@@ -175,4 +175,4 @@ def test_half_of_a_surrogate_pair_can_be_written_by_any_handler(
     log.logger_from("x").error("a \ud800 message", error=ValueError("a \ud801 text"))
     text = written.getvalue().decode()
     assert text.startswith("a \\ud800 message\n")
-    assert text.endswith("ValueError: a \\ud801 text\n")
+    assert text.endswith("\na \\ud801 text\n")
