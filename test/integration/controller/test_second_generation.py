@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-import structlog.testing
+from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
@@ -125,7 +125,7 @@ async def test_a_tenant_s_snapshot_is_one_failed_train_job(
         data={"runtime": text},
     )
     await live_client.create(snapshot)
-    with structlog.testing.capture_logs() as logged:
+    with log.captured() as logged:
         async with run_manager(version="2.3"):
             await create("job")
 
