@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, Self
 
 ERROR: Final = -1
@@ -153,6 +154,7 @@ _LOW: Final = {INFO: logging.INFO, ERROR: logging.ERROR, PANIC: logging.CRITICAL
 _OF_VERBOSITY: Final = ((TRACE, _TRACE), (DEBUG, logging.DEBUG), (INFO, logging.INFO), (ERROR, logging.ERROR))
 
 
+@lru_cache(maxsize=32)
 def level_of(verbosity: int) -> int:
     """Return the level of ``logging`` at which lines of ``verbosity`` are written."""
     if verbosity >= DEBUG:
