@@ -327,21 +327,14 @@ def test_the_wheel_is_the_same_however_often_it_is_built(tmp_path: Path) -> None
 def test_the_image_installs_what_the_tests_ran_with() -> None:
     runtime, installed = pins("runtime.lock"), pins("image.lock") | pins("build.lock")
     assert installed.items() <= runtime.items()
-    assert not left_out() & set(installed)
     users: dict[str, set[str]] = {}
     for block in re.split(r"\n(?=\w)", (ROOT / "requirements/runtime.lock").read_text()):
         name = block.partition("==")[0]
         if canonicalize_name(name) in runtime:
             found = re.findall(r"^    #(?: via|  ) +([A-Za-z0-9_.-]+)(?= |$)", block, re.MULTILINE)
             users[name] = set(found) - {"-c"}
-    tools = users.keys() - installed.keys() - left_out()
+    tools = users.keys() - installed.keys()
     assert all(users[name] <= tools | {"trainerctl"} for name in tools)
-
-
-def left_out() -> set[str]:
-    """Return the distributions that ``make lock`` leaves out of the image."""
-    (named,) = re.findall(r"^NOT_IN_IMAGE := ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    return set(named.replace("\\", " ").split())
 
 
 DIGEST = f"python:3.13-slim@sha256:{'a' * 64}"

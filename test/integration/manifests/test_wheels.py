@@ -159,7 +159,13 @@ def test_a_wheel_contains_one_package_with_its_data(
 
 def test_the_librarys_wheel_offers_its_extras(wheels: dict[str, Path]) -> None:
     _, metadata = contents(wheels["controller-runtime"])
-    assert set(metadata.get_all("Provides-Extra", [])) == {"crd", "envtest", "otel", "uvloop"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "crd",
+        "envtest",
+        "kubernetes-asyncio",
+        "otel",
+        "uvloop",
+    }
 
 
 def test_an_installation_of_the_library_brings_what_is_listed() -> None:
