@@ -31,6 +31,22 @@ from pkg.constants import trainer as constants
 UID: Final = "11111111-2222-3333-4444-555555555555"
 
 
+def crd_without_schema(group: str, version: str, kind: str, scope: str = "Namespaced") -> dict[str, Any]:
+    """Return the CRD of a kind whose objects may have any fields."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    # The API server requires this annotation for kinds in groups of the Kubernetes project.
+    approval = {"api-approved.kubernetes.io": "unapproved, for tests"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}", "annotations": approval},
+        "spec": {"group": group, "scope": scope, "names": names, "versions": [served]},
+    }
+
+
 def make_train_job(
     namespace: str,
     name: str,

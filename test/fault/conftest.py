@@ -23,30 +23,9 @@ from trainerctl.localcluster.tools import JOBSET
 
 from pkg import shipped
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from testkit.builders import crd_without_schema
 
-POD_GROUPS: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-    },
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
+POD_GROUPS = crd_without_schema("scheduling.x-k8s.io", "v1alpha1", "PodGroup")
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from pkg import why
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.why import Snapshot, Verdict, reading
 from pkg.why.liveobject import LiveObject, number, text
+from testkit.builders import crd_without_schema
 
 Data = dict[str, Any]
 NAME: Final = "job"
@@ -310,29 +311,10 @@ def condition(
 def crds() -> list[Data]:
     """Return CRDs of kinds of Kueue and Volcano, without their schemas."""
     return [
-        _crd("kueue.x-k8s.io", "Workload"),
-        _crd("kueue.x-k8s.io", "LocalQueue"),
-        _crd("scheduling.volcano.sh", "PodGroup"),
+        crd_without_schema("kueue.x-k8s.io", "v1beta1", "Workload"),
+        crd_without_schema("kueue.x-k8s.io", "v1beta1", "LocalQueue"),
+        crd_without_schema("scheduling.volcano.sh", "v1beta1", "PodGroup"),
     ]
-
-
-def _crd(group: str, kind: str) -> Data:
-    plural = f"{kind.lower()}s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
-    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
-    # The API server requires this annotation for kinds in groups of the Kubernetes project.
-    metadata = {
-        "name": f"{plural}.{group}",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": metadata,
-        "spec": spec,
-    }
 
 
 State = Callable[[LiveTrainJob], Awaitable[object]]

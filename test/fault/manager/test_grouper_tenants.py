@@ -22,6 +22,7 @@ from controller_runtime.machinery.crd import custom_resource_definition
 from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, REPLICATED_JOB_NAME_KEY
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
+from testkit.builders import crd_without_schema
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 NAMESPACE, JOB, JOB_SET, RAY = (
@@ -41,28 +42,7 @@ POD: dict[str, Any] = {
 TOUCHES = 50
 """How many owners of the greedy tenant change in a second."""
 SAMPLES = 40
-
-
-RAY_CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "rayclusters.ray.io"},
-    "spec": {
-        "group": "ray.io",
-        "scope": "Namespaced",
-        "names": {"kind": "RayCluster", "listKind": "RayClusterList", "plural": "rayclusters"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
+RAY_CRD = crd_without_schema("ray.io", "v1", "RayCluster")
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod grouper on a real API server under its shipped rights: the requests that it sends, and those it does not."""
 
+import importlib
 import itertools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +19,7 @@ from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
+from testkit.builders import crd_without_schema
 
 pytestmark = pytest.mark.integration
 
@@ -155,20 +156,7 @@ async def test_deleted_groups_come_back_without_an_event_of_a_pod(
 async def test_a_line_says_that_karta_objects_have_no_effect(
     world: Any, grouper_control_plane: Environment
 ) -> None:
-    names = {"plural": "kartas", "singular": "karta", "kind": "Karta", "listKind": "KartaList"}
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1alpha1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "kartas.run.ai"},
-        "spec": {"group": "run.ai", "scope": "Cluster", "names": names, "versions": [version]},
-    }
+    crd = crd_without_schema("run.ai", "v1alpha1", "Karta", "Cluster")
     await grouper_control_plane.install_crds(crd)
     karta = {"apiVersion": "run.ai/v1alpha1", "kind": "Karta", "metadata": {"name": "birds"}}
     await world.client.create(Unstructured.wrap(karta))
@@ -300,7 +288,7 @@ async def test_a_crd_of_a_newer_release_changes_the_rules_while_the_manager_runs
     world: Any, pod_group_crd: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client: LiveClient = world.client
-    monkeypatch.setattr(sys.modules["pkg.podgrouper.setup"], "PERIOD", 0.2)
+    monkeypatch.setattr(importlib.import_module("pkg.podgrouper.setup"), "PERIOD", 0.2)
     await pod_group_crd("v0.13")
     template = {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
 
