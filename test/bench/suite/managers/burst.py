@@ -29,10 +29,10 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
             found.memory("idle", manager)
             await _warm(plan, manager, objects.TORCH, min(plan.sizes.few, 50))
             for count in plan.sizes.jobs:
-                await _measure(plan, manager, found, objects.TORCH, count)
+                await measure(plan, manager, found, objects.TORCH, count)
             for runtime in (objects.COSCHEDULING, objects.MPI):
                 await _warm(plan, manager, runtime, 2)
-                await _measure(plan, manager, found, runtime, plan.sizes.few)
+                await measure(plan, manager, found, runtime, plan.sizes.few)
         return found
 
     loop = (Entrant(CEILING, ""),) if plan.ceiling else ()
@@ -44,7 +44,8 @@ async def _warm(plan: Plan, manager: Manager, runtime: str, count: int) -> None:
     await manager.settled(plan.quiet)
 
 
-async def _measure(plan: Plan, manager: Manager, found: Found, runtime: str, count: int) -> None:
+async def measure(plan: Plan, manager: Manager, found: Found, runtime: str, count: int) -> None:
+    """Create ``count`` TrainJobs of a runtime; record the cost, the rate and the latencies."""
     name = f"{runtime}.{count}"
     jobs = objects.names(f"{runtime}-{count}", count)
     async with phase(found, name, manager, count):

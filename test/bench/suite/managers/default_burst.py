@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from harness import contest, figures, objects
 from harness.cluster import Cluster
-from harness.contest import Found, phase
+from harness.contest import Found
 from harness.manager import started
 from harness.plan import Entrant, Plan
-from harness.steps import create
+from managers import burst
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
@@ -22,11 +22,7 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
         found, count = Found(), max(plan.sizes.jobs)
         async with started(entrant, where, limits=None) as manager, manager.asked():
             await manager.settled(plan.quiet)
-            async with phase(found, "torch", manager, count):
-                took, latencies = await create(plan, manager, objects.names("default", count), objects.TORCH)
-                await manager.settled(plan.quiet)
-            found.add("torch.rate", count / took, "TrainJobs/s")
-            found.latencies("torch", latencies)
+            await burst.measure(plan, manager, found, objects.TORCH, count)
         return found
 
     return contest.combine("default_burst", await contest.contest(plan.rounds, plan.managers, one))
