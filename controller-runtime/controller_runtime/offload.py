@@ -90,12 +90,19 @@ class _Threads:
             self._working.add(following)
 
 
+async def run_sized(size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run ``work`` on data of ``size`` bytes, as :func:`run` does in an :class:`object_size` block."""
+    if not is_large(size):
+        return work(*args, **kwargs)
+    with object_size(size):
+        return await run(work, *args, **kwargs)
+
+
 async def decoded(lazy: LazyObject[T]) -> T:
     """Return ``lazy.object``. A large object is decoded in a thread."""
     if lazy.known is not None or (size := len(lazy.text or b"")) <= LARGE:
         return lazy.object
-    with object_size(size):
-        return await run(lambda: lazy.object)
+    return await run_sized(size, lambda: lazy.object)
 
 
 _threads: Final[anyio.lowlevel.RunVar[dict[bool, _Threads]]] = anyio.lowlevel.RunVar("offload_threads")

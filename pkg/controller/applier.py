@@ -95,16 +95,14 @@ class Applier:
     def knows(self, owner: NamespacedName, desired: Object, live: Object) -> bool:
         """Return True if ``live`` is remembered as matching ``desired``."""
         known = self._known(owner, desired)
-        return known is not None and known == (_digest(desired.to_dict()), _digest_of(live))
+        return known is not None and known == _digests(desired, live)
 
     def remember_match(self, owner: NamespacedName, desired: Object, live: Object) -> None:
         """Remember that an apply of ``desired`` would not change ``live``."""
-        self._remember(owner, desired, _digest(desired.to_dict()), live)
+        self._remember(owner, desired, _digests(desired, live))
 
-    def _remember(
-        self, owner: NamespacedName, desired: Object, wanted: bytes, live: Object | LazyObject[Object]
-    ) -> None:
-        self._memories[owner].matched[desired.gvk, desired.key] = wanted, _digest_of(live)
+    def _remember(self, owner: NamespacedName, desired: Object, found: tuple[bytes, bytes]) -> None:
+        self._memories[owner].matched[desired.gvk, desired.key] = found
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Apply ``desired`` as field owner ``trainer`` if the live object differs, and return the outcome.
@@ -131,11 +129,10 @@ class Applier:
                 raise OldJobSetError(OLD_JOB_SET) from error
             raise
         self._old_job_set = self._old_job_set and not claims
-        with offload.object_size(len(stored.text or b"")):
-            # computed after the request, which should not wait for it
-            wanted = await offload.run(lambda: _digest(desired.to_dict()))
-        self._remember(owner, desired, wanted, stored)
-        if known is not None and (live is None or known[0] == wanted):
+        # computed after the request, which should not wait for it
+        found = await offload.run_sized(len(stored.text or b""), _digests, desired, stored)
+        self._remember(owner, desired, found)
+        if known is not None and (live is None or known[0] == found[0]):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
 
@@ -171,12 +168,11 @@ class Applier:
         if live.metadata.deletion_timestamp is not None:
             return live, False
         known = self._known(owner, desired)
-        with offload.object_size(live.decoded_size):
-            found, in_order = await offload.run(_compared, desired, live, known)
+        found, in_order = await offload.run_sized(live.decoded_size, _compared, desired, live, known)
         if in_order is None:
             in_order = known is None and await self._content_covers(desired, desired.to_dict())
         if in_order:
-            self._memories[owner].matched[desired.gvk, desired.key] = found
+            self._remember(owner, desired, found)
         return live, not in_order
 
     async def _content_covers(self, desired: Object, wire: drift.Wire) -> bool:
@@ -204,9 +200,8 @@ class Applier:
             answer = await self._apply(desired, live)
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
-        with offload.object_size(len(answer.text or b"")):
-            if _runs(answer) or await offload.run(_covers, answer, desired):
-                return answer
+        if _runs(answer) or await offload.run_sized(len(answer.text or b""), _covers, answer, desired):
+            return answer
         try:
             return await self._apply(desired, answer.object)
         except ConflictError as error:
@@ -304,6 +299,10 @@ def _compared(
         return found, drift.covers(drift.content(live.to_dict()), drift.content(wire))
     # A field that only the live object has may come from an earlier apply: only the server can know.
     return found, drift.equal(drift.content(live.to_dict()), drift.content(wire))
+
+
+def _digests(desired: Object, live: Object | LazyObject[Object]) -> tuple[bytes, bytes]:
+    return _digest(desired.to_dict()), _digest_of(live)
 
 
 def _digest_of(live: Object | LazyObject[Object]) -> bytes:

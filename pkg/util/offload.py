@@ -24,7 +24,4 @@ async def run(train_job: TrainJob, work: Callable[P, R], *args: P.args, **kwargs
     ``work`` must not use data that other tasks change. If the caller is cancelled, it still waits until ``work`` has
     ended.
     """
-    if not is_large(train_job.decoded_size):
-        return work(*args, **kwargs)
-    with offload.object_size(train_job.decoded_size):
-        return await offload.run(work, *args, **kwargs)
+    return await offload.run_sized(train_job.decoded_size, work, *args, **kwargs)

@@ -199,8 +199,7 @@ class Cache:
         try:
             if len(entry.data) <= offload.LARGE:
                 return entry.decode(kind)
-            with offload.object_size(len(entry.data)):
-                return await offload.run(entry.decode, kind)
+            return await offload.run_sized(len(entry.data), entry.decode, kind)
         except errors.UndecodableObjectError:
             informer.count_skipped()
             raise

@@ -233,8 +233,8 @@ class Snapshots:
             self._remember(train_job, found, digest, known)
             return known
         try:
-            with offload.object_size(len(text or "")):
-                runtime = await offload.run(decode, kind, text, train_job.spec.runtime_ref)
+            size = len(text or "")
+            runtime = await offload.run_sized(size, decode, kind, text, train_job.spec.runtime_ref)
         except SnapshotTextError as error:
             refusal = log.cut(f"invalid runtime snapshot: {error}", _LONGEST_REFUSAL)
             if uid:
@@ -245,8 +245,7 @@ class Snapshots:
 
     async def _create(self, train_job: TrainJob, kind: type[T], runtime: T) -> T:
         """Create the snapshot and return its runtime. If another writer was faster, return that writer's runtime."""
-        with offload.object_size(runtime.decoded_size):
-            text = await offload.run(encode, runtime)
+        text = await offload.run_sized(runtime.decoded_size, encode, runtime)
         config_map = ConfigMap(metadata=trainjob.child_metadata(train_job, _SUFFIX), data={_KEY: text})
         try:
             stored = await self._store.create(config_map, field_owner=constants.FIELD_OWNER)
