@@ -63,6 +63,8 @@ WITHOUT_GROUP: Final = {
     "rayjobs-ray", "rayservices-ray", "services-serving",
 }  # fmt: skip
 """Pods that get no group, because their owners lack fields or further objects; each attempt ends with an event."""
+REGROUPED: Final = {"RayCronJob"}
+"""Kinds of owners whose pods the former manager puts in other groups: those of the owner, not of its runs."""
 COUNT: Final = 3
 """The number of TrainJobs of each shape, for each manager."""
 READS: Final = {"get", "list", "watch"}
@@ -538,7 +540,7 @@ class Loaded:
         named = f"p-{self._namespace}"[:60].strip("-")
         await self._client.create(priority.from_dict({"metadata": {"name": named}, "value": 1}))
         for key, gvk in pod_owners.owners().items():
-            if gvk.kind != "TrainJob":
+            if gvk.kind not in {"TrainJob", *REGROUPED}:
                 await pod_owners.grouped(self._client, self._namespace, key, gvk)
 
 
