@@ -81,8 +81,11 @@ def entrants(commit: str) -> tuple[Entrant, Entrant]:
     if (root / _LOCK).read_bytes() != (measure.ROOT / _LOCK).read_bytes():
         python = str(root / ".venv/bin/python")
         subprocess.run([sys.executable, "-m", "venv", root / ".venv"], check=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", _LOCK]
-        subprocess.run(install, cwd=root, check=True)
+        install = [python, "-m", "pip", "install", "--quiet", "--no-deps"]
+        subprocess.run([*install, "--require-hashes", "-r", _LOCK], cwd=root, check=True)
+        # The library reads its version from its package's metadata.
+        houses = [argument for house in ("controller-runtime", ".") for argument in ("--editable", house)]
+        subprocess.run([*install, "--no-build-isolation", *houses], cwd=root, check=True)
     own = (root / "test/bench/suite", root, root / "controller-runtime", root / "trainerctl")
     suite = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, own))}
     done = subprocess.run(
