@@ -1,65 +1,74 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Applies desired objects, and skips requests that would change nothing.
+"""Writes objects: applies desired objects, skips requests that would change nothing, and builds patches and deletions.
 
 An object is applied if a desired field is missing in the live object or has another value. It is also applied if the
 live object has a field that is no longer desired and that an earlier apply may have set. If no apply is needed, a
 digest of the desired object and a digest of the live object are remembered. The digests only save requests; without
 them, the resulting objects are the same.
+
+The patches are JSON patches, which test the object's uid and the values that they replace: they fail only if these have
+changed. A merge patch with a resourceVersion would fail after every other write. A merge patch without a
+resourceVersion would overwrite a list that another writer has just extended.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
+from controller_runtime import client as ctrl_client
 from controller_runtime import offload
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.client import Client, Reader, apply_lazily, peek
-from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, metadata_only
+from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ConflictError,
+    InvalidError,
     NotFoundError,
     StatusError,
 )
+from controller_runtime.machinery.patch import pointer
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.constants import trainer as constants
 from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
+from pkg.util.expected import ExpectedError
 
-from . import drift
-from .memory import Memories
-
+SOON: Final = timedelta(seconds=1)
+UNTIL_DELETED: Final = timedelta(seconds=10)
+OLD_JOB_SET: Final = (
+    "the installed JobSet CRD has no spec.volumeClaimPolicies, which the runtime needs: "
+    "install JobSet v0.11 or newer"
+)
+_UNDECLARED: Final = ".spec.volumeClaimPolicies: field not declared in schema"
 _OF_NO_OBJECT: Final = "1"
 """A resourceVersion that no object has, because the first write to any API server gets a higher one.
 
 "0" cannot be used: the API server ignores it in an apply.
 """
 _CONFLICTS: Final = 4
-"""Maximum number of attempts to undo a webhook's change of an object that other writers keep changing."""
-OLD_JOB_SET: Final = (
-    "the installed JobSet CRD has no spec.volumeClaimPolicies, which the runtime needs: "
-    "install JobSet v0.11 or newer"
-)
-_UNDECLARED: Final = ".spec.volumeClaimPolicies: field not declared in schema"
-
-T = TypeVar("T", bound=Object)
-
-
-class _Spec(msgspec.Struct):
-    suspend: bool | None = None
-
-
-class _JobSet(msgspec.Struct):
-    spec: _Spec
-
-
+"""Maximum number of further attempts to undo a webhook's change of an object that other writers keep changing."""
+_SHARED: Final = frozenset({"conditions"})
+"""Status fields to which other writers may add."""
 _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
 """Kinds cached as metadata only. Their resourceVersion identifies their content."""
+
+T = TypeVar("T", bound=Object)
+Wire = dict[str, JSON]
+"""The JSON of an object or of a part of it."""
+Digests = tuple[bytes, bytes]
+"""The digest of a desired object, and that of the live object."""
 
 
 class Outcome(StrEnum):
@@ -74,10 +83,60 @@ class Outcome(StrEnum):
     """The object is being deleted. It was not applied."""
 
 
-class OldJobSetError(Exception):
+class OldJobSetError(ExpectedError):
     """The installed JobSet is too old for a runtime."""
 
-    needs_no_stack = True
+
+class PendingError(Exception):
+    """An object cannot be written yet. Retry when a watch reports a change, at the latest after the time ``after``."""
+
+    def __init__(self, reason: str, after: timedelta = SOON) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class BeingDeletedError(PendingError):
+    """A child is being deleted. A new object with its name is built after the deletion."""
+
+    def __init__(self, live: Object) -> None:
+        super().__init__(f"{live.gvk.kind.lower()} {live.key}: it is being deleted", UNTIL_DELETED)
+        self.live = live
+
+
+@dataclass(slots=True)
+class Memory:
+    """What this process remembers of one unfinished TrainJob.
+
+    If it is lost, requests and events are repeated; the resulting objects are the same.
+    """
+
+    arrived: datetime | None = None
+    """The time at which the watch delivered the TrainJob."""
+    matched: dict[tuple[GVK, NamespacedName], Digests] = field(default_factory=dict)
+    """The digests of each child that needs no apply."""
+    compared: tuple[str | None, int] | None = None
+    """The TrainJob's uid and generation when the TrainJob was last compared with its running JobSet."""
+    rebuilt: bytes | None = None
+    """The JSON of the desired JobSet for which the previous JobSet was deleted."""
+    terminating: datetime | None = None
+    """The time before which nothing is created, because the namespace is being terminated."""
+    reported: dict[str, frozenset[str]] = field(default_factory=dict)
+    """For each event reason, the causes that have been reported and still exist."""
+
+
+class Memories(defaultdict[NamespacedName, Memory]):
+    """The memories by TrainJob."""
+
+    def __init__(self) -> None:
+        super().__init__(Memory)
+
+
+class _Spec(msgspec.Struct):
+    suspend: bool | None = None
+
+
+class _JobSet(msgspec.Struct):
+    spec: _Spec
 
 
 class Applier:
@@ -94,15 +153,12 @@ class Applier:
 
     def knows(self, owner: NamespacedName, desired: Object, live: Object) -> bool:
         """Return True if ``live`` is remembered as matching ``desired``."""
-        known = self._known(owner, desired)
+        known = self._memories[owner].matched.get((desired.gvk, desired.key))
         return known is not None and known == _digests(desired, live)
 
     def remember_match(self, owner: NamespacedName, desired: Object, live: Object) -> None:
         """Remember that an apply of ``desired`` would not change ``live``."""
-        self._remember(owner, desired, _digests(desired, live))
-
-    def _remember(self, owner: NamespacedName, desired: Object, found: tuple[bytes, bytes]) -> None:
-        self._memories[owner].matched[desired.gvk, desired.key] = found
+        self._memories[owner].matched[desired.gvk, desired.key] = _digests(desired, live)
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Apply ``desired`` as field owner ``trainer`` if the live object differs, and return the outcome.
@@ -115,23 +171,24 @@ class Applier:
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
         """
-        live, pending = await self._compare(owner, desired)
-        if not pending:
+        live, needed, digest = await self._compare(owner, desired)
+        if not needed:
             deleting = live is not None and live.metadata.deletion_timestamp is not None
             return Outcome.DELETING if deleting else Outcome.UNCHANGED
-        known = self._known(owner, desired)
         claims = isinstance(desired, JobSet) and bool(desired.spec.volume_claim_policies)
         try:
-            stored = await self._send(desired, live)
+            stored = await self.send(desired, live)
         except StatusError as error:
             if claims and _UNDECLARED in str(error):
                 self._old_job_set = True
                 raise OldJobSetError(OLD_JOB_SET) from error
             raise
         self._old_job_set = self._old_job_set and not claims
+        matched, name = self._memories[owner].matched, (desired.gvk, desired.key)
+        known = matched.get(name)
         # computed after the request, which should not wait for it
-        found = await offload.run_sized(len(stored.text or b""), _digests, desired, stored)
-        self._remember(owner, desired, found)
+        found = await offload.run_sized(len(stored.text or b""), _digests, desired, stored, digest)
+        matched[name] = found
         if known is not None and (live is None or known[0] == found[0]):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
@@ -145,97 +202,79 @@ class Applier:
 
     async def pending(self, owner: NamespacedName, desired: Object) -> bool:
         """Return True if :meth:`apply` would send a request. Raises the same errors."""
-        return (await self._compare(owner, desired))[1]
+        _, needed, _ = await self._compare(owner, desired)
+        return needed
 
-    async def live(self, desired: Object) -> Object:
-        """Return the live object with the name of ``desired``. Of a ConfigMap or Secret, only the metadata is returned.
+    async def _compare(
+        self, owner: NamespacedName, desired: Object
+    ) -> tuple[Object | None, bool, bytes | None]:
+        """Return the live object, whether an apply is needed, and the digest of ``desired`` if it was computed.
 
-        Raises:
-            NotFoundError: the object does not exist.
+        Of a ConfigMap or Secret, the live object has only the metadata. The content of each of them is read once after
+        the manager starts: a read is cheaper than a write.
         """
-        return await offload.decoded(await peek(self._client, cached_kind(desired), desired.key))
-
-    def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
-        return self._memories[owner].matched.get((desired.gvk, desired.key))
-
-    async def _compare(self, owner: NamespacedName, desired: Object) -> tuple[Object | None, bool]:
-        """Return the live object or None, and True if an apply is needed."""
         try:
-            live = await self.live(desired)
+            live = await offload.decoded(await peek(self._client, cached_kind(desired), desired.key))
         except NotFoundError:
-            return None, True
+            return None, True, None
         trainjob.require_control(live, trainjob.controller_of(desired))
         if live.metadata.deletion_timestamp is not None:
-            return live, False
-        known = self._known(owner, desired)
+            return live, False, None
+        matched, name = self._memories[owner].matched, (desired.gvk, desired.key)
+        known = matched.get(name)
         found, in_order = await offload.run_sized(live.decoded_size, _compared, desired, live, known)
-        if in_order is None:
-            in_order = known is None and await self._content_covers(desired, desired.to_dict())
+        if in_order is None and known is None:
+            try:
+                stored = await self.reader.get(type(desired), desired.key)
+                in_order = covers(content(stored.to_dict()), content(desired.to_dict()))
+            except NotFoundError:
+                in_order = False
         if in_order:
-            self._remember(owner, desired, found)
-        return live, not in_order
+            matched[name] = found
+        return live, not in_order, found[0]
 
-    async def _content_covers(self, desired: Object, wire: drift.Wire) -> bool:
-        """Read the live object, whose content is not cached, and return True if it has every desired field.
+    async def send(self, desired: T, live: Object | None) -> LazyObject[T]:
+        """Apply ``desired`` and return the resulting live object, which is not fully decoded if it is a running JobSet.
 
-        The content of each object is read once after the manager starts: a read is cheaper than a write.
-        """
-        try:
-            stored = await self.reader.get(type(desired), desired.key)
-        except NotFoundError:
-            return False
-        return drift.covers(drift.content(stored.to_dict()), drift.content(wire))
+        The request fails with ConflictError if ``live`` has been changed or deleted since it was read, or if ``live``
+        is None and another writer has created the object. A changed object is not applied, because a user may have
+        removed its owner reference on purpose: an apply would restore the reference, and the object would be deleted
+        with its owner.
 
-    async def _send(self, desired: T, live: Object | None) -> LazyObject[T]:
-        """Apply ``desired`` and return the resulting live object.
-
-        A running JobSet is returned without being fully decoded. If a webhook changed the result, apply once more,
-        except to a running JobSet. If the second apply conflicts with another writer, retry it immediately. Do not
-        leave the retry to the next reconcile: while the job runs, a reconcile does not build the PodGroup, and so would
-        not repair it.
+        If a webhook changed the result, apply once more, except to a running JobSet. If the second apply conflicts with
+        another writer, retry it immediately with the newest live object, unless that object is being deleted, no longer
+        exists, or has another controller. Do not leave the retry to the next reconcile: while the job runs, a reconcile
+        does not build the PodGroup, and so would not repair it.
         """
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
                 return LazyObject.of(await self._client.create(desired, field_owner=constants.FIELD_OWNER))
-            answer = await self._apply(desired, live)
+            sent = at_no_version(desired) if live is None else at_version_of(desired, live)
+            answer = await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
-        if _runs(answer) or await offload.run_sized(len(answer.text or b""), _covers, answer, desired):
+        if issubclass(answer.kind, JobSet):
+            seen = answer.view(_JobSet) or answer.object
+            if isinstance(seen, _JobSet | JobSet) and not seen.spec.suspend:
+                return answer
+        if await offload.run_sized(len(answer.text or b""), _answers, answer, desired):
             return answer
-        try:
-            return await self._apply(desired, answer.object)
-        except ConflictError as error:
-            return await self._apply_newest(desired, error)
-
-    async def _apply_newest(self, desired: T, error: ConflictError) -> LazyObject[T]:
-        """Read the live object from the API server, and apply ``desired`` to it.
-
-        Raise the last conflict if several attempts fail, if the object is being deleted or no longer exists, or if the
-        TrainJob no longer controls it.
-        """
-        for _ in range(_CONFLICTS):
+        newest, attempts = answer.object, 0
+        while True:
             try:
-                found = await self.reader.get(type(desired), desired.key)
-                trainjob.require_control(found, trainjob.controller_of(desired))
-            except (NotFoundError, trainjob.ChildConflictError):
-                break
-            if found.metadata.deletion_timestamp is not None:
-                break
-            try:
-                return await self._apply(desired, found)
-            except ConflictError as again:
-                error = again
-        raise error
-
-    async def _apply(self, desired: T, live: Object | None) -> LazyObject[T]:
-        """Apply ``desired``, or raise ConflictError if ``live`` has been changed or deleted since it was read.
-
-        A changed object is not applied, because a user may have removed its owner reference on purpose: an apply would
-        restore the reference, and the object would be deleted with its owner. If ``live`` is None but the object
-        exists, ConflictError is raised, too: another writer has created the object since the cache was read.
-        """
-        sent = at_no_version(desired) if live is None else at_version_of(desired, live)
-        return await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
+                sent = at_version_of(desired, newest)
+                return await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
+            except ConflictError as error:
+                if attempts == _CONFLICTS:
+                    raise
+                attempts += 1
+                try:
+                    newest = await self.reader.get(type(desired), desired.key)
+                    trainjob.require_control(newest, trainjob.controller_of(desired))
+                except (NotFoundError, trainjob.ChildConflictError):
+                    raise error from None
+                if newest.metadata.deletion_timestamp is not None:
+                    raise
 
 
 def cached_kind(desired: Object) -> type[Object]:
@@ -257,11 +296,11 @@ def at_no_version(desired: T) -> T:
 def at_version_of(desired: T, live: Object) -> T:
     """Return a copy of ``desired`` that can only be applied while ``live`` is the newest version of the object.
 
-    An empty map in ``desired`` is left out if the same map in ``live`` has entries: see :func:`drift.without_emptied`.
+    An empty map in ``desired`` is left out if the same map in ``live`` has entries: see :func:`without_emptied`.
     """
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
     wire = desired.to_dict()
-    sent = drift.without_emptied(live.to_dict(), wire)
+    sent = without_emptied(live.to_dict(), wire)
     result = desired.shallow_copy() if sent == wire else type(desired).from_dict(sent)
     result.metadata = desired.metadata.model_copy(
         update={name: held for name, held in version.items() if held}
@@ -269,52 +308,250 @@ def at_version_of(desired: T, live: Object) -> T:
     return result
 
 
-def _runs(answer: LazyObject[Object]) -> bool:
-    """Return True if ``answer`` is a JobSet that is not suspended. Only the field ``suspend`` is decoded."""
-    if not issubclass(answer.kind, JobSet):
-        return False
-    seen = answer.view(_JobSet) or answer.object
-    return isinstance(seen, _JobSet | JobSet) and not seen.spec.suspend
-
-
-def _covers(answer: LazyObject[T], desired: T) -> bool:
+def _answers(answer: LazyObject[T], desired: T) -> bool:
     """Return True if ``answer`` has all fields of ``desired``."""
-    return drift.covers(drift.content(answer.object.to_dict()), drift.content(desired.to_dict()))
+    return covers(content(answer.object.to_dict()), content(desired.to_dict()))
 
 
-def _compared(
-    desired: Object, live: Object, known: tuple[bytes, bytes] | None
-) -> tuple[tuple[bytes, bytes], bool | None]:
+def _compared(desired: Object, live: Object, known: Digests | None) -> tuple[Digests, bool | None]:
     """Return the digests of both objects, and True if ``live`` needs no apply.
 
-    ``known`` is the remembered pair of digests. The result is None instead of False if ``live`` has only metadata.
+    ``known`` are the remembered digests. The result is None instead of False if ``live`` has only metadata.
     """
     wire = desired.to_dict()
-    found = _digest(wire), _digest_of(live)
+    found = _digests(desired, live, _digest(wire))
     if known == found:
         return found, True
     if live.gvk in _AS_METADATA:
         return found, None
     if known is not None and known[0] == found[0]:
-        return found, drift.covers(drift.content(live.to_dict()), drift.content(wire))
+        return found, covers(content(live.to_dict()), content(wire))
     # A field that only the live object has may come from an earlier apply: only the server can know.
-    return found, drift.equal(drift.content(live.to_dict()), drift.content(wire))
+    return found, equal(content(live.to_dict()), content(wire))
 
 
-def _digests(desired: Object, live: Object | LazyObject[Object]) -> tuple[bytes, bytes]:
-    return _digest(desired.to_dict()), _digest_of(live)
-
-
-def _digest_of(live: Object | LazyObject[Object]) -> bytes:
+def _digests(desired: Object, live: Object | LazyObject[Object], digest: bytes | None = None) -> Digests:
+    """Return the digests of both objects. ``digest`` is that of ``desired``, if it is known already."""
+    own = _digest(desired.to_dict()) if digest is None else digest
     live = LazyObject.of(live)
     metadata = live.metadata
     if live.kind.gvk in _AS_METADATA:
-        return f"{metadata.uid}/{metadata.resource_version}".encode()
+        return own, f"{metadata.uid}/{metadata.resource_version}".encode()
     # The generation changes with every field except metadata and a status subresource.
     counted = metadata.generation is not None
     wire = {"metadata": metadata.to_dict()} if counted else live.object.to_dict()
-    return _digest([metadata.uid, metadata.generation, drift.content(wire)])
+    return own, _digest([metadata.uid, metadata.generation, content(wire)])
 
 
 def _digest(data: object) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(data, order="sorted"), digest_size=16).digest()
+
+
+# The comparison of live and desired objects works on plain JSON. A difference that is found here causes an apply, never
+# a deletion: the API server decides whether a change is possible.
+
+_ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
+"""Possible keys of a list of maps. The key is the first of these fields that has a unique value in every item."""
+
+_ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
+"""Maps and lists that an apply replaces as a whole: an additional item in ``live`` is a difference, too."""
+
+_METADATA: Final = ("labels", "annotations", "ownerReferences")
+"""Metadata fields that desired objects may set. The server manages the other fields."""
+
+_NONE: Final[Mapping[str, JSON]] = MappingProxyType({})
+_DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
+    {
+        "replicas": 1,
+        "groupName": "default",
+        "restartStrategy": "Recreate",
+        "protocol": "TCP",
+        "name": "",
+        "operator": "All",
+        "startupPolicyOrder": "AnyOrder",
+        "completionMode": "Indexed",
+        "restartPolicy": "OnFailure",
+        "enableDNSHostnames": True,
+        "publishNotReadyAddresses": True,
+        "priority": 0,
+        "whenDeleted": "Delete",
+    }
+)
+"""The defaults of unset fields. They are set by JobSet's CRD, by JobSet's webhook or by Kubernetes' gang API.
+
+A default that is missing here costs one request after a restart.
+"""
+
+
+def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) -> bool:
+    """Return True if every field of ``desired`` is in ``live`` with an equal value. ``live`` may have more fields.
+
+    A keyed list in ``live`` may have more items; other lists are compared item by item. An empty map or list equals an
+    absent one. If a field is unset in ``live``, its value in ``defaults`` is compared.
+    """
+    if isinstance(desired, dict):
+        live = {} if live is None else live
+        return isinstance(live, dict) and all(
+            (live.get(key) or None) == (value or None)
+            if key in _ATOMIC
+            else covers(live.get(key, defaults.get(key)), value, defaults)
+            for key, value in desired.items()
+        )
+    if isinstance(desired, list):
+        live = [] if live is None else live
+        return isinstance(live, list) and _covers_list(live, desired, defaults)
+    return type(live) is type(desired) and bool(live == desired)
+
+
+def equal(live: object, desired: object) -> bool:
+    """Return True if ``live`` and ``desired`` have equal fields.
+
+    A field that only ``live`` has is ignored if it has its default value.
+    """
+    return covers(live, desired) and covers(desired, live, _DEFAULTS)
+
+
+def _covers_list(live: list[JSON], desired: list[JSON], defaults: Mapping[str, JSON]) -> bool:
+    key = _item_key(live, desired)
+    if key is None:
+        return len(live) == len(desired) and all(
+            covers(left, right, defaults) for left, right in zip(live, desired, strict=True)
+        )
+    wanted = {item[key] for item in desired}
+    found = [item for item in live if item[key] in wanted]
+    # The order matters: an environment variable may refer to an earlier one.
+    return len(found) == len(desired) and all(
+        left[key] == right[key] and covers(left, right, defaults)
+        for left, right in zip(found, desired, strict=True)
+    )
+
+
+def _item_key(*lists: list[JSON]) -> str | None:
+    if not all(isinstance(item, dict) for items in lists for item in items):
+        return None
+    return next((key for key in _ITEM_KEYS if all(_keyed_by(items, key) for items in lists)), None)
+
+
+def _keyed_by(items: list[JSON], key: str) -> bool:
+    values = [item.get(key) for item in items]
+    return all(isinstance(value, str) for value in values) and len(set(values)) == len(values)
+
+
+def without_emptied(live: JSON, desired: JSON) -> JSON:
+    """Return ``desired``, but leave out each empty map that has entries in ``live``.
+
+    Applying an empty map can remove the last entry of the live map. The server then stores null in place of the map,
+    and the schema of a custom resource refuses null. An apply that leaves out the map removes the entries, too.
+    """
+    if isinstance(desired, dict) and isinstance(live, dict):
+        return {
+            key: without_emptied(live.get(key), value)
+            for key, value in desired.items()
+            if value != {} or not live.get(key)
+        }
+    if isinstance(desired, list) and isinstance(live, list):
+        return [
+            without_emptied(_counterpart(live, desired, place), item) for place, item in enumerate(desired)
+        ]
+    return desired
+
+
+def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
+    """Return the live item for ``desired[place]``: it has the same key or, if there are no keys, the same place."""
+    key = _item_key(live, desired)
+    if key is None:
+        return live[place] if place < len(live) else None
+    return next((item for item in live if item[key] == desired[place][key]), None)
+
+
+def content(obj: Wire) -> Wire:
+    """Return the part of ``obj`` that clients write, which excludes the status and server-managed metadata."""
+    metadata = obj.get("metadata", {})
+    ours = {key: metadata[key] for key in _METADATA if metadata.get(key)}
+    return {**without(obj, {"status"}), "metadata": ours}
+
+
+def without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:
+    """Return ``data`` without ``fields``."""
+    return {key: value for key, value in data.items() if key not in fields}
+
+
+def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> ctrl_client.Patch:
+    """Return the patch that replaces ``old``, the status of ``stored``, by ``new``.
+
+    ``{}`` means an absent status. ``old`` must be the status exactly as it is stored: for the tests of a JSON patch, an
+    empty list differs from an absent one.
+    """
+    if not old:
+        return _patch(stored, [_test("/status", None), {"op": "add", "path": "/status", "value": new}])
+    changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    if not new:  # the server rejects an empty status and accepts an absent one
+        tests = [_test(f"/status/{key}", old.get(key)) for key in sorted(_SHARED)]
+        return _patch(stored, [*tests, {"op": "remove", "path": "/status"}])
+    tests = [_test(f"/status/{key}", old.get(key)) for key in changed if key in _SHARED]
+    return _patch(stored, [*tests, *(_set(f"/status/{key}", new.get(key)) for key in changed)])
+
+
+def replace_owners(live: Object, new: list[OwnerReference]) -> ctrl_client.Patch:
+    """Return the patch that sets the owner references of ``live`` to ``new``."""
+    path = "/metadata/ownerReferences"
+    old = [each.to_dict() for each in live.metadata.owner_references or ()] or None
+    return _patch(live, [_test(path, old), _set(path, [each.to_dict() for each in new])])
+
+
+def remove_annotation(live: Object, name: str) -> ctrl_client.Patch:
+    """Return the patch that removes an annotation. The patch fails if the value is no longer the one in ``live``."""
+    path = pointer("metadata", "annotations", name)
+    return _patch(live, [_test(path, (live.metadata.annotations or {}).get(name)), _set(path, None)])
+
+
+def raise_if_stale(error: InvalidError, reason: str) -> None:
+    """Raise PendingError if a patch was refused because the values that the patch tests have changed.
+
+    Such a refusal names no object, because the patch was not applied. Other refusals name the patched object or fields,
+    except those of webhooks, which name their webhook.
+    """
+    by_webhook = error.message.startswith("admission webhook ")
+    if not (error.details.get("kind") or error.causes or by_webhook):
+        raise PendingError(reason) from error
+
+
+def is_immutable_refusal(error: StatusError) -> bool:
+    """Return True if a request was refused because it changes an immutable field.
+
+    The API has no machine-readable reason for this, so the messages of the causes are searched for the words
+    "is immutable". A webhook may refuse a request without causes: then the message of the error is searched.
+    """
+    messages = [str(each.get("message")) for each in error.causes] or [error.message]
+    return any("is immutable" in each for each in messages)
+
+
+async def delete(
+    writer: ctrl_client.Writer, live: Object, propagation: ctrl_client.Propagation, *, unchanged: bool = False
+) -> None:
+    """Delete ``live``, but never another object that has its name now. With ``unchanged``, delete only this version.
+
+    Raises:
+        ConflictError: another object has the name now, or with ``unchanged``, the object has another version.
+        StatusError: the API server refused for another reason.
+        TransportError: the API server was unreachable.
+    """
+    judged = {
+        "uid": live.metadata.uid,
+        "resourceVersion": live.metadata.resource_version if unchanged else None,
+    }
+    preconditions = {field: value for field, value in judged.items() if value}
+    await writer.delete(live, propagation=propagation, preconditions=preconditions)
+
+
+def _patch(obj: Object, operations: list[Wire]) -> ctrl_client.Patch:
+    tests = [_test("/metadata/uid", obj.metadata.uid)] if obj.metadata.uid else []
+    return ctrl_client.raw_patch(ctrl_client.JSON, msgspec.json.encode([*tests, *operations]))
+
+
+def _test(path: str, value: JSON) -> Wire:
+    return {"op": "test", "path": path, "value": value}
+
+
+def _set(path: str, value: JSON) -> Wire:
+    return {"op": "remove", "path": path} if value is None else {"op": "add", "path": path, "value": value}

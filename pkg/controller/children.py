@@ -12,8 +12,7 @@ then the siblings are changed. When a JobSet starts, its spec is always the spec
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NoReturn
@@ -21,7 +20,7 @@ from typing import Final, NoReturn
 import msgspec
 from controller_runtime import client, log, offload
 from controller_runtime.cache import CacheDegradedError
-from controller_runtime.machinery import Object
+from controller_runtime.machinery import GVK, Object, conditions
 from controller_runtime.machinery.errors import (
     ConflictError,
     ForbiddenError,
@@ -31,21 +30,33 @@ from controller_runtime.machinery.errors import (
 )
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.recorder import EventRecorder
-from controller_runtime.rest import AnswerError, TransportError
 
-from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet
+from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, ancestor_of
 from pkg.runtime.interface import IndependentConfigMap
 from pkg.util import trainjob
+from pkg.util.expected import ExpectedError
 
-from . import gangs, jobconditions, writes
-from .applier import Applier, Outcome, at_version_of
-from .drift import JobSetRule, Wire, content, covers, ended
-from .memory import Memories
+from . import applier as writes
+from .applier import (
+    SOON,
+    UNTIL_DELETED,
+    Applier,
+    BeingDeletedError,
+    Memories,
+    Outcome,
+    PendingError,
+    Wire,
+    at_version_of,
+    content,
+    covers,
+    equal,
+    without,
+)
 from .reports import Reports
-from .writes import SOON, UNTIL_DELETED, BeingDeletedError, PendingError
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
@@ -56,6 +67,13 @@ _NOT_FOLLOWED: Final = (
     "JobSet {} runs with an earlier spec: the TrainJob or its runtime has changed since it started. To apply the "
     "change, suspend the TrainJob and resume it"
 )
+_GANGS: Final[frozenset[GVK]] = frozenset(
+    {v1alpha1.Workload.gvk, v1alpha2.PodGroup.gvk, v1beta1.PodGroup.gvk}
+)
+"""Kubernetes' own gangs, some of whose fields are immutable."""
+_POD_METADATA: Final = frozenset({"labels", "annotations"})
+_POD_SPEC: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
+_JOB_SET_SPEC: Final = frozenset({"suspend", "coordinator", "ttlSecondsAfterFinished"})
 
 Built = tuple[JobSet | None, list[Object]]
 """A JobSet and its siblings."""
@@ -80,10 +98,8 @@ class JobSetState(StrEnum):
     """
 
 
-class VolumesError(Exception):
+class VolumesError(ExpectedError):
     """A JobSet cannot be built again, because its volumes would be deleted with it."""
-
-    needs_no_stack = True
 
 
 def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
@@ -100,8 +116,43 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
     return JobSetState.RUNNING if trainjob.suspension_note(train_job) is None else JobSetState.MOVING
 
 
+class JobSetRule:
+    """Decides which changes of a live JobSet are possible.
+
+    JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``. While the JobSet is
+    suspended, it also permits changes of the scheduling of its pods. All other fields are fixed: JobSet's webhook
+    refuses to change them, and without the webhook, existing Jobs do not follow the change.
+    """
+
+    def __init__(self, live: Wire) -> None:
+        self._live = live
+        self._jobs: list[Wire] = live.get("status", {}).get("replicatedJobsStatus") or []
+        self.suspended: bool = bool(live.get("spec", {}).get("suspend"))
+        self.observed: bool = bool(self._jobs)
+        """True if JobSet's controller has reconciled the JobSet, and so may have created Jobs."""
+        self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
+
+    @property
+    def owns_volumes(self) -> bool:
+        """True if volumes are deleted with the JobSet, which is the default of ``volumeClaimPolicies``."""
+        policies = self._live.get("spec", {}).get("volumeClaimPolicies") or ()
+        return any((each.get("retentionPolicy") or {}).get("whenDeleted") != "Retain" for each in policies)
+
+    def matches(self, desired: Wire) -> bool:
+        """Return True if the fixed fields are as desired. False means that only the server can decide."""
+        return equal(_fixed(self._live), _fixed(desired))
+
+    def leaves_fixed_fields(self, answer: Wire) -> bool:
+        """Return True if a change keeps the fixed fields. ``answer`` is the result of the change's dry run."""
+        return _fixed(answer) == _fixed(self._live)
+
+    def suspended_as_it_is(self, desired: Wire) -> Wire:
+        """Return the apply configuration that suspends the live JobSet and changes no other field of its spec."""
+        return {**desired, "spec": {**self._live.get("spec", {}), "suspend": True}}
+
+
 class Children:
-    """Applies the objects of a TrainJob. The state of its JobSet determines the steps."""
+    """Applies the objects of a TrainJob. The state of its JobSet determines how."""
 
     def __init__(
         self,
@@ -117,16 +168,6 @@ class Children:
         self._now = now
         self._memories = memories
         self.reports = Reports(client, recorder, now, memories)
-        self._steps: Final[
-            Mapping[JobSetState, Callable[[Runtime, TrainJob, JobSet], Awaitable[Applied]]]
-        ] = {
-            JobSetState.BEING_DELETED: self._await_deletion,
-            JobSetState.ORPHAN: self._adopt,
-            JobSetState.SUSPENDED: self._build,
-            JobSetState.STOPPING: self._stop,
-            JobSetState.MOVING: self._suspend_if_outdated,
-            JobSetState.RUNNING: self._keep,
-        }
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
         """Return the JobSet that the TrainJob controls or may adopt, or None if no JobSet has the TrainJob's name.
@@ -151,35 +192,133 @@ class Children:
                 raise
         return live
 
-    async def reconcile(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
+    async def reconcile(  # noqa: C901  # one branch for each state, and one for each reason to wait
+        self, runtime: Runtime, train_job: TrainJob, live: JobSet | None
+    ) -> Applied:
         """Apply the objects that differ, and return the outcomes. ``live`` is the result of :meth:`job_set`.
 
+        Deletions that take long are reported.
+
         Raises:
-            PendingError: some children cannot be written yet.
+            PendingError: some children cannot be written yet: an object is being deleted or has changed meanwhile, or
+                the namespace is being terminated.
             ChildConflictError: the TrainJob does not control an object with a child's name.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
         """
-        terminating = self._memories[train_job.key].terminating
-        if terminating is not None and self._now() < terminating:
+        memory, note = self._memories[train_job.key], trainjob.suspension_note(train_job)
+        if memory.terminating is not None and self._now() < memory.terminating:
             raise PendingError("the namespace is being terminated", _UNTIL_NAMESPACE_IS_GONE)
-        with self._pending(train_job):
-            if live is None:
-                return await self._build(runtime, train_job, None)
-            return await self._steps[state_of(train_job, live)](runtime, train_job, live)
+        try:
+            adopts = live is not None and state_of(train_job, live) is JobSetState.ORPHAN
+            if live is not None and adopts:
+                # The patch of the owners tests only the owners, so the JobSet's deletion may have begun meanwhile.
+                live = await self._take_control(runtime, train_job, live)
+            if live is None or (state := state_of(train_job, live)) is JobSetState.SUSPENDED:
+                # This process reads its own writes, so only another one's may be missing in the cache.
+                if note and (JobSet.gvk, train_job.key) not in memory.matched and await self._runs(train_job):
+                    raise PendingError(f"jobset {train_job.key}: the cache does not show yet that it runs")
+                await self._remove_note(train_job)
+                return await self.write_children(runtime, train_job, live)
+            match state:
+                case JobSetState.BEING_DELETED:
+                    raise BeingDeletedError(live)  # noqa: TRY301  # reported below
+                case JobSetState.STOPPING:
+                    return await self.write_children(runtime, train_job, live)
+                case JobSetState.MOVING if not adopts:  # a JobSet that was adopted has been compared
+                    newer = await self._newer(runtime, train_job, live)
+                    if newer is not None:  # a running JobSet cannot be changed
+                        log.logger_from().info(
+                            "Suspending the outdated JobSet, because its TrainJob was suspended",
+                            jobSet=str(live.key),
+                        )
+                        await self._suspend_as_it_is(live, newer)
+                    memory.compared = _version_of(train_job)
+                    await self._remove_note(train_job)
+                    return await self._repair(runtime, train_job, live)
+                case _:
+                    applied = await self._repair(runtime, train_job, live, adopted=adopts)
+                    if not adopts:
+                        await self._report_unfollowed(runtime, train_job, live)
+                    return applied
+        except BeingDeletedError as error:
+            self.reports.deletion(train_job, error.live)
+            raise
+        except trainjob.PredecessorError as error:
+            if error.live is not None:
+                self.reports.deletion(train_job, error.live)
+            raise PendingError(str(error)) from error
+        except ConflictError as error:
+            raise PendingError(f"an object changed meanwhile: {error}") from error
+        except ForbiddenError as error:
+            if not error.has_cause("NamespaceTerminating"):
+                raise
+            memory.terminating = self._now() + _UNTIL_NAMESPACE_IS_GONE
+            raise PendingError(str(error), _UNTIL_NAMESPACE_IS_GONE) from error
 
-    async def _build(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
-        """Apply the objects of a TrainJob whose JobSet does not exist or is suspended.
+    async def write_children(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
+        """Apply the objects of a TrainJob whose JobSet does not run or has to be suspended.
+
+        A JobSet starts only after its siblings are applied. A gang whose immutable fields would change is deleted
+        first.
 
         Raises:
-            PendingError: the JobSet already runs, which the cache of a new leader may not show yet.
+            BeingDeletedError: a sibling of a JobSet that should start is being deleted.
+            PendingError: Jobs are stopping, an object was deleted to be built again, or the deadline passed while the
+                objects were built, and no JobSet exists.
         """
-        noted, seen = trainjob.suspension_note(train_job), self._memories[train_job.key].matched
-        # This process reads its own writes, so only another one's may be missing in the cache.
-        if noted and (JobSet.gvk, train_job.key) not in seen and await self._runs(train_job):
-            raise PendingError(f"jobset {train_job.key}: the cache does not show yet that it runs")
-        await self._remove_note(train_job)
-        return await self._bring_up_to_date(runtime, train_job, live)
+        job_set, siblings = await _desired(runtime, train_job)
+        starts = job_set is not None and not job_set.spec.suspend
+        if live is not None and job_set is not None:
+            if live.spec.suspend and not train_job.spec.suspend and JobSetRule(live.to_dict()).active:
+                # JobSet changes only Jobs that have stopped: others would run on with the former spec.
+                raise PendingError(f"jobset {live.key}: its Jobs are being suspended", UNTIL_DELETED)
+            await self._prepare_in_place(train_job, live, job_set)
+        await self._delete_outdated_gangs(live, siblings)
+        applied: Applied = []
+        if job_set is not None and not starts:
+            applied.append((job_set, await self.write_job_set(train_job, live, job_set, job_set)))
+        elif job_set is not None and live is not None and siblings:
+            held = with_suspend(job_set, True)
+            if await self._applier.pending(train_job.key, held):
+                await self.write_job_set(train_job, live, job_set, held)
+        try:
+            for sibling in siblings:
+                applied.append((sibling, await self._applier.apply(train_job.key, sibling)))
+        except InvalidError as error:
+            about_gang = error.details.get("group") == v1beta1.PodGroup.gvk.group
+            if about_gang and writes.is_immutable_refusal(error):
+                await self._delete_outdated_gangs(live, siblings, refused=True)
+            raise
+        if job_set is None or not starts:
+            return applied
+        for sibling, outcome in applied:
+            if outcome is Outcome.DELETING:
+                try:
+                    found = await client.peek(self._client, writes.cached_kind(sibling), sibling.key)
+                except NotFoundError as error:
+                    raise PendingError(f"{sibling.gvk.kind.lower()} {sibling.key}: it was deleted") from error
+                raise BeingDeletedError(await offload.decoded(found))
+        if live is None and trainjob.has_passed(trainjob.time_left(train_job, self._now())):
+            raise PendingError("the deadline has passed")
+        return [*applied, (job_set, await self.write_job_set(train_job, live, job_set, job_set))]
+
+    async def write_job_set(
+        self, train_job: TrainJob, live: JobSet | None, desired: JobSet, sent: JobSet
+    ) -> Outcome:
+        """Apply ``sent``, which differs from ``desired`` at most in ``suspend``.
+
+        If the server refuses to change an immutable field of a suspended JobSet, delete the JobSet.
+
+        Raises:
+            PendingError: the JobSet was deleted, or its Jobs are stopping.
+        """
+        try:
+            return await self._applier.apply(train_job.key, sent)
+        except (ForbiddenError, InvalidError) as error:
+            if live is not None and live.spec.suspend and writes.is_immutable_refusal(error):
+                await self._rebuild(train_job, live, desired, JobSetRule(live.to_dict()), error)
+            raise
 
     async def _runs(self, train_job: TrainJob) -> bool:
         """Return True if the JobSet on the API server is not suspended."""
@@ -188,66 +327,23 @@ class Children:
         except NotFoundError:
             return False
 
-    async def _await_deletion(self, _runtime: Runtime, _train_job: TrainJob, live: JobSet) -> Applied:
-        raise BeingDeletedError(live)
-
-    async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        # The patch of the owners tests only the owners, so the deletion of the JobSet may have begun meanwhile.
-        live = await self._take_control(runtime, train_job, live)
-        state = state_of(train_job, live)
-        if state in {JobSetState.MOVING, JobSetState.RUNNING}:  # _take_control compared its spec
-            return await self._repair(runtime, train_job, live, adopted=True)
-        return await self._steps[state](runtime, train_job, live)
-
-    async def _stop(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Suspend the JobSet of a suspended TrainJob, and bring the objects of the TrainJob up to date.
-
-        If the objects cannot be built or the server refuses them, suspend the JobSet without any other change, and
-        raise the error.
-        """
-        try:
-            return await self._bring_up_to_date(runtime, train_job, live)
-        except Exception as error:
-            soon = isinstance(error, PendingError | ConflictError | TransportError)
-            if not soon or isinstance(error, AnswerError):
-                # The next attempt may fail, too, and a queue may already count the TrainJob's pods as stopped.
-                await self._suspend(train_job)
-            raise
-
-    async def _suspend_if_outdated(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """If the JobSet would be built differently now, suspend it, because a running JobSet cannot be changed.
-
-        Raises:
-            PendingError: the JobSet is being suspended, or the TrainJob was suspended again or deleted.
-        """
-        newer = await self._newer(runtime, train_job, live)
-        if newer is not None:
-            log.logger_from().info(
-                "Suspending the outdated JobSet, because its TrainJob was suspended", jobSet=str(live.key)
-            )
-            await self._suspend_as_it_is(live, newer)
-        self._memories[train_job.key].compared = _version_of(train_job)
-        await self._remove_note(train_job)
-        return await self._repair(runtime, train_job, live)
-
-    async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Restore siblings. If the JobSet would be built differently now, record one event.
+    async def _report_unfollowed(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> None:
+        """Record one event if a running JobSet would be built differently now.
 
         The JobSet may be outdated even if no suspension is noted: a TrainJob can also be changed while it runs.
         """
-        applied = await self._repair(runtime, train_job, live)
         version, memory = _version_of(train_job), self._memories[train_job.key]
-        if version[1] > 1 and memory.compared != version:
-            try:
-                newer = await self._newer(runtime, train_job, live)
-            except StatusError as error:  # the job runs on, so its next reconcile may compare
-                log.logger_from().debug("JobSet cannot be compared", jobSet=str(live.key), error=error)
-                return applied
-            if newer is not None:
-                message = _NOT_FOLLOWED.format(live.key)
-                self._recorder.event(train_job, "Warning", _NOT_FOLLOWED_REASON, message)
-            memory.compared = version
-        return applied
+        if version[1] <= 1 or memory.compared == version:
+            return
+        try:
+            newer = await self._newer(runtime, train_job, live)
+        except StatusError as error:  # the job runs on, so its next reconcile may compare
+            log.logger_from().debug("JobSet cannot be compared", jobSet=str(live.key), error=error)
+            return
+        if newer is not None:
+            message = _NOT_FOLLOWED.format(live.key)
+            self._recorder.event(train_job, "Warning", _NOT_FOLLOWED_REASON, message)
+        memory.compared = version
 
     async def _newer(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet | None:
         """Return the JobSet as it would be built now.
@@ -315,17 +411,6 @@ class Children:
             writes.raise_if_stale(error, "another writer changed the owners of the JobSet meanwhile")
             raise
 
-    async def _bring_up_to_date(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
-        """Apply the objects of a TrainJob whose JobSet does not run or has to be suspended."""
-        job_set, siblings = await _desired(runtime, train_job)
-        if live is None or job_set is None:
-            return await self._apply_with_gangs(train_job, live, job_set, siblings)
-        if live.spec.suspend and not train_job.spec.suspend and JobSetRule(live.to_dict()).active:
-            # JobSet changes only Jobs that have stopped: others would run on with the former spec.
-            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", UNTIL_DELETED)
-        await self._prepare_in_place(train_job, live, job_set)
-        return await self._apply_with_gangs(train_job, live, job_set, siblings)
-
     async def delete(self, train_job: TrainJob) -> None:
         """Delete the JobSet that a failed TrainJob controls, if it exists, together with its Jobs.
 
@@ -356,92 +441,41 @@ class Children:
             if not error.names_object:
                 raise
 
-    @contextmanager
-    def _pending(self, train_job: TrainJob) -> Iterator[None]:
-        """Raise PendingError instead of an error about an object that is being deleted or has changed meanwhile.
+    async def _delete_outdated_gangs(
+        self, job_set: JobSet | None, siblings: Iterable[Object], *, refused: bool = False
+    ) -> None:
+        """Delete a gang if its immutable fields differ from the desired ones and none of its pods runs.
 
-        PendingError is also raised if the namespace is being terminated. Deletions that take long are reported.
-        """
-        try:
-            yield
-        except BeingDeletedError as error:
-            self.reports.deletion(train_job, error.live)
-            raise
-        except trainjob.PredecessorError as error:
-            if error.live is not None:
-                self.reports.deletion(train_job, error.live)
-            raise PendingError(str(error)) from error
-        except ConflictError as error:
-            raise PendingError(f"an object changed meanwhile: {error}") from error
-        except ForbiddenError as error:
-            if not error.has_cause("NamespaceTerminating"):
-                raise
-            self._memories[train_job.key].terminating = self._now() + _UNTIL_NAMESPACE_IS_GONE
-            raise PendingError(str(error), _UNTIL_NAMESPACE_IS_GONE) from error
-
-    async def _apply_with_gangs(
-        self, train_job: TrainJob, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
-    ) -> Applied:
-        """Apply the objects. A gang whose immutable fields would change is deleted first."""
-        await gangs.delete_outdated(self._client, live, siblings)
-        try:
-            return await self._apply(train_job, live, job_set, siblings)
-        except InvalidError as error:
-            if writes.is_immutable_refusal(error) and gangs.is_about_gang(error):
-                await gangs.delete_outdated(self._client, live, siblings, refused=True)
-            raise
-
-    async def _apply(
-        self, train_job: TrainJob, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
-    ) -> Applied:
-        """Apply the JobSet and its siblings. A JobSet starts only after its siblings are applied.
+        ``refused`` is True if the server has refused a change. The gang is then deleted even if no difference is found
+        here, because only the server knows which fields an apply would remove.
 
         Raises:
-            BeingDeletedError: a sibling of a JobSet that should start is being deleted.
-            PendingError: the deadline passed while the objects were built, and no JobSet exists.
+            PendingError: the gang is being deleted, or the Jobs of the suspended JobSet are stopping.
+            ChildConflictError: the TrainJob does not control the gang.
         """
-        owner = train_job.key
-        starts = job_set is not None and not job_set.spec.suspend
-        if job_set is not None and starts and live is not None and siblings:
-            held = with_suspend(job_set, True)
-            if await self._applier.pending(owner, held):
-                await self._apply_job_set(train_job, live, job_set, held)
-        applied: Applied = []
-        if job_set is not None and not starts:
-            applied.append((job_set, await self._apply_job_set(train_job, live, job_set, job_set)))
-        applied += [(obj, await self._applier.apply(owner, obj)) for obj in siblings]
-        if job_set is None or not starts:
-            return applied
-        for sibling, outcome in applied:
-            if outcome is Outcome.DELETING:
-                raise await self._being_deleted(sibling)
-        if live is None and jobconditions.has_passed(jobconditions.time_left(train_job, self._now())):
-            raise PendingError("the deadline has passed")
-        return [*applied, (job_set, await self._apply_job_set(train_job, live, job_set, job_set))]
-
-    async def _apply_job_set(
-        self, train_job: TrainJob, live: JobSet | None, desired: JobSet, sent: JobSet
-    ) -> Outcome:
-        """Apply ``sent``, which differs from ``desired`` at most in ``suspend``.
-
-        If the server refuses to change an immutable field of a suspended JobSet, delete the JobSet.
-
-        Raises:
-            PendingError: the JobSet was deleted, or its Jobs are stopping.
-        """
-        try:
-            return await self._applier.apply(train_job.key, sent)
-        except (ForbiddenError, InvalidError) as error:
-            if live is not None and live.spec.suspend and writes.is_immutable_refusal(error):
-                await self._rebuild(train_job, live, desired, JobSetRule(live.to_dict()), error)
-            raise
-
-    async def _being_deleted(self, sibling: Object) -> PendingError:
-        """Return the error for a sibling that is being deleted or has been deleted meanwhile."""
-        try:
-            return BeingDeletedError(await self._applier.live(sibling))
-        except NotFoundError:
-            return PendingError(f"{sibling.gvk.kind.lower()} {sibling.key}: it was deleted")
+        if job_set is not None and not job_set.spec.suspend:
+            return  # the JobSet is suspended first
+        for desired in siblings:
+            if desired.gvk not in _GANGS:
+                continue
+            try:
+                live = (await client.peek(self._client, type(desired), desired.key)).object
+            except NotFoundError:
+                continue
+            trainjob.require_control(live, trainjob.controller_of(desired))
+            where = f"{live.gvk.kind} {live.key}"
+            if live.metadata.deletion_timestamp is not None:
+                raise BeingDeletedError(live)
+            if not refused and covers(_fixed_of_gang(live), _fixed_of_gang(desired)):
+                continue
+            if job_set is not None and JobSetRule(job_set.to_dict()).active:
+                raise PendingError(f"{where}: it is replaced when the Jobs have stopped", UNTIL_DELETED)
+            log.logger_from().info("Replacing the gang", gang=str(live.key))
+            try:
+                await writes.delete(self._client, live, "Background", unchanged=True)
+            except (NotFoundError, ConflictError) as error:
+                raise PendingError(f"{where}: it changed meanwhile") from error
+            raise PendingError(f"{where}: it is built again with other immutable fields")
 
     async def _remove_note(self, train_job: TrainJob) -> None:
         """Remove the note of a suspension, because the JobSet does not run or need not be suspended.
@@ -573,11 +607,17 @@ class Children:
         self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
         raise PendingError(message)
 
-    async def _suspend(self, train_job: TrainJob) -> None:
-        """Suspend the JobSet, because its TrainJob is suspended but the TrainJob's objects could not be applied."""
-        live = await offload.decoded(await client.peek(self._client, JobSet, train_job.key))
-        if live.spec.suspend:
-            return  # only its siblings could not be applied
+    async def suspend(self, train_job: TrainJob) -> None:
+        """Suspend the running JobSet of a suspended TrainJob, whose objects could not be applied.
+
+        A queue may already count the TrainJob's pods as stopped. A JobSet that is not running is left alone.
+        """
+        try:
+            live = await self.job_set(train_job)
+        except (PendingError, trainjob.ChildConflictError):
+            return
+        if live is None or state_of(train_job, live) is not JobSetState.STOPPING:
+            return
         wire = content(live.to_dict())
         metadata = {**wire["metadata"], "name": live.name, "namespace": live.namespace}
         rule = JobSetRule(live.to_dict())
@@ -624,5 +664,50 @@ def with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
 
 def split(objects: list[Object]) -> Built:
     """Return the JobSet or None, and its siblings."""
-    job_set = next((each for each in objects if isinstance(each, JobSet)), None)
-    return job_set, [each for each in objects if each is not job_set]
+    job_set: JobSet | None = None
+    siblings: list[Object] = []
+    for each in objects:
+        if job_set is None and isinstance(each, JobSet):
+            job_set = each
+        else:
+            siblings.append(each)
+    return job_set, siblings
+
+
+def _fixed_of_gang(gang: Object) -> Wire:
+    """Return the immutable fields of a gang. Since v1beta1, ``minCount`` is mutable."""
+    spec: Wire = dict(gang.to_dict().get("spec") or {})
+    if gang.gvk == v1beta1.PodGroup.gvk:
+        policy = dict(spec.get("schedulingPolicy") or {})
+        policy["gang"] = without(policy.get("gang") or {}, {"minCount"})
+        spec["schedulingPolicy"] = policy
+    return spec
+
+
+def ended(job_set: JobSet) -> bool:
+    """Return True if the JobSet is Completed or Failed: its controller then creates no more Jobs."""
+    return any(
+        conditions.is_true(job_set.status.conditions, each) for each in (JOB_SET_COMPLETED, JOB_SET_FAILED)
+    )
+
+
+def _fixed(job_set: Wire) -> Wire:
+    spec = without(job_set.get("spec", {}), _JOB_SET_SPEC)
+    return {**spec, "replicatedJobs": [_fixed_job(job) for job in spec.get("replicatedJobs") or ()]}
+
+
+def _fixed_job(job: Wire) -> Wire:
+    template = job.get("template", {})
+    job_spec = template.get("spec", {})
+    pod = job_spec.get("template", {})
+    metadata, spec = (
+        without(pod.get("metadata", {}), _POD_METADATA),
+        without(pod.get("spec", {}), _POD_SPEC),
+    )
+    return {
+        **job,
+        "template": {
+            **template,
+            "spec": {**job_spec, "template": {**pod, "metadata": metadata, "spec": spec}},
+        },
+    }

@@ -2,30 +2,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events and log lines about the life of a TrainJob.
 
-An event about a lasting state is recorded once for each cause, and once more after a restart of the manager.
+An event about a lasting state is recorded once for each cause, and once more after a restart of the manager. A TrainJob
+that has not started in time gets one Warning event, which names the cause.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
 
+import anyio
 from controller_runtime import client, log
-from controller_runtime.machinery import Object, conditions
-from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.cache import CacheError
+from controller_runtime.machinery import NamespacedName, Object, conditions
+from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.machinery.printable import printable_line
-from controller_runtime.recorder import EventRecorder
+from controller_runtime.recorder import EventRecorder, SourceRecorder
+from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingGroup
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.runtime import Runtime
+from pkg.apis.volcano.v1beta1 import KUBE_GROUP_NAME_ANNOTATION_KEY
+from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
+from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
+from pkg.util import trainjob
 from pkg.util.goduration import format_duration
 
-from .applier import cached_kind
-from .memory import Memories
+from .applier import Memories, cached_kind
 
 LONG: Final = timedelta(seconds=60)
 """A deletion that takes longer than this is reported. By default, pods have 30 seconds to terminate."""
@@ -36,6 +44,13 @@ _OUTCOMES: Final = {
     trainer.TRAIN_JOB_SUSPENDED: "TrainJob Suspended",
     trainer.TRAIN_JOB_RESUMED_REASON: "TrainJob Resumed",
 }
+NOT_STARTED_REASON: Final = "TrainJobNotStarted"
+_NOT_STARTED: Final = "TrainJob has not started for {:g}s: {}. To see more: trainerctl why {} -n {}"
+_CAUSE_LIMIT: Final = 800
+_UNREADABLE: Final = (StatusError, RestError, CacheError)
+_NOT_CACHED: Final = "the manager does not cache them"
+
+_log = log.logger_from("starts")
 
 
 class Reports:
@@ -111,15 +126,21 @@ class Reports:
 
 def log_outcome(before: TrainJob, after: TrainJob, job_set: JobSet | None, now: datetime) -> None:
     """Log one line if the new conditions of a TrainJob say that it has ended, was suspended or was resumed."""
-    outcome = _outcome(before, after)
-    if not outcome:
+    for kind in (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED, trainer.TRAIN_JOB_SUSPENDED):
+        was, found = (conditions.is_true(each.status.conditions, kind) for each in (before, after))
+        if found and not was:
+            break
+        if was and not found and kind == trainer.TRAIN_JOB_SUSPENDED:
+            kind = trainer.TRAIN_JOB_RESUMED_REASON
+            break
+    else:
         return
     fields: dict[str, object] = {"after": _elapsed(after, now)}
     failed = conditions.find(after.status.conditions, trainer.TRAIN_JOB_FAILED)
-    if failed is not None and outcome == trainer.TRAIN_JOB_FAILED:
+    if failed is not None and kind == trainer.TRAIN_JOB_FAILED:
         fields |= {"reason": failed.reason, "message": failed.message}
     restarts = job_set.status.restarts if job_set is not None else None
-    log.logger_from().info(_OUTCOMES[outcome], **fields, restarts=restarts or 0)
+    log.logger_from().info(_OUTCOMES[kind], **fields, restarts=restarts or 0)
 
 
 def log_created(train_job: TrainJob, now: datetime) -> None:
@@ -128,18 +149,159 @@ def log_created(train_job: TrainJob, now: datetime) -> None:
         log.logger_from().info("TrainJob Created", after=_elapsed(train_job, now))
 
 
-def _outcome(before: TrainJob, after: TrainJob) -> str:
-    for kind in (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED, trainer.TRAIN_JOB_SUSPENDED):
-        was, now = (conditions.is_true(each.status.conditions, kind) for each in (before, after))
-        if now and not was:
-            return kind
-        if was and not now and kind == trainer.TRAIN_JOB_SUSPENDED:
-            return trainer.TRAIN_JOB_RESUMED_REASON
-    return ""
-
-
 def _elapsed(train_job: TrainJob, now: datetime) -> str:
     """Return the time since the creation as Go prints a duration: ``4m12s``."""
     created = train_job.metadata.creation_timestamp
     seconds = max(0, int((now - parse_time(created)).total_seconds())) if created else 0
     return format_duration(seconds * 10**9)
+
+
+class _Waiting(NamedTuple):
+    uid: str
+    at: float
+    """The time at which the TrainJob is reported, on the clock of the event loop."""
+
+
+class Starts:
+    """A runnable of the leader: reports each TrainJob that has not started after the time ``after``, in seconds.
+
+    The time counts from the first reconcile in which the TrainJob should run. A TrainJob that starts in time costs only
+    an entry in a table. Only the cache is read.
+    """
+
+    name = "reports of TrainJobs that have not started"
+
+    def __init__(
+        self,
+        reader: client.Reader,
+        recorder: SourceRecorder,
+        after: float,
+        *,
+        runtimes: Mapping[str, Runtime] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._reader = reader
+        self._recorder = recorder
+        self._after = after
+        self._runtimes = runtimes or {}
+        self._now = now
+        self._waiting: dict[NamespacedName, _Waiting] = {}
+        """Ordered by the time of the report."""
+        self._reported: dict[NamespacedName, str] = {}
+        """The UIDs of TrainJobs that were reported and have not started yet."""
+        self._failing: set[NamespacedName] = set()
+        self._added = anyio.Event()
+
+    def observe(self, train_job: TrainJob, *, failing: bool = False) -> None:
+        """Record the state of a TrainJob.
+
+        If ``failing``, no event says that the TrainJob has not started: the controller already reports the error.
+        """
+        key, uid = train_job.key, train_job.metadata.uid or ""
+        if not is_awaited(train_job):
+            self.forget(key)
+            return
+        (self._failing.add if failing else self._failing.discard)(key)
+        known = self._waiting.get(key)
+        if self._reported.get(key) != uid and (known is None or known.uid != uid):
+            self._wait(key, uid)
+
+    def forget(self, key: NamespacedName) -> None:
+        """Forget a TrainJob that has started or was deleted."""
+        self._waiting.pop(key, None)
+        self._reported.pop(key, None)
+        self._failing.discard(key)
+
+    async def start(self) -> None:
+        """Report until cancelled."""
+        while True:
+            if not self._waiting:
+                self._added = anyio.Event()
+                await self._added.wait()
+            key, mark = next(iter(self._waiting.items()))
+            if (left := mark.at - anyio.current_time()) > 0:
+                await anyio.sleep(left)
+                continue
+            del self._waiting[key]
+            if key in self._failing:
+                self._wait(key, mark.uid)
+                continue
+            self._reported[key] = mark.uid
+            try:
+                await self._report(key)
+            except _UNREADABLE as error:
+                _log.debug("TrainJob that has not started cannot be read", trainJob=str(key), error=error)
+                if self._reported.pop(key, None) is not None:
+                    self._wait(key, mark.uid)
+
+    def _wait(self, key: NamespacedName, uid: str) -> None:
+        self._waiting.pop(key, None)
+        self._waiting[key] = _Waiting(uid, anyio.current_time() + self._after)
+        self._added.set()
+
+    async def _report(self, key: NamespacedName) -> None:
+        """Record why a TrainJob has not started, unless it has started meanwhile."""
+        try:
+            train_job = (await client.peek(self._reader, TrainJob, key)).object
+        except NotFoundError:
+            return
+        if not is_awaited(train_job):
+            return
+        cause, summary = await self._why(train_job)
+        shown = printable_line(summary)[:_CAUSE_LIMIT].rstrip(".")
+        text = _NOT_STARTED.format(self._after, shown, key.name, key.namespace)
+        self._recorder.event_once(train_job, "Warning", NOT_STARTED_REASON, text, key=cause)
+
+    async def _why(self, train_job: TrainJob) -> tuple[str, str]:
+        """Return the cause and its summary, from the objects in the cache."""
+        from pkg import why  # most managers never need it
+        from pkg.why import kinds
+
+        objects: dict[str, list[why.LiveObject]] = {}
+        try:
+            job_set = (await client.peek(self._reader, JobSet, train_job.key)).object
+        except NotFoundError:
+            return "jobset-missing", "its JobSet has not been created"
+        runtime = self._runtimes.get(runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref))
+        gang = await runtime.why_waiting(train_job) if runtime is not None else None
+        if gang is not None:
+            return "gang-unschedulable", f"its gang is not scheduled: {' '.join(gang.message.split())}"
+        objects[kinds.JOB_SET] = [why.LiveObject(job_set.to_dict())]
+        unread = dict.fromkeys((kinds.JOB, kinds.POD, kinds.EVENT, kinds.WORKLOAD), _NOT_CACHED)
+        for kind in _groups_of(job_set):
+            try:
+                found = (await client.peek(self._reader, kind, train_job.key)).object
+            except NotFoundError:
+                continue
+            except _UNREADABLE as error:  # pods may name the group of a scheduler that is not installed
+                unread[str(kind.gvk.group_kind)] = str(error)
+                continue
+            objects[str(kind.gvk.group_kind)] = [why.LiveObject(found.to_dict())]
+        snapshot = why.Snapshot(why.LiveObject(train_job.to_dict()), self._now(), objects, unread)
+        for finding in why.diagnose(snapshot).findings:
+            if finding.cause != "unexplained":  # its summary is for users who may not read everything
+                return finding.cause, finding.summary
+        return "unexplained", "no cause is visible to the manager"
+
+
+def is_awaited(train_job: TrainJob) -> bool:
+    """Return True if a TrainJob should run and has not started: none of its Jobs is ready or has succeeded."""
+    if train_job.spec.suspend or train_job.metadata.deletion_timestamp is not None:
+        return False
+    if not trainjob.is_ours(train_job) or trainjob.is_finished(train_job):
+        return False
+    return not any(each.ready or each.succeeded for each in train_job.status.jobs_status or ())
+
+
+def _groups_of(job_set: JobSet) -> list[type[Object]]:
+    """Return the kinds of PodGroup to which the pods of a JobSet belong. The plugins cache these kinds."""
+    found: list[type[Object]] = []
+    for each in job_set.spec.replicated_jobs or ():
+        metadata = each.template.spec.template.metadata
+        if metadata is None:
+            continue
+        if POD_GROUP_LABEL in (metadata.labels or {}):
+            found.append(CoschedulingGroup)
+        if KUBE_GROUP_NAME_ANNOTATION_KEY in (metadata.annotations or {}):
+            found.append(VolcanoGroup)
+    return list(dict.fromkeys(found))

@@ -16,7 +16,7 @@ from pkg.runtime import Runtime
 from pkg.util.goduration import seconds
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
-from .starts import Starts
+from .reports import Starts
 from .trainingruntime_controller import TrainingRuntimeReconciler
 from .trainjob_controller import EVENT_SOURCE, TrainJobReconciler
 

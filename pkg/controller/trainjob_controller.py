@@ -4,39 +4,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
 from controller_runtime import cache, client, event, handler, log, predicate, source
-from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.meta.v1 import Condition, ObjectMeta
 from controller_runtime.cache import CacheDegradedError, CacheError, UndecodableObjectError
-from controller_runtime.machinery import NamespacedName, Object, raised
-from controller_runtime.machinery.errors import InvalidError, NotFoundError, StatusError
+from controller_runtime.machinery import NamespacedName, Object, conditions, raised
+from controller_runtime.machinery.errors import ForbiddenError, InvalidError, NotFoundError, StatusError
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.recorder import EventRecorder
-from controller_runtime.rest import RestError
+from controller_runtime.rest import AnswerError, RestError, TransportError
 
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
+from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, indexer, runtime_ref_to_runtime_registry_key
+from pkg.runtime.framework import UnavailableError
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
-from . import jobconditions, reports, writes
-from .applier import Applier, Outcome
-from .children import Children, JobSetState, state_of
-from .memory import Memories
-from .starts import Starts
-from .writes import PendingError
+from . import reports
+from .applier import Applier, Memories, Outcome, PendingError, raise_if_stale, replace_status
+from .children import Applied, Children, JobSetState, state_of
 
 if TYPE_CHECKING:
     from controller_runtime import controller
-    from controller_runtime.builder import Builder
 
 NAME: Final = "trainjob_controller"
 EVENT_SOURCE: Final = "trainer-trainjob-controller"
@@ -83,32 +82,7 @@ class State(StrEnum):
     """It has a JobSet or will get one, see :class:`.children.JobSetState`."""
 
 
-@dataclass(slots=True)
-class _Pass:
-    """The data that the steps of one reconcile of a TrainJob share."""
-
-    stored: TrainJob
-    train_job: TrainJob
-    """The TrainJob with the status that is to be written."""
-    runtime: Runtime | None
-    job_set: JobSet | None = None
-    obstacle: Exception | None = None
-    """The error that says why the JobSet cannot be used: another owner controls it, or it cannot be read."""
-    left: timedelta | None = None
-    """The time until the deadline of an unfinished TrainJob."""
-    errors: list[Exception] = field(default_factory=list)
-
-    def raise_obstacle(self) -> None:
-        """Raise the error in ``obstacle``, if there is one, and clear the field.
-
-        The error's traceback refers to frames that refer to this object, so keeping the error would make a reference
-        cycle.
-        """
-        try:
-            if self.obstacle is not None:
-                raise self.obstacle
-        finally:
-            self.obstacle = None
+_COUNTS: Final = {each: metrics.TRAIN_JOB_RECONCILES.labels(each) for each in (*State, *JobSetState)}
 
 
 class TrainJobReconciler:
@@ -126,7 +100,7 @@ class TrainJobReconciler:
         *,
         reader: client.Reader | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        starts: Starts | None = None,
+        starts: reports.Starts | None = None,
     ) -> None:
         self._client = client
         self._recorder = recorder
@@ -139,170 +113,203 @@ class TrainJobReconciler:
         self._phases = metrics.TrainJobPhases()
         self.remark = applier.remark
         self.timer = Timer()
-        self._steps: Final[Mapping[State, tuple[Callable[[_Pass], Awaitable[None]], ...]]] = {
-            State.FINISHED: (self._read_status, self._write_status, self._delete_expired),
-            State.NAME_TAKEN: (self._report_taken_name, self._fail_expired, self._write_status),
-            State.UNSUPPORTED: (self._fail_unsupported, self._write_status),
-            State.EXPIRED: (
-                self._reconcile_children,  # only if it has a JobSet: an orphaned one is adopted and deleted later
-                self._read_status,  # the JobSet may have ended in time
-                self._fail_expired,
-                self._write_status,
-                self._delete_expired,
-            ),
-            State.ACTIVE: (self._reconcile_children, self._read_status, self._write_status),
-        }
-        """The steps of each state except Deleted and Foreign. If a step raises an error, the next steps still run."""
 
-    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
-        """Bring one TrainJob's children and status up to date.
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:  # noqa: C901  # the life of a TrainJob, in order
+        """Bring one TrainJob's children and status up to date. If a step fails, the next steps still run.
 
         Raises:
             ExceptionGroup: several steps failed. All other steps have run.
             Exception: one step failed. All other steps have run.
         """
         try:
-            stored = await self._get(request)
+            stored = await self._client.get(TrainJob, request)
         except NotFoundError:
             _count(State.DELETED)
             self._phases.forget(request)
             self._forget(request)
             return ctrl.Result()
+        except UndecodableObjectError as error:
+            metadata = ObjectMeta(namespace=request.namespace, name=request.name, uid=error.uid)
+            self._report(TrainJob(metadata=metadata), error)
+            raise
         if stored.metadata.deletion_timestamp is not None or not trainjob.is_ours(stored):
             _count(State.FOREIGN)
             self._forget(request)
             return ctrl.Result()
         self._observe(stored, failing=True)  # until this reconcile has ended
-        this = await self._begin(stored)
-        state = _state_of(this)
-        _count(state if state is not State.ACTIVE or this.job_set is None else state_of(stored, this.job_set))
-        for step in self._steps[state]:
-            await _attempt(this, step(this))
-        return self._conclude(request, this)
 
-    async def _begin(self, stored: TrainJob) -> _Pass:
-        """Read the JobSet and compute the time until the deadline. Both determine the state of the TrainJob."""
+        # The status is changed in a copy. An assignment would mark an absent status as set.
+        train_job = stored.shallow_copy()
+        train_job.set_unchecked("status", stored.status.deep_copy())
         key = runtime_ref_to_runtime_registry_key(stored.spec.runtime_ref)
-        this = _Pass(stored, _with_own_status(stored), self._runtimes.get(key))
+        runtime = self._runtimes.get(key)
+        finished = trainjob.is_finished(stored)
+        left = None if finished else trainjob.time_left(stored, self._now())
+        expired = trainjob.has_passed(left)
+        errors: list[Exception] = []
+        job_set: JobSet | None = None
+        name_taken = False
         try:
-            this.job_set = await self._children.job_set(stored)
-        except (ChildConflictError, PendingError, StatusError, RestError, CacheError) as error:
-            this.obstacle = error
-        if not trainjob.is_finished(stored):
-            this.left = jobconditions.time_left(stored, self._now())
-        return this
+            job_set = await self._children.job_set(stored)
+        except (ChildConflictError, PendingError) as error:
+            name_taken = True
+            if not finished:
+                errors.append(error)
+        except (StatusError, RestError, CacheError) as error:
+            if not (finished or expired or runtime is None):  # otherwise no child is written
+                errors.append(error)
 
-    def _conclude(self, request: ctrl.Request, this: _Pass) -> ctrl.Result:
-        """Raise the errors of the steps, or return the delay after which the TrainJob is reconciled again."""
-        errors, left = this.errors, this.left
-        this.errors, this.obstacle = [], None
-        finished = trainjob.is_finished(this.train_job)
-        self._observe(this.train_job, failing=any(not isinstance(each, PendingError) for each in errors))
         if finished:
+            _count(State.FINISHED)
+            if runtime is not None and not name_taken:
+                with _collect(errors):
+                    await self._read_status(runtime, train_job, job_set, errors)
+            with _collect(errors):
+                await self._write_status(stored, train_job, job_set)
+            if trainjob.deadline_exceeded(train_job):
+                with _collect(errors):
+                    await self._children.delete(train_job)
+            return self._conclude(request, train_job, errors)
+
+        if name_taken:
+            # The status of that JobSet must not be copied to the TrainJob. If the JobSet belongs to an earlier TrainJob
+            # of the same name, the garbage collector will delete it.
+            _count(State.NAME_TAKEN)
+            self._report_all(stored, errors)
+            set_suspended(train_job, self._now)
+            if expired:
+                set_deadline_exceeded(train_job, self._now)
+            with _collect(errors):
+                await self._write_status(stored, train_job, job_set)
+            return self._conclude(request, train_job, errors, left)
+
+        if runtime is None:
+            _count(State.UNSUPPORTED)
+            message = f"unsupported runtime: {key}"
+            reason = trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
+            _set(train_job, trainer.TRAIN_JOB_FAILED, "True", reason, message, self._now)
+            with _collect(errors):
+                await self._write_status(stored, train_job, job_set)
+            return self._conclude(request, train_job, errors, left)
+
+        _count(State.EXPIRED if expired else State.ACTIVE if job_set is None else state_of(stored, job_set))
+        if train_job.status.conditions:  # Failed with another reason would be finished
+            conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
+        if not errors and (job_set is not None or not expired):  # an expired TrainJob gets no JobSet
+            with _collect(errors):
+                applied = await self._children.reconcile(runtime, train_job, job_set)
+                self._record(train_job, applied)
+        self._report_all(train_job, errors)
+        if train_job.spec.suspend and any(map(_may_last, errors)):
+            with _collect(errors):
+                await self._children.suspend(train_job)
+        set_unavailable(train_job, errors, self._now)
+        if job_set is not None:  # without pods, no gang waits
+            with _collect(errors):
+                await self._children.reports.gang(runtime, train_job)
+        with _collect(errors):
+            # Even if the deadline has passed: the JobSet may have ended in time.
+            await self._read_status(runtime, train_job, job_set, errors, may_be_missing=expired)
+        if expired and not trainjob.is_finished(train_job):
+            set_deadline_exceeded(train_job, self._now)
+        with _collect(errors):
+            await self._write_status(stored, train_job, job_set)
+        if expired and trainjob.deadline_exceeded(train_job):  # an orphan was adopted before
+            with _collect(errors):
+                await self._children.delete(train_job)
+        return self._conclude(request, train_job, errors, left)
+
+    def _conclude(
+        self,
+        request: ctrl.Request,
+        train_job: TrainJob,
+        errors: list[Exception],
+        left: timedelta | None = None,
+    ) -> ctrl.Result:
+        """Raise all errors except PendingErrors; if there are none, return the delay until the next reconcile.
+
+        The delay is at most ``left``, the time until the deadline.
+        """
+        failed = [error for error in errors if not isinstance(error, PendingError)]
+        pending = next((error for error in errors if isinstance(error, PendingError)), None)
+        errors.clear()  # the errors' tracebacks refer to the list
+        self._observe(train_job, failing=bool(failed))
+        if trainjob.is_finished(train_job):
             self._forget(request)
             left = None
-        elif any(isinstance(each, ChildConflictError) for each in errors):
+        elif any(isinstance(error, ChildConflictError) for error in failed):
             self.timer.set(request, _WHILE_A_NAME_IS_TAKEN)
-        if errors and left is not None:
+        if left is not None and (failed or pending is not None):
             self.timer.set(request, left)
-        return _result(errors, left)
+        if len(failed) == 1:
+            raise failed.pop()
+        if failed:
+            raise ExceptionGroup("\n".join(dict.fromkeys(map(raised.text, failed))), failed)
+        if pending is None:
+            return ctrl.Result(requeue_after=left)
+        log.logger_from().debug("Waiting", reason=str(pending))
+        return ctrl.Result(requeue_after=pending.after if left is None else min(pending.after, left))
 
-    async def _report_taken_name(self, this: _Pass) -> None:
-        """Set the condition Suspended, and raise the error in ``obstacle``.
-
-        The status of the JobSet with the TrainJob's name must not be copied to the TrainJob. If the JobSet belongs to
-        an earlier TrainJob of the same name, the garbage collector will delete it. Meanwhile the condition Suspended
-        and the deadline are handled as for any other TrainJob.
-        """
-        jobconditions.set_suspended(this.train_job, self._now)
-        if this.obstacle is not None and not isinstance(this.obstacle, PendingError):
-            self._report(this.stored, this.obstacle)
-        this.raise_obstacle()
-
-    async def _fail_unsupported(self, this: _Pass) -> None:
-        key = runtime_ref_to_runtime_registry_key(this.stored.spec.runtime_ref)
-        jobconditions.set_unsupported(this.train_job, key, self._now)
-
-    async def _fail_expired(self, this: _Pass) -> None:
-        if jobconditions.has_passed(this.left) and not trainjob.is_finished(this.train_job):
-            jobconditions.set_deadline_exceeded(this.train_job, self._now)
-
-    async def _reconcile_children(self, this: _Pass) -> None:
-        """Apply the children.
-
-        If they cannot be applied or their gang waits, report the reason in conditions and events.
-        """
-        train_job, runtime = this.train_job, this.runtime
-        if runtime is None:
-            return
-        jobconditions.clear_unsupported(train_job)
-        if this.job_set is not None or not jobconditions.has_passed(this.left):
-            await _attempt(this, self._apply(this, runtime))
-        for error in this.errors:
-            if not isinstance(error, PendingError):
-                self._report(train_job, error)
-        jobconditions.set_unavailable(train_job, this.errors, self._now)
-        await self._children.reports.gang(runtime, train_job)
-
-    async def _apply(self, this: _Pass, runtime: Runtime) -> None:
-        this.raise_obstacle()
-        train_job = this.train_job
-        for obj, outcome in await self._children.reconcile(runtime, train_job, this.job_set):
+    def _record(self, train_job: TrainJob, applied: Applied) -> None:
+        """Count and log what was applied. The time counts from the watch event or, after a restart, the creation."""
+        memory = self._memories[train_job.key]
+        for obj, outcome in applied:
             if outcome is Outcome.HEALED:
                 metrics.DRIFT_HEALED.labels(obj.gvk.kind).inc()
             elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
-                metrics.TIME_TO_CHILDREN.observe(self._since_arrival(train_job))
+                since, memory.arrived = memory.arrived, None
+                if since is None:
+                    created = train_job.metadata.creation_timestamp
+                    since = parse_time(created) if created else self._now()
+                metrics.TIME_TO_CHILDREN.observe(max(0.0, (self._now() - since).total_seconds()))
                 reports.log_created(train_job, self._now())
 
-    async def _read_status(self, this: _Pass) -> None:
+    async def _read_status(
+        self,
+        runtime: Runtime,
+        train_job: TrainJob,
+        job_set: JobSet | None,
+        errors: list[Exception],
+        *,
+        may_be_missing: bool = False,
+    ) -> None:
         """Set the conditions and counts from the children. An orphaned JobSet is used only after it was adopted."""
-        train_job, finished = this.train_job, trainjob.is_finished(this.train_job)
-        if this.runtime is None or (finished and _is_taken(this.obstacle)):
+        finished = trainjob.is_finished(train_job)
+        set_suspended(train_job, self._now)
+        orphan = job_set is not None and trainjob.controller_of(job_set) is None
+        if orphan and (finished or errors):
             return
-        jobconditions.set_suspended(train_job, self._now)
-        orphan = this.job_set is not None and trainjob.controller_of(this.job_set) is None
-        if orphan and (finished or this.errors):
-            return
-        pending = any(isinstance(error, PendingError) for error in this.errors)
+        pending = any(isinstance(error, PendingError) for error in errors)
         try:
-            status = await this.runtime.train_job_status(train_job)
+            status = await runtime.train_job_status(train_job)
         except (NotFoundError, CacheDegradedError):
-            if not (finished or pending or jobconditions.has_passed(this.left)):
+            if not (finished or pending or may_be_missing):
                 raise
             return  # a finished TrainJob keeps its status when its children are deleted
         if status is not None:
-            jobconditions.keep_outcome(train_job, status)
+            keep_outcome(train_job, status)
             train_job.status = status
 
-    async def _write_status(self, this: _Pass) -> None:
-        stored, train_job = this.stored, this.train_job
+    async def _write_status(self, stored: TrainJob, train_job: TrainJob, job_set: JobSet | None) -> None:
         old, new = _wire(stored.status), _wire(train_job.status)
         if old == new:
             return
         try:
-            patch = writes.replace_status(stored, stored.status.to_dict(), new)
+            patch = replace_status(stored, stored.status.to_dict(), new)
             await client.patch_lazily(self._client.status, train_job, patch)
         except NotFoundError as error:
             if not error.names_object:
                 raise
             return  # it was deleted meanwhile
         except InvalidError as error:
-            writes.raise_if_stale(error, "another writer changed the conditions meanwhile")
+            raise_if_stale(error, "another writer changed the conditions meanwhile")
             raise
-        reports.log_outcome(stored, train_job, this.job_set, self._now())
+        reports.log_outcome(stored, train_job, job_set, self._now())
 
-    async def _delete_expired(self, this: _Pass) -> None:
-        if trainjob.deadline_exceeded(this.train_job):
-            await self._children.delete(this.train_job)
-
-    async def _get(self, request: ctrl.Request) -> TrainJob:
-        """Return the TrainJob. If the TrainJob cannot be decoded, record an event and raise the error."""
-        try:
-            return await self._client.get(TrainJob, request)
-        except UndecodableObjectError as error:
-            metadata = ObjectMeta(namespace=request.namespace, name=request.name, uid=error.uid)
-            self._report(TrainJob(metadata=metadata), error)
-            raise
+    def _report_all(self, train_job: TrainJob, errors: list[Exception]) -> None:
+        for error in errors:
+            if not isinstance(error, PendingError):
+                self._report(train_job, error)
 
     def _report(self, train_job: TrainJob, error: Exception) -> None:
         text = raised.text(error)
@@ -328,21 +335,11 @@ class TrainJobReconciler:
             self._memories[evt.key].arrived = self._now()
         return True
 
-    def _since_arrival(self, train_job: TrainJob) -> float:
-        """Return the seconds since the watch delivered a TrainJob.
-
-        If the TrainJob is older than this process, return the seconds since its creation.
-        """
-        memory, created = self._memories[train_job.key], train_job.metadata.creation_timestamp
-        since, memory.arrived = memory.arrived, None
-        if since is None and created:
-            since = parse_time(created)
-        return max(0.0, (self._now() - since).total_seconds()) if since is not None else 0.0
-
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller and its watches.
 
-        The controller watches TrainJobs, the objects of the plugins, and objects for which TrainJobs may wait.
+        The controller watches TrainJobs, the objects of the plugins, and objects for which TrainJobs may wait: runtimes
+        that appear or change, and JobSets that are deleted.
         """
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
         # Our own writes need no reconcile: a reconcile that writes the status also does all other work.
@@ -352,21 +349,15 @@ class TrainJobReconciler:
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
-        builder = _watch_obstacles(builder, mgr.client).watches_raw_source(self.timer)
+        for kind, index in (
+            (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
+            (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
+        ):
+            followers = enqueue_followers(mgr.client, index)
+            builder = builder.watches(kind, followers, predicates=[_APPEARED])
+        builder = builder.watches(JobSet, enqueue_name_waiter(mgr.client), predicates=[_GONE])
+        builder = builder.watches_raw_source(self.timer)
         builder.watches_raw_source(without_job_set_first(mgr.cache)).complete(self)
-
-
-def _state_of(this: _Pass) -> State:
-    if trainjob.is_finished(this.stored):
-        return State.FINISHED
-    if _is_taken(this.obstacle):
-        return State.NAME_TAKEN
-    if this.runtime is None:
-        return State.UNSUPPORTED
-    return State.EXPIRED if jobconditions.has_passed(this.left) else State.ACTIVE
-
-
-_COUNTS: Final = {each: metrics.TRAIN_JOB_RECONCILES.labels(each) for each in (*State, *JobSetState)}
 
 
 def _count(state: State | JobSetState) -> None:
@@ -374,50 +365,77 @@ def _count(state: State | JobSetState) -> None:
     _COUNTS[state].inc()
 
 
-def _is_taken(obstacle: Exception | None) -> bool:
-    return isinstance(obstacle, ChildConflictError | PendingError)
+@contextmanager
+def _collect(errors: list[Exception]) -> Iterator[None]:
+    """Append the error of the body to ``errors``, so that the following steps still run.
+
+    Plugins are third-party code and may raise anything.
+    """
+    try:
+        yield
+    except raised.FAILURES as error:
+        errors.append(raised.as_error(error))
 
 
-def _with_own_status(stored: TrainJob) -> TrainJob:
-    """Return a copy of a TrainJob. The caller may change the copy's status; no other field will be written."""
-    train_job = stored.shallow_copy()
-    # An assignment would mark an absent status as set.
-    train_job.set_unchecked("status", stored.status.deep_copy())
-    return train_job
+def _may_last(error: Exception) -> bool:
+    """Return True if an error may also occur in the next attempt."""
+    if isinstance(error, PendingError):
+        return isinstance(error.__cause__, ForbiddenError | trainjob.PredecessorError)
+    return not isinstance(error, TransportError) or isinstance(error, AnswerError)
 
 
 def _wire(status: TrainJobStatus) -> dict[str, object]:
     return {key: value for key, value in status.to_dict().items() if value != []}
 
 
-async def _attempt(this: _Pass, step: Awaitable[None]) -> None:
-    """Await ``step`` and collect its error, so that the following steps still run.
+def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
+    """If the TrainJob is already Complete, remove Failed from ``status``; if it is Failed, remove Complete."""
+    old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
+    if status.conditions and any(conditions.is_true(old, end) for end in ends):
+        for end in ends:
+            if not conditions.is_true(old, end):
+                conditions.remove(status.conditions, end)
 
-    Plugins are third-party code and may raise anything. :func:`_result` raises the collected errors.
+
+def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> None:
+    """Set the condition Failed, because the deadline has passed."""
+    reason, message = (
+        trainer.TRAIN_JOB_DEADLINE_EXCEEDED_REASON,
+        constants.TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE,
+    )
+    _set(train_job, trainer.TRAIN_JOB_FAILED, "True", reason, message, now)
+
+
+def set_unavailable(train_job: TrainJob, errors: list[Exception], now: Callable[[], datetime]) -> None:
+    """Set the condition GangSchedulingUnavailable if an error is an UnavailableError, otherwise remove it."""
+    found = next((error for error in errors if isinstance(error, UnavailableError)), None)
+    if found is not None:
+        _set(train_job, trainer.TRAIN_JOB_GANG_UNAVAILABLE, "True", found.reason, str(found), now)
+    elif train_job.status.conditions:
+        conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_GANG_UNAVAILABLE)
+
+
+def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
+    """Set the condition Suspended to the value of ``spec.suspend``.
+
+    A TrainJob that was never suspended does not get the condition.
     """
-    try:
-        await step
-    except raised.FAILURES as error:
-        this.errors.append(raised.as_error(error))
+    kind = trainer.TRAIN_JOB_SUSPENDED
+    if train_job.spec.suspend:
+        reason, message = trainer.TRAIN_JOB_SUSPENDED_REASON, constants.TRAIN_JOB_SUSPENDED_MESSAGE
+        _set(train_job, kind, "True", reason, message, now)
+    elif conditions.is_true(train_job.status.conditions, trainer.TRAIN_JOB_SUSPENDED):
+        reason, message = trainer.TRAIN_JOB_RESUMED_REASON, constants.TRAIN_JOB_RESUMED_MESSAGE
+        _set(train_job, kind, "False", reason, message, now)
 
 
-def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
-    """Raise all errors except PendingErrors; if there are none, return the delay until the next reconcile.
-
-    The delay is at most ``left``. A single error is raised after ``errors`` is cleared: its traceback refers to frames
-    that refer to ``errors``, which would make a reference cycle.
-    """
-    failed = [error for error in errors if not isinstance(error, PendingError)]
-    if len(failed) == 1:
-        errors.clear()
-        raise failed.pop()
-    if failed:
-        raise ExceptionGroup("\n".join(dict.fromkeys(map(raised.text, failed))), failed)
-    for pending in errors:
-        if isinstance(pending, PendingError):
-            log.logger_from().debug("Waiting", reason=str(pending))
-            return ctrl.Result(requeue_after=pending.after if left is None else min(pending.after, left))
-    return ctrl.Result(requeue_after=left)
+def _set(
+    train_job: TrainJob, kind: str, status: str, reason: str, message: str, now: Callable[[], datetime]
+) -> None:
+    if train_job.status.conditions is None:
+        train_job.status.conditions = []
+    new = Condition(type=kind, status=status, reason=reason, message=message)
+    conditions.set_status_condition(train_job.status.conditions, new, now)
 
 
 class Timer(source.Source):
@@ -440,16 +458,6 @@ class Timer(source.Source):
         """Enqueue the TrainJob after the time ``left``, unless another event enqueues it earlier."""
         if self._queue is not None and left > timedelta():
             self._queue.add(request, after=left.total_seconds())
-
-
-def _watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
-    """Watch the objects that TrainJobs may wait for: runtimes that appear or change, and JobSets that are deleted."""
-    for kind, index in (
-        (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
-        (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
-    ):
-        builder = builder.watches(kind, enqueue_followers(reader, index), predicates=[_APPEARED])
-    return builder.watches(JobSet, enqueue_name_waiter(reader), predicates=[_GONE])
 
 
 def enqueue_followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
@@ -501,13 +509,11 @@ def without_job_set_first(informers: source.Informers) -> source.Expedited:
 
     Such TrainJobs were created while no manager ran. Most other TrainJobs need no work.
     """
-    return source.Expedited(informers, TrainJob, _lacks_job_set, JobSet, name="TrainJobs without a JobSet")
 
+    def lacks_job_set(_jobs: cache.Informer[TrainJob], sets: cache.Informer[JobSet]) -> source.NeedsWork:
+        async def lacks(key: NamespacedName) -> bool:
+            return not sets.has(key)  # which decodes no object
 
-def _lacks_job_set(_jobs: cache.Informer[TrainJob], sets: cache.Informer[JobSet]) -> source.NeedsWork:
-    """Return a function that returns True if no JobSet has the TrainJob's name. The function decodes no object."""
+        return lacks
 
-    async def lacks(key: NamespacedName) -> bool:
-        return not sets.has(key)
-
-    return lacks
+    return source.Expedited(informers, TrainJob, lacks_job_set, JobSet, name="TrainJobs without a JobSet")

@@ -1,30 +1,36 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A TrainJob's state, its reference to its runtime, and its children's references to the TrainJob."""
+"""A TrainJob's state and deadline, its reference to its runtime, and its children's references to the TrainJob."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Final, Protocol
 
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.machinery import Object, conditions, equality
+from controller_runtime.machinery.meta import parse_time
 
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_DEADLINE_EXCEEDED_REASON,
     TRAIN_JOB_FAILED,
     TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON,
+    TRAIN_JOB_SUSPENDED,
     ClusterTrainingRuntime,
     TrainingRuntime,
     TrainJob,
 )
 from pkg.constants import trainer as constants
 
+from .expected import ExpectedError
 
-class ChildConflictError(Exception):
+_LONGEST: Final = 1000 * 365 * 24 * 3600
+"""The longest deadline in seconds. Longer deadlines are shortened to it: ``datetime`` ends with the year 9999."""
+
+
+class ChildConflictError(ExpectedError):
     """The name of a TrainJob's child is used by an object that the TrainJob does not control."""
-
-    needs_no_stack = True
 
 
 class PredecessorError(ChildConflictError):
@@ -60,6 +66,31 @@ def _failed(train_job: TrainJob) -> str | None:
     """Return the reason for which the TrainJob is Failed, or None if it is not Failed."""
     found = conditions.find(train_job.status.conditions, TRAIN_JOB_FAILED)
     return found.reason or "" if found is not None and found.status == "True" else None
+
+
+def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
+    """Return the time until the deadline, or None if the TrainJob has no deadline or is suspended.
+
+    The result is zero or negative if the deadline has passed. ``activeDeadlineSeconds`` counts from the creation or
+    from the last resume. If the TrainJob is being resumed, it counts from ``now``.
+    """
+    seconds = train_job.spec.active_deadline_seconds
+    if not seconds or train_job.spec.suspend:
+        return None
+    start: datetime | None = None
+    suspended = conditions.find(train_job.status.conditions, TRAIN_JOB_SUSPENDED)
+    if suspended is not None and suspended.status == "True":
+        start = now
+    elif suspended is not None and suspended.status == "False" and suspended.last_transition_time:
+        start = parse_time(suspended.last_transition_time)
+    elif train_job.metadata.creation_timestamp:
+        start = parse_time(train_job.metadata.creation_timestamp)
+    return None if start is None else start + timedelta(seconds=min(seconds, _LONGEST)) - now
+
+
+def has_passed(left: timedelta | None) -> bool:
+    """Return True if ``left``, the result of :func:`time_left`, says that the deadline has passed."""
+    return left is not None and left <= timedelta()
 
 
 def suspension_note(train_job: TrainJob) -> str | None:

@@ -20,7 +20,7 @@ from controller_runtime.machinery.errors import ServerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.controller.drift import JobSetRule
+from pkg.controller.children import JobSetRule
 from pkg.runtime import core
 from testkit.clusters import edit_spec
 

@@ -19,8 +19,8 @@ from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.controller import writes
-from pkg.controller.writes import PendingError
+from pkg.controller import applier as writes
+from pkg.controller.applier import PendingError
 
 pytestmark = pytest.mark.integration
 

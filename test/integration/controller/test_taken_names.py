@@ -13,8 +13,7 @@ from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ConflictError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.controller.applier import Applier, Outcome
-from pkg.controller.memory import Memories
+from pkg.controller.applier import Applier, Memories, Outcome
 
 pytestmark = pytest.mark.integration
 

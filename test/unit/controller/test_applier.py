@@ -10,8 +10,7 @@ from controller_runtime.machinery import NamespacedName, metadata_only
 from controller_runtime.machinery.errors import ConflictError
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.controller.applier import Applier, Outcome
-from pkg.controller.memory import Memories
+from pkg.controller.applier import Applier, Memories, Outcome
 from pkg.util.trainjob import ChildConflictError
 
 OWNER = NamespacedName("ns", "job")

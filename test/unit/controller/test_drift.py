@@ -7,9 +7,8 @@ import pytest
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.controller import drift
-from pkg.controller.children import split
-from pkg.controller.drift import JobSetRule
+from pkg.controller import applier as drift
+from pkg.controller.children import JobSetRule, split
 
 
 @pytest.mark.parametrize(

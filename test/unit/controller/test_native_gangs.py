@@ -19,7 +19,7 @@ from controller_runtime.rest import PublishedSchema
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.controller.memory import Memories
+from pkg.controller.applier import Memories
 from pkg.controller.reports import LONG, Reports
 from pkg.runtime import Runtime
 from pkg.runtime.framework import UnavailableError

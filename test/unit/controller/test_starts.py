@@ -25,7 +25,7 @@ from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
 from pkg.apis.scheduling.v1beta1 import PodGroup as NativeGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
-from pkg.controller.starts import Starts
+from pkg.controller.reports import Starts
 from pkg.controller.trainjob_controller import TrainJobReconciler
 from pkg.runtime import core
 from testkit.builders import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
