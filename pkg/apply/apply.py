@@ -28,7 +28,7 @@ def upsert_port(
     ports: list[ContainerPort] | None, items: Iterable[ContainerPort]
 ) -> list[ContainerPort] | None:
     """Upsert by port number or name. As upstream, all ports without a name count as having the same name."""
-    return _upsert(ports, items, lambda item: (item.container_port, item.name))
+    return _upsert(ports, items, attrgetter("container_port", "name"))
 
 
 def upsert_volumes(volumes: list[Volume] | None, items: Iterable[Volume]) -> list[Volume] | None:
@@ -45,7 +45,7 @@ def upsert_volume_mounts(
 
 def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
     """Convert each variable with :func:`env_var`. ``None`` counts as an empty list."""
-    return [env_var(item) for item in env or ()]
+    return list(map(env_var, env or ()))
 
 
 def env_var(env: EnvVar) -> EnvVar:

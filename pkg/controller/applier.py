@@ -467,8 +467,13 @@ def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
 def content(obj: Wire) -> Wire:
     """Return the part of ``obj`` that clients write, which excludes the status and server-managed metadata."""
     metadata = obj.get("metadata", {})
-    ours = {key: metadata[key] for key in _METADATA if metadata.get(key)}
-    return {**without(obj, {"status"}), "metadata": ours}
+    ours: Wire = {}
+    for key in _METADATA:
+        if held := metadata.get(key):
+            ours[key] = held
+    result = {**obj, "metadata": ours}
+    result.pop("status", None)
+    return result
 
 
 def without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:

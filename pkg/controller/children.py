@@ -218,7 +218,8 @@ class Children:
                 # This process reads its own writes, so only another one's may be missing in the cache.
                 if note and (JobSet.gvk, train_job.key) not in memory.matched and await self._runs(train_job):
                     raise PendingError(f"jobset {train_job.key}: the cache does not show yet that it runs")
-                await self._remove_note(train_job)
+                if note:
+                    await self._remove_note(train_job)
                 return await self.write_children(runtime, train_job, live)
             match state:
                 case JobSetState.BEING_DELETED:
@@ -270,11 +271,9 @@ class Children:
         job_set, siblings = await _desired(runtime, train_job)
         starts = job_set is not None and not job_set.spec.suspend
         if live is not None and job_set is not None:
-            if live.spec.suspend and not train_job.spec.suspend and JobSetRule(live.to_dict()).active:
-                # JobSet changes only Jobs that have stopped: others would run on with the former spec.
-                raise PendingError(f"jobset {live.key}: its Jobs are being suspended", UNTIL_DELETED)
             await self._prepare_in_place(train_job, live, job_set)
-        await self._delete_outdated_gangs(live, siblings)
+        if siblings:
+            await self._delete_outdated_gangs(live, siblings)
         applied: Applied = []
         if job_set is not None and not starts:
             applied.append((job_set, await self.write_job_set(train_job, live, job_set, job_set)))
@@ -535,9 +534,12 @@ class Children:
         Raises:
             PendingError: the JobSet is being suspended, its Jobs are stopping, or it was deleted.
         """
+        rule = JobSetRule(live.to_dict())
+        if rule.suspended and rule.active and not train_job.spec.suspend:
+            # JobSet changes only Jobs that have stopped: others would run on with the former spec.
+            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", UNTIL_DELETED)
         if self._applier.knows(train_job.key, desired, live):
             return
-        rule = JobSetRule(live.to_dict())
         if rule.matches(desired.to_dict()):
             return
         refusal: StatusError | None = None

@@ -199,7 +199,8 @@ class TrainJobReconciler:
             with _collect(errors):
                 applied = await self._children.reconcile(runtime, train_job, job_set)
                 self._record(train_job, applied)
-        self._report_all(train_job, errors)
+        if errors:
+            self._report_all(train_job, errors)
         if train_job.spec.suspend and any(map(_may_last, errors)):
             with _collect(errors):
                 await self._children.suspend(train_job)
@@ -230,14 +231,17 @@ class TrainJobReconciler:
 
         The delay is at most ``left``, the time until the deadline.
         """
-        failed = [error for error in errors if not isinstance(error, PendingError)]
-        pending = next((error for error in errors if isinstance(error, PendingError)), None)
-        errors.clear()  # the errors' tracebacks refer to the list
+        failed: list[Exception] = []
+        pending: PendingError | None = None
+        if errors:
+            failed = [error for error in errors if not isinstance(error, PendingError)]
+            pending = next((error for error in errors if isinstance(error, PendingError)), None)
+            errors.clear()  # the errors' tracebacks refer to the list
         self._observe(train_job, failing=bool(failed))
         if trainjob.is_finished(train_job):
             self._forget(request)
             left = None
-        elif any(isinstance(error, ChildConflictError) for error in failed):
+        elif failed and any(isinstance(error, ChildConflictError) for error in failed):
             self.timer.set(request, _WHILE_A_NAME_IS_TAKEN)
         if left is not None and (failed or pending is not None):
             self.timer.set(request, left)
@@ -279,11 +283,11 @@ class TrainJobReconciler:
         orphan = job_set is not None and trainjob.controller_of(job_set) is None
         if orphan and (finished or errors):
             return
-        pending = any(isinstance(error, PendingError) for error in errors)
         try:
             status = await runtime.train_job_status(train_job)
         except (NotFoundError, CacheDegradedError):
-            if not (finished or pending or may_be_missing):
+            waits = any(isinstance(error, PendingError) for error in errors)
+            if not (finished or waits or may_be_missing):
                 raise
             return  # a finished TrainJob keeps its status when its children are deleted
         if status is not None:
@@ -385,7 +389,12 @@ def _may_last(error: Exception) -> bool:
 
 
 def _wire(status: TrainJobStatus) -> dict[str, object]:
-    return {key: value for key, value in status.to_dict().items() if value != []}
+    """Return the JSON of a status without empty lists."""
+    wire = status.to_dict()
+    for key in [*wire]:
+        if wire[key] == []:
+            del wire[key]
+    return wire
 
 
 def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
@@ -408,10 +417,11 @@ def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> N
 
 def set_unavailable(train_job: TrainJob, errors: list[Exception], now: Callable[[], datetime]) -> None:
     """Set the condition GangSchedulingUnavailable if an error is an UnavailableError, otherwise remove it."""
-    found = next((error for error in errors if isinstance(error, UnavailableError)), None)
-    if found is not None:
-        _set(train_job, trainer.TRAIN_JOB_GANG_UNAVAILABLE, "True", found.reason, str(found), now)
-    elif train_job.status.conditions:
+    for error in errors:
+        if isinstance(error, UnavailableError):
+            _set(train_job, trainer.TRAIN_JOB_GANG_UNAVAILABLE, "True", error.reason, str(error), now)
+            return
+    if train_job.status.conditions:
         conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_GANG_UNAVAILABLE)
 
 

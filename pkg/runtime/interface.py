@@ -13,6 +13,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.machinery import Object, field
 
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob, TrainJobStatus
+from pkg.util.expected import ExpectedError
 
 from .runtime import runtime_ref_to_runtime_registry_key
 
@@ -27,10 +28,8 @@ else:
     ReconcilerBuilder = Callable[..., object]
 
 
-class UnsupportedRuntimeError(Exception):
+class UnsupportedRuntimeError(ExpectedError):
     """A TrainJob refers to a kind of runtime that is not registered."""
-
-    needs_no_stack = True
 
 
 class GeneratedSecret(Secret):

@@ -97,29 +97,11 @@ class Scheduler(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class TemplateSpec:  # not a msgspec struct: subclasses of such a struct cannot leave fields unset
+class TemplateSpec:
     """The template that will be applied, and a pod set for each of its jobs, in the same order."""
 
     obj_apply: object = None
     pod_sets: list[PodSet] = field(default_factory=list)
-
-
-class DeferredTemplateSpec(TemplateSpec):
-    """A template that is built on the first access: the validation of most TrainJobs does not need a template."""
-
-    __slots__ = ("_build",)
-
-    def __init__(self, build: Callable[[], TemplateSpec]) -> None:
-        """``build`` is called at most once, and must not raise an error."""
-        self._build = build
-
-    def __getattr__(self, name: str) -> object:
-        # Called only for an attribute that is not set.
-        if name not in ("obj_apply", "pod_sets"):
-            raise AttributeError(name)
-        built = self._build()
-        self.obj_apply, self.pod_sets = built.obj_apply, built.pod_sets
-        return getattr(built, name)
 
 
 class Info(msgspec.Struct):
@@ -130,13 +112,26 @@ class Info(msgspec.Struct):
     annotations: dict[str, str] = {}
     runtime_policy: RuntimePolicy = msgspec.field(default_factory=RuntimePolicy)
     scheduler: Scheduler = msgspec.field(default_factory=Scheduler)
-    template_spec: TemplateSpec = msgspec.field(default_factory=TemplateSpec)
+    template: TemplateSpec | Callable[[], TemplateSpec] = msgspec.field(default_factory=TemplateSpec)
+    """The template, or the function that builds it: the validation of most TrainJobs does not need a template.
+
+    The function is called at most once, and must not raise an error. Read :attr:`template_spec` instead.
+    """
+    policies: frozenset[str] = frozenset()
+    """The fields that the runtime's policies set, such as ``mlPolicy.torch`` and ``podGroupPolicy.volcano``."""
     trainer_command: list[str] | None = None
     """The command of the trainer's containers, if it differs from the TrainJob's command."""
     trainer_args: list[str] | None = None
     """The arguments of the trainer's containers, if they differ from the TrainJob's arguments."""
     wrapped_command: list[str] = []
     """The trainer's original command line, if a plugin replaced it by a script, which runs the original."""
+
+    @property
+    def template_spec(self) -> TemplateSpec:
+        """The template that will be applied."""
+        if not isinstance(self.template, TemplateSpec):
+            self.template = self.template()
+        return self.template
 
     @property
     def ml_policy(self) -> MLPolicy:
@@ -151,7 +146,10 @@ class Info(msgspec.Struct):
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
-        return next((ps for ps in self.template_spec.pod_sets if ps.ancestor == ancestor), None)
+        for pod_set in self.template_spec.pod_sets:
+            if pod_set.ancestor == ancestor:
+                return pod_set
+        return None
 
     def find_pod_set_by_name(self, name: str) -> PodSet | None:
         """Return the pod set of this name."""
@@ -160,9 +158,10 @@ class Info(msgspec.Struct):
     def find_container_by_pod_set_ancestor_container_name(self, ancestor: str, name: str) -> Container | None:
         """Return the container of this name in the first pod set with this ancestor-step label."""
         pod_set = self.find_pod_set_by_ancestor(ancestor)
-        if pod_set is None:
-            return None
-        return next((container for container in pod_set.containers if container.name == name), None)
+        for container in pod_set.containers if pod_set is not None else ():
+            if container.name == name:
+                return container
+        return None
 
     def find_container_by_pod_set_name(self, pod_set: str, name: str) -> Container | None:
         """Return the container of this name in a pod set.
@@ -186,35 +185,40 @@ def new_info(
     pod_sets: Sequence[PodSet] = (),
 ) -> Info:
     """Return an Info with copies of the maps and lists."""
+    policies: list[str] = []
+    for name, policy in (("mlPolicy", ml_policy), ("podGroupPolicy", pod_group_policy)):
+        if policy is not None:
+            for key in policy.model_fields_set:
+                if getattr(policy, key) is not None:
+                    policies.append(f"{name}.{key}")  # noqa: PERF401  # a comprehension is slower
     return Info(
         labels=dict(labels or {}),
         annotations=dict(annotations or {}),
         runtime_policy=RuntimePolicy(ml_policy, pod_group_policy),
-        template_spec=TemplateSpec(template_spec_obj_apply, list(pod_sets)),
+        template=TemplateSpec(template_spec_obj_apply, list(pod_sets)),
+        policies=frozenset(policies),
     )
 
 
 def new_pod_set(name: str, ancestor: str | None, count: int, spec: PodSpec) -> PodSet:
     """Return the pod set for a PodSpec of the template. The pod set has at least one pod."""
+    copies: list[list[Container]] = []
+    for containers in (spec.init_containers, spec.containers):
+        copies.append([])
+        for each in containers or ():
+            env = None if each.env is None else list(each.env)
+            ports = None if each.ports is None else list(each.ports)
+            mounts = None if each.volume_mounts is None else list(each.volume_mounts)
+            copies[-1].append(Container(each.name, env, ports, mounts))
     return PodSet(
         name=name,
         ancestor=ancestor,
         count=max(count, 1),
-        init_containers=[_container(item) for item in spec.init_containers or ()],
-        containers=[_container(item) for item in spec.containers or ()],
-        volumes=_own(spec.volumes),
+        init_containers=copies[0],
+        containers=copies[1],
+        volumes=None if spec.volumes is None else list(spec.volumes),
         single_pod_requests=resources.pod_requests(spec),
     )
-
-
-def _container(container: CoreContainer) -> Container:
-    return Container(
-        container.name, _own(container.env), _own(container.ports), _own(container.volume_mounts)
-    )
-
-
-def _own(items: list[A] | None) -> list[A] | None:
-    return None if items is None else list(items)
 
 
 def ancestor_of(job: ReplicatedJob) -> str | None:

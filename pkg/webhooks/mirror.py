@@ -17,8 +17,7 @@ from controller_runtime.machinery.patch import StrategicMergeError, strategic_me
 
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
-from pkg.runtime.core.budget import Budget
-from pkg.runtime.core.overrides import MERGE_OVERRIDES, pod_patch
+from pkg.runtime.core.overrides import MERGE_OVERRIDES, Budget, pod_patch
 from pkg.util import generations
 
 Document = dict[str, JSON]

@@ -12,11 +12,11 @@ from typing import Final, NoReturn
 
 from controller_runtime.machinery import GroupKind
 
+from pkg.util.expected import ExpectedError
 
-class DefaultsError(Exception):
+
+class DefaultsError(ExpectedError):
     """The ConfigMap's content is invalid."""
-
-    needs_no_stack = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,19 +17,19 @@ from controller_runtime.cache import CacheError
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 
+from pkg.util.expected import ExpectedError
+
 UNREADABLE: Final = (StatusError, RestError, CacheError)
 """The errors that a Reader raises if it cannot read an object: access denied, server unreachable, kind not served, and
 so on.
 """
 
 
-class GroupingError(Exception):
+class GroupingError(ExpectedError):
     """The pod cannot be grouped until the pod or one of its owners changes.
 
     Chain the cause with ``from``, because callers read the cause.
     """
-
-    needs_no_stack = True
 
 
 class AccessorError(GroupingError):

@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from controller_runtime.apis.core.v1 import ResourceRequirements
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, equality, field
 from controller_runtime.machinery.errors import NotFoundError, StatusError
@@ -13,15 +17,23 @@ from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
+from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.constants import trainer as constants
 from pkg.runtime import indexer as index
 from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
-from pkg.util import generations, offload, trainingruntime, trainjob
+from pkg.runtime.framework.plugins.jobset import builder
+from pkg.util import generations, offload, resources, trainingruntime, trainjob
+from pkg.util.expected import ExpectedError
 
-from .runtimeinfo import info_for_validation, new_runtime_info
-from .runtimepatches import DeniedPatchError, RuntimePatchError, deny_security_context
+from .overrides import (
+    DeniedPatchError,
+    RuntimePatchError,
+    deny_security_context,
+    with_overrides,
+)
 from .snapshot import SnapshotCreationError, SnapshotError, Snapshots
 
 AnyRuntime = trainer.TrainingRuntime | trainer.ClusterTrainingRuntime
@@ -29,10 +41,8 @@ AnyRuntime = trainer.TrainingRuntime | trainer.ClusterTrainingRuntime
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
 
-class RuntimeNotFoundError(Exception):
+class RuntimeNotFoundError(ExpectedError):
     """A TrainJob's runtime could not be read, or its snapshot could not be read or created. The cause is chained."""
-
-    needs_no_stack = True
 
 
 class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
@@ -78,6 +88,8 @@ class TrainingRuntime(interface.Runtime):
         self.framework = fwk
         self.client = client
         self.cfg = defaulted() if cfg is None else cfg
+        self._denies_security_context = self.cfg.denies_security_context
+        self._merges_resources = self.cfg.second_generation
         self._snapshots = snapshots
 
     def observe(self, observer: Observer | None) -> None:
@@ -94,12 +106,18 @@ class TrainingRuntime(interface.Runtime):
         """Raise RuntimeNotFoundError if the runtime cannot be read."""
         await self._found(train_job)
 
-    def _key(self, train_job: trainer.TrainJob) -> NamespacedName:
-        namespaced = self.kind is trainer.TrainingRuntime
-        return NamespacedName(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)
-
     async def _live(self, train_job: trainer.TrainJob) -> AnyRuntime:
-        return await offload.decoded(await peek(self.client, self.kind, self._key(train_job)))
+        """Return the runtime from the cache.
+
+        Raises:
+            RuntimeNotFoundError: the runtime could not be read.
+        """
+        namespaced = self.kind is trainer.TrainingRuntime
+        key = NamespacedName(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)
+        try:
+            return await offload.decoded(await peek(self.client, self.kind, key))
+        except (StatusError, RestError) as error:
+            raise RuntimeNotFoundError(self.not_found.format(error)) from error
 
     async def _found(self, train_job: trainer.TrainJob) -> AnyRuntime:
         """Return the TrainJob's runtime, from its snapshot or from the cache.
@@ -108,15 +126,9 @@ class TrainingRuntime(interface.Runtime):
             RuntimeNotFoundError: the runtime could not be read, or its snapshot could not be created.
             ForbiddenError: the namespace is being terminated.
         """
-
-        async def live() -> AnyRuntime:
-            try:
-                return await self._live(train_job)
-            except (StatusError, RestError) as error:
-                raise RuntimeNotFoundError(self.not_found.format(error)) from error
-
         if self._snapshots is None:
-            return await live()
+            return await self._live(train_job)
+        live = functools.partial(self._live, train_job)
         try:
             return await self._snapshots.runtime_of(train_job, self.kind, live)
         except SnapshotError as error:
@@ -136,7 +148,7 @@ class TrainingRuntime(interface.Runtime):
     ) -> list[Object]:
         """Return the objects that are built for a TrainJob from a runtime's spec. Neither argument is changed."""
         train_job = generations.with_word(train_job)
-        if self.cfg.denies_security_context:
+        if self._denies_security_context:
             deny_security_context(train_job.spec)
         if spec.pod_group_policy is not None:
             await self.framework.prepare_pod_group_policy_plugins(spec.pod_group_policy)
@@ -145,8 +157,8 @@ class TrainingRuntime(interface.Runtime):
 
     def runtime_info(self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec) -> runtime.Info:
         """Return the Info after all stages that precede the building of objects."""
-        observer, merges = self.framework.observer, self.cfg.second_generation
-        info = new_runtime_info(train_job, spec, observer, merges_resources=merges)
+        observer = self.framework.observer
+        info = new_runtime_info(train_job, spec, observer, merges_resources=self._merges_resources)
         self.framework.run_enforce_ml_policy_plugins(info, train_job)
         self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
         self.framework.run_pod_network_plugins(info, train_job)
@@ -176,11 +188,12 @@ class TrainingRuntime(interface.Runtime):
         found: AnyRuntime | None = None
         try:
             found = await self._live(new)
-        except (StatusError, RestError) as error:
-            if old is not None and self._snapshots is not None and isinstance(error, NotFoundError):
+        except RuntimeNotFoundError as error:
+            cause = error.__cause__
+            if old is not None and self._snapshots is not None and isinstance(cause, NotFoundError):
                 found = await self._snapshots.existing(old, self.kind)
             if found is None:
-                invalid = field.invalid(self.path, new.spec.runtime_ref, self.not_created.format(error))
+                invalid = field.invalid(self.path, new.spec.runtime_ref, self.not_created.format(cause))
                 return [], field.ErrorList([invalid])
         with offload.object_size(found.decoded_size):
             warnings, errors = await self.validate_against(found.spec, old, new)
@@ -210,7 +223,7 @@ class TrainingRuntime(interface.Runtime):
         same = old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)
         while True:
             try:
-                if self.cfg.denies_security_context and not same:
+                if self._denies_security_context and not same:
                     deny_security_context(merged.spec)
                 info = await info_for_validation(spec, merged)
                 break
@@ -244,3 +257,121 @@ def _without(train_job: trainer.TrainJob, **changes: object) -> trainer.TrainJob
     changed = train_job.shallow_copy()
     changed.spec = train_job.spec.model_copy(update=changes)
     return changed
+
+
+def new_runtime_info(
+    train_job: trainer.TrainJob,
+    runtime_spec: trainer.TrainingRuntimeSpec,
+    observer: Observer | None = None,
+    *,
+    merges_resources: bool | None = False,
+) -> runtime.Info:
+    """Return the Info with which the first stage begins: it has the template with the TrainJob's changes.
+
+    The count of the trainer's pod set is the ``numNodes`` of the mlPolicy, if there is an mlPolicy. Any other count is
+    the job's parallelism. A missing number counts as 1.
+
+    Trainer v2.1 and v2.3 apply the TrainJob's ``resourcesPerNode`` differently. If ``merges_resources`` is False
+    (v2.1), the TrainJob's resources replace the resources in the template, but the requests of the pod sets stay as
+    they were. If ``merges_resources`` is True (v2.3), the TrainJob's resources are merged into the resources in the
+    template, and the requests of the pod sets include them. In v2.3, they are ignored if the runtime has no mlPolicy.
+    If it is None, they are not applied.
+
+    Raises:
+        StrategicMergeError: a change cannot be merged into the template.
+        PluginError: the resources would be applied to too many containers.
+    """
+    wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
+    overrides = wanted.pod_template_overrides or ()
+    template, ml_policy = runtime_spec.template, runtime_spec.ml_policy
+    spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
+    labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
+    if merges_resources and ml_policy is not None:
+        _apply_resources(spec, train_job, ml_policy, merge=True)
+    pod_sets: list[runtime.PodSet] = []
+    for job in spec.replicated_jobs or ():
+        ancestor, count = runtime.ancestor_of(job), job.template.spec.parallelism
+        if ancestor == constants.ANCESTOR_TRAINER and ml_policy is not None:
+            count = ml_policy.num_nodes
+        pod = job.template.spec.template.spec
+        pod_sets.append(runtime.new_pod_set(job.name, ancestor, 1 if count is None else count, pod))
+    info = runtime.new_info(
+        labels=labels,
+        annotations=annotations,
+        ml_policy=ml_policy,
+        pod_group_policy=runtime_spec.pod_group_policy,
+        template_spec_obj_apply=spec,
+        pod_sets=pod_sets,
+    )
+    if merges_resources is False:
+        _apply_resources(spec, train_job, ml_policy, merge=False)
+    if observer is not None:
+        observer.begin(info)
+    return info
+
+
+async def info_for_validation(spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob) -> runtime.Info:
+    """Return the Info for a validation, without the TrainJob's resources.
+
+    If the TrainJob is large or has overrides or patches, the template is built immediately. Otherwise it is built when
+    a plugin reads it.
+
+    Raises:
+        StrategicMergeError: a change cannot be merged into the template.
+    """
+    wanted = train_job.spec
+
+    def build() -> runtime.Info:
+        return new_runtime_info(train_job, spec, merges_resources=None)
+
+    patches = generations.runtime_patches(wanted)
+    if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):
+        return await offload.run(train_job, build)
+    labels, annotations = _labels_and_annotations(spec.template.metadata, wanted, patches)
+    info = runtime.new_info(
+        labels=labels,
+        annotations=annotations,
+        ml_policy=spec.ml_policy,
+        pod_group_policy=spec.pod_group_policy,
+    )
+    info.template = lambda: build().template_spec
+    return info
+
+
+def _labels_and_annotations(
+    metadata: ObjectMeta | None, wanted: trainer.TrainJobSpec, patches: Sequence[trainer.RuntimePatch]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the JobSet's labels and annotations.
+
+    A value of the TrainJob replaces the runtime's value with the same key, and a value of a patch replaces both.
+    """
+    labels = {**((metadata and metadata.labels) or {}), **(wanted.labels or {})}
+    annotations = {**((metadata and metadata.annotations) or {}), **(wanted.annotations or {})}
+    for patch in patches:
+        template = patch.training_runtime_spec.template if patch.training_runtime_spec is not None else None
+        if template is not None and template.metadata is not None:
+            labels |= template.metadata.labels or {}
+            annotations |= template.metadata.annotations or {}
+    return labels, annotations
+
+
+def _apply_resources(
+    spec: JobSetSpec, train_job: trainer.TrainJob, ml_policy: trainer.MLPolicy | None, *, merge: bool
+) -> None:
+    """Apply the TrainJob's resources to the trainer's containers.
+
+    If ``merge`` is True, the TrainJob's resources are merged into the containers' resources. Otherwise they replace the
+    containers' resources, but only if the TrainJob sets limits or requests. An empty map counts as set. As upstream,
+    claims are dropped.
+    """
+    own = train_job.spec.trainer
+    wanted = own.resources_per_node if own is not None else None
+    if wanted is None or (not merge and wanted.limits is None and wanted.requests is None):
+        return
+    containers = list(runtime.trainers(spec.replicated_jobs or (), ml_policy or trainer.MLPolicy()))
+    builder.require_room(containers, wanted)
+    for container in containers:
+        if merge:
+            container.resources = resources.merged(container.resources, wanted)
+        else:
+            container.resources = ResourceRequirements(limits=wanted.limits, requests=wanted.requests)

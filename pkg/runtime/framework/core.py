@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from controller_runtime import client
 from controller_runtime.machinery import Object, field
@@ -34,6 +35,8 @@ from .interface import (
     TrainJobStatusPlugin,
     WatchExtensionPlugin,
 )
+
+P = TypeVar("P", bound=Plugin)
 
 
 class TooManyTrainJobStatusPluginsError(ManagerError):
@@ -82,6 +85,10 @@ class Framework:
         self._with_count = [
             p for p in self._component_builder if type(p).sync_parallel_count is not inherited
         ]
+        waits = EnforcePodGroupPolicyPlugin.why_waiting
+        self._know_why_waiting = [
+            p for p in self._enforce_pod_group_policy if type(p).why_waiting is not waits
+        ]
         reporters = [p for p in every if isinstance(p, TrainJobStatusPlugin)]
         if len(reporters) > 1:
             names = ", ".join(plugin.name for plugin in reporters)
@@ -92,9 +99,10 @@ class Framework:
 
     def run_enforce_ml_policy_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Let the plugins apply the mlPolicy."""
-        for plugin in self._enforce_ml_policy:
+        for plugin in self._serving(self._enforce_ml_policy, info):
             plugin.enforce_ml_policy(info, train_job)
-            self._ran(EnforceMLPolicyPlugin, plugin, info)
+            if self.observer is not None:
+                self.observer.ran(EnforceMLPolicyPlugin, plugin, info, ())
 
     async def prepare_pod_group_policy_plugins(self, pod_group_policy: PodGroupPolicy) -> None:
         """Let the plugins read the state of the cluster that the podGroupPolicy depends on."""
@@ -106,38 +114,46 @@ class Framework:
 
         Return None if no plugin knows a reason.
         """
-        for plugin in self._enforce_pod_group_policy:
+        for plugin in self._know_why_waiting:
             if (waiting := await plugin.why_waiting(train_job)) is not None:
                 return waiting
         return None
 
     def run_enforce_pod_group_policy_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Let the plugins apply the podGroupPolicy."""
-        for plugin in self._enforce_pod_group_policy:
+        for plugin in self._serving(self._enforce_pod_group_policy, info):
             plugin.enforce_pod_group_policy(info, train_job)
-            self._ran(EnforcePodGroupPolicyPlugin, plugin, info)
+            if self.observer is not None:
+                self.observer.ran(EnforcePodGroupPolicyPlugin, plugin, info, ())
 
     def run_pod_network_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Let the plugins set the pods' host names."""
-        for plugin in self._pod_network:
+        for plugin in self._serving(self._pod_network, info):
             plugin.identify_pod_network(info, train_job)
-            self._ran(PodNetworkPlugin, plugin, info)
+            if self.observer is not None:
+                self.observer.ran(PodNetworkPlugin, plugin, info, ())
 
     async def run_component_builder_plugins(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return the objects that the plugins build."""
-        for plugin in self._with_count:
-            plugin.sync_parallel_count(info)
-            self._ran(ComponentBuilderPlugin, plugin, info)
+        builders = self._serving(self._component_builder, info)
+        for plugin in builders:
+            if plugin in self._with_count:
+                plugin.sync_parallel_count(info)
+                if self.observer is not None:
+                    self.observer.ran(ComponentBuilderPlugin, plugin, info, ())
         objects: list[Object] = []
-        for plugin in self._component_builder:
+        for plugin in builders:
             built = await plugin.build(info, train_job)
-            self._ran(ComponentBuilderPlugin, plugin, info, built)
             objects += built
+            if self.observer is not None:
+                self.observer.ran(ComponentBuilderPlugin, plugin, info, built)
         return objects
 
-    def _ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object] = ()) -> None:
+    def _serving(self, plugins: list[P], info: Info) -> list[P]:
+        """Return the plugins that serve the runtime's policies, or all if an observer shows why some do nothing."""
         if self.observer is not None:
-            self.observer.ran(stage, plugin, info, objects)
+            return plugins
+        return [plugin for plugin in plugins if not plugin.serves or plugin.serves in info.policies]
 
     async def run_custom_validation_plugins(
         self, info: Info, old: TrainJob | None, new: TrainJob

@@ -22,12 +22,11 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob, TrainJobStatus
 from pkg.runtime.interface import ReconcilerBuilder, Waiting
 from pkg.runtime.runtime import Info
+from pkg.util.expected import ExpectedError
 
 
-class PluginError(Exception):
+class PluginError(ExpectedError):
     """A plugin cannot serve a TrainJob with its runtime. The text explains the reason to the user."""
-
-    needs_no_stack = True
 
 
 class UnavailableError(PluginError):
@@ -42,6 +41,11 @@ class Plugin(ABC):
     """A plugin, which is identified by its name."""
 
     name: ClassVar[str]
+    serves: ClassVar[str] = ""
+    """The field of a runtime's policies that this plugin serves, such as ``mlPolicy.torch``; empty: every runtime.
+
+    The stages that build the objects skip a plugin if the runtime does not set this field.
+    """
 
     def configure(self, cfg: Configuration) -> None:
         """Receive the manager's Configuration before the first stage. The plugin must not change the Configuration."""
@@ -50,10 +54,13 @@ class Plugin(ABC):
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return why this plugin does nothing for a TrainJob with this runtime, or None if it does something.
 
-        A plugin that returns a reason changes nothing and builds nothing.
+        A plugin that returns a reason changes nothing and builds nothing. By default, the reason is that the runtime
+        does not set the field that the plugin ``serves``.
         """
-        del info, train_job
-        return None
+        del train_job
+        return (
+            f"the runtime has no {self.serves}" if self.serves and self.serves not in info.policies else None
+        )
 
 
 PluginFactory = Callable[[Reader, FieldIndexer], Awaitable[Plugin]]

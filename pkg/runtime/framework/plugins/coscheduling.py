@@ -20,6 +20,7 @@ class CoScheduling(PodGroupPlugin[CoschedulingPodGroupPolicySource]):
     """Serves runtimes whose podGroupPolicy is ``coscheduling``."""
 
     name = "CoScheduling"
+    serves = "podGroupPolicy.coscheduling"
     kind = PodGroup
 
     @staticmethod

@@ -21,6 +21,7 @@ class JAX(EnforceMLPolicyPlugin):
     """Serves runtimes with a jax policy."""
 
     name = "JAX"
+    serves = "mlPolicy.jax"
 
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the jax policy is missing."""

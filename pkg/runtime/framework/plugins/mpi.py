@@ -73,6 +73,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
     """Serves runtimes with an mpi policy."""
 
     name = "MPI"
+    serves = "mlPolicy.mpi"
 
     def __init__(self, client: Reader, new_keys: Callable[[], SSHKeys] = new_ssh_keys) -> None:
         super().__init__(client)

@@ -23,9 +23,10 @@ class PlainML(EnforceMLPolicyPlugin):
 
     def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mlPolicy names a framework, or the TrainJob has no trainer."""
-        named = next((name for name in _FRAMEWORKS if getattr(info.ml_policy, name) is not None), None)
-        if named is not None:
-            return f"the runtime's mlPolicy names {named}"
+        policy = info.ml_policy
+        for name in _FRAMEWORKS:
+            if getattr(policy, name) is not None:
+                return f"the runtime's mlPolicy names {name}"
         return "the TrainJob has no spec.trainer" if train_job.spec.trainer is None else None
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:

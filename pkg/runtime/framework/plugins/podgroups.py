@@ -55,11 +55,6 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
         found = info.runtime_policy.pod_group_policy
         return None if found is None else self.source(found)
 
-    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
-        """Return a reason if the policy is missing."""
-        del train_job
-        return f"the runtime has no podGroupPolicy.{self.name.lower()}" if self.policy(info) is None else None
-
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return the PodGroup of the TrainJob's pods.
 

@@ -41,6 +41,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
     """Serves runtimes whose podGroupPolicy is ``volcano``."""
 
     name = "Volcano"
+    serves = "podGroupPolicy.volcano"
     kind = PodGroup
 
     @staticmethod

@@ -27,6 +27,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
     """Serves runtimes with an xgboost policy."""
 
     name = "XGBoost"
+    serves = "mlPolicy.xgboost"
 
     def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the xgboost policy is missing."""

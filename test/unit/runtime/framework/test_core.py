@@ -31,7 +31,7 @@ from pkg.apis.trainer.v1alpha1 import (
     VolcanoPodGroupPolicySource,
     XGBoostMLPolicySource,
 )
-from pkg.runtime import Info, template_spec_apply
+from pkg.runtime import Info, new_info, template_spec_apply
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import (
     ComponentBuilderPlugin,
@@ -184,6 +184,36 @@ async def test_the_template_has_the_counts_of_the_pod_sets_before_the_first_plug
     assert isinstance(built, JobSet)
     assert counts.counts == [3]
     assert [job.template.spec.completions for job in built.spec.replicated_jobs or ()] == [3]
+
+
+class Fabric(EnforceMLPolicyPlugin, ComponentBuilderPlugin):
+    name = "Fabric"
+    serves = "mlPolicy.torch"
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
+        del info, train_job
+        self.calls.append("enforce")
+
+    async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
+        del info, train_job
+        self.calls.append("build")
+        return []
+
+
+@pytest.mark.parametrize(("policy", "calls"), [("plain", []), ("torch", ["enforce", "build"])])
+async def test_a_plugin_is_called_only_for_runtimes_with_the_policy_that_it_serves(
+    train_job: TrainJob, policy: str, calls: list[str]
+) -> None:
+    fabric = Fabric()
+    await runtimes.TrainingRuntime(core.Framework([fabric]), FakeClient()).objects_from(
+        SPECS[policy], train_job
+    )
+    assert fabric.calls == calls
+    reason = fabric.why_skipped(new_info(ml_policy=SPECS[policy].ml_policy), train_job)
+    assert reason == (None if calls else "the runtime has no mlPolicy.torch")
 
 
 class Reporter(TrainJobStatusPlugin):

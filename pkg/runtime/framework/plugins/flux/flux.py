@@ -100,11 +100,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
     """Serves runtimes with a flux policy."""
 
     name = "Flux"
-
-    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
-        """Return a reason if the flux policy is missing."""
-        del train_job
-        return "the runtime has no mlPolicy.flux" if info.ml_policy.flux is None else None
+    serves = "mlPolicy.flux"
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob

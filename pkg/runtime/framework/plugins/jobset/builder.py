@@ -18,7 +18,6 @@ from pkg.apis.trainer.v1alpha1 import (
     DatasetInitializer,
     Initializer,
     ModelInitializer,
-    Trainer,
     TrainJob,
 )
 from pkg.constants import trainer as constants
@@ -78,16 +77,28 @@ def apply_trainer(jobs: Sequence[ReplicatedJob], info: Info, train_job: TrainJob
     If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The TrainJob's resources were
     applied before the first plugin ran.
 
+    The command and args that a plugin sets replace the TrainJob's command and args. An empty list removes those of the
+    container.
+
     Raises:
         PluginError: the JobSet would be too large.
     """
     wanted, containers = train_job.spec.trainer, list(trainers(jobs, info.ml_policy))
     require_room(containers, wanted, info.trainer_command, info.trainer_args)
+    command, args = info.trainer_command, info.trainer_args
+    if wanted is not None:
+        command = wanted.command if command is None else command
+        args = wanted.args if args is None else args
     for job in jobs:
         if ancestor_of(job) == constants.ANCESTOR_TRAINER:
             job.replicas = constants.DEFAULT_JOB_REPLICAS
             for container in containers_of(job, constants.NODE):
-                _set_program(container, wanted, info)
+                if wanted is not None and wanted.image is not None:
+                    container.image = wanted.image
+                if command is not None:
+                    container.command = command or None
+                if args is not None:
+                    container.args = args or None
     env = apply.env_vars(wanted.env) if wanted is not None else []
     for container in containers:
         container.env = apply.upsert_env_vars(container.env, env)
@@ -121,20 +132,3 @@ def _initialize(
     if source.secret_ref is not None:
         secret = EnvFromSource(secret_ref=SecretEnvSource(name=source.secret_ref.name or ""))
         container.env_from = [*(container.env_from or ()), secret]
-
-
-def _set_program(container: Container, trainer: Trainer | None, info: Info) -> None:
-    """Set image, command and args. The command and args that a plugin sets replace the TrainJob's command and args.
-
-    An empty list removes the container's command or args.
-    """
-    command, args = info.trainer_command, info.trainer_args
-    if trainer is not None:
-        command = trainer.command if command is None else command
-        args = trainer.args if args is None else args
-        if trainer.image is not None:
-            container.image = trainer.image
-    if command is not None:
-        container.command = command or None
-    if args is not None:
-        container.args = args or None

@@ -185,26 +185,12 @@ def _watch_job_sets(watching: Builder, _client: Client, _cache: Cache) -> Builde
 
 
 def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
-    """Return the TrainJob's JobSet. ``spec`` is changed and becomes the JobSet's spec."""
-    _sync_pod_sets(spec, info.template_spec.pod_sets)
-    metadata = ObjectMeta(
-        name=train_job.name,
-        namespace=train_job.namespace,
-        labels=info.labels or None,
-        annotations=info.annotations or None,
-        owner_references=[trainjob.controller_reference(train_job)],
-    )
+    """Return the TrainJob's JobSet. ``spec`` is changed and becomes the JobSet's spec.
+
+    The plugins' changes to the pod sets are written back to the template.
+    """
     jobs = spec.replicated_jobs or ()
-    builder.apply_initializer(jobs, train_job)
-    builder.apply_trainer(jobs, info, train_job)
-    builder.apply_scheduler(jobs, info.scheduler)
-    spec.suspend = train_job.spec.suspend
-    return JobSet(metadata=metadata, spec=spec)
-
-
-def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
-    """Write the plugins' changes to the pod sets back to the template."""
-    for job, pod_set in zip(spec.replicated_jobs or (), pod_sets, strict=True):
+    for job, pod_set in zip(jobs, info.template_spec.pod_sets, strict=True):
         pod_spec = job.template.spec.template.spec
         pod_spec.volumes = apply.upsert_volumes(pod_spec.volumes, pod_set.volumes or ())
         _sync_containers(pod_spec.containers or (), pod_set.containers)
@@ -216,6 +202,18 @@ def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
                 if changed.ports == container.ports:
                     changed.ports = None  # upserting a list into itself can lose ports
             _sync_containers(pod_spec.init_containers, pod_set.init_containers)
+    metadata = ObjectMeta(
+        name=train_job.name,
+        namespace=train_job.namespace,
+        labels=info.labels or None,
+        annotations=info.annotations or None,
+        owner_references=[trainjob.controller_reference(train_job)],
+    )
+    builder.apply_initializer(jobs, train_job)
+    builder.apply_trainer(jobs, info, train_job)
+    builder.apply_scheduler(jobs, info.scheduler)
+    spec.suspend = train_job.spec.suspend
+    return JobSet(metadata=metadata, spec=spec)
 
 
 def _sync_containers(containers: Iterable[Container], changes: Iterable[ContainerChanges]) -> None:

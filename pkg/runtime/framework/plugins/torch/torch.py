@@ -44,6 +44,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     """Serves runtimes with a torch policy."""
 
     name = "Torch"
+    serves = "mlPolicy.torch"
 
     def __init__(self) -> None:
         self._second_generation = False

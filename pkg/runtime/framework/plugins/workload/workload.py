@@ -42,17 +42,13 @@ class Workload(
     """Puts the pods of a TrainJob into one gang, except pods that end before other pods start (see :mod:`.members`)."""
 
     name = "Workload"
+    serves = "podGroupPolicy.workload"
 
     def __init__(self, client: Reader, served: Served) -> None:
         self._client = client
         self._served = served
         self._needed = anyio.Event()
         self._written = {version: anyio.Event() for version in KINDS}
-
-    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
-        """Return a reason if the workload policy is missing."""
-        del train_job
-        return None if _is_wanted(info) else "the runtime has no podGroupPolicy.workload"
 
     async def prepare(self, pod_group_policy: PodGroupPolicy) -> None:
         """Read which version of the gang API is served."""
