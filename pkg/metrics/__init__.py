@@ -10,6 +10,7 @@ from .metrics import PODS_PUT_OFF as PODS_PUT_OFF
 from .metrics import TIME_TO_CHILDREN as TIME_TO_CHILDREN
 from .metrics import TRAIN_JOB_RECONCILES as TRAIN_JOB_RECONCILES
 from .metrics import TRAIN_JOBS as TRAIN_JOBS
+from .metrics import TRAIN_JOBS_BY_RUNTIME as TRAIN_JOBS_BY_RUNTIME
 from .metrics import DegradedKinds as DegradedKinds
 from .metrics import DegradedKindsExporter as DegradedKindsExporter
 from .metrics import Phase as Phase

@@ -8,8 +8,9 @@ so the sum over all replicas is right.
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Final
 
@@ -23,6 +24,16 @@ from prometheus_client.registry import Collector
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
+OTHER: Final = "other"
+"""The label of the runtimes that have no series of their own."""
+MOST_RUNTIMES: Final = 100
+"""Maximum number of runtimes of each kind that have series of their own at the same time."""
+_LONGEST_NAME: Final = 253
+"""The length of the longest name that an object can have."""
+_RUNTIME_KINDS: Final = (trainer.TrainingRuntime.gvk.kind, trainer.ClusterTrainingRuntime.gvk.kind)
+_RuntimeName = tuple[str, str]
+"""The kind and the name of a runtime."""
+
 
 class Phase(StrEnum):
     """The phase of a TrainJob, derived from its conditions. A TrainJob is in exactly one phase at a time."""
@@ -35,6 +46,13 @@ class Phase(StrEnum):
 
 TRAIN_JOBS: Final = Gauge(
     "kubeflow_trainer_trainjobs", "TrainJobs by condition", ["condition"], registry=REGISTRY
+)
+TRAIN_JOBS_BY_RUNTIME: Final = Gauge(
+    "kubeflow_trainer_runtime_trainjobs",
+    "TrainJobs by kind and name of their runtime and by condition; namespaced runtimes of a name are counted together; "
+    "other stands for unknown kinds, and for the runtimes beyond the first 100 of each kind",
+    ["kind", "runtime", "condition"],
+    registry=REGISTRY,
 )
 TIME_TO_CHILDREN: Final = Histogram(
     "kubeflow_trainer_trainjob_time_to_children_seconds",
@@ -78,28 +96,59 @@ PODS_PUT_OFF: Final = Counter(
 
 
 class TrainJobPhases:
-    """Updates :data:`TRAIN_JOBS`.
+    """Updates :data:`TRAIN_JOBS` and :data:`TRAIN_JOBS_BY_RUNTIME`.
 
-    Call :meth:`observe` for each reconciled TrainJob, and :meth:`forget` when a TrainJob is deleted.
+    Call :meth:`observe` for each reconciled TrainJob, and :meth:`forget` when a TrainJob is deleted. Tenants choose the
+    names of runtimes, so only a limited number of names gets series. A name gives up its series when its last TrainJob
+    is deleted.
     """
 
     def __init__(self) -> None:
-        self._phases: dict[NamespacedName, Phase] = {}
+        self._observed: dict[NamespacedName, tuple[Phase, _RuntimeName, _RuntimeName]] = {}
+        """The phase of each TrainJob, its runtime, and the name under which the runtime is counted."""
         self._counts = {phase: TRAIN_JOBS.labels(phase) for phase in Phase}
+        self._users: dict[str, Counts[str]] = {kind: Counts() for kind in _RUNTIME_KINDS}
+        """For each kind of runtime, the number of TrainJobs of each name that is counted under its own name."""
 
     def observe(self, train_job: TrainJob) -> None:
-        """Count ``train_job`` in its phase, and stop counting it in its former phase."""
-        phase, key = phase_of(train_job), train_job.key
-        if phase is self._phases.get(key):
-            return
-        self.forget(key)
-        self._phases[key] = phase
+        """Count ``train_job`` in its phase and its runtime, and stop counting it where it was counted before."""
+        phase, key, ref = phase_of(train_job), train_job.key, train_job.spec.runtime_ref
+        named = ref.kind or "", ref.name
+        before = self._observed.get(key)
+        if before is not None:
+            if before[0] is phase and before[1] == named:
+                return
+            self.forget(key)
+        kind, name = named
+        users = self._users.get(kind)
+        if users is None:
+            counted = OTHER, OTHER
+        elif name in users or (len(users) < MOST_RUNTIMES and len(name) <= _LONGEST_NAME and name != OTHER):
+            users[name] += 1
+            counted = named
+        else:
+            counted = kind, OTHER
+        self._observed[key] = phase, named, counted
         self._counts[phase].inc()
+        TRAIN_JOBS_BY_RUNTIME.labels(*counted, phase).inc()
 
     def forget(self, key: NamespacedName) -> None:
         """Stop counting the TrainJob of that name, if it was counted."""
-        if (before := self._phases.pop(key, None)) is not None:
-            self._counts[before].dec()
+        before = self._observed.pop(key, None)
+        if before is None:
+            return
+        phase, named, counted = before
+        self._counts[phase].dec()
+        TRAIN_JOBS_BY_RUNTIME.labels(*counted, phase).dec()
+        kind, name = named
+        users = self._users.get(kind, Counts())
+        if counted == named and name in users:
+            users[name] -= 1
+            if not users[name]:
+                del users[name]
+                for each in Phase:
+                    with suppress(KeyError):  # no TrainJob of this runtime was in this phase
+                        TRAIN_JOBS_BY_RUNTIME.remove(kind, name, each)
 
 
 def phase_of(train_job: TrainJob) -> Phase:
