@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import anyio
 from controller_runtime import client, log
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheError
 from controller_runtime.machinery import NamespacedName, Object, conditions
 from controller_runtime.machinery.errors import NotFoundError, StatusError
@@ -22,7 +23,7 @@ from controller_runtime.machinery.printable import printable_line
 from controller_runtime.recorder import EventRecorder, SourceRecorder
 from controller_runtime.rest import RestError
 
-from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY, JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingGroup
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -48,6 +49,8 @@ NOT_STARTED_REASON: Final = "TrainJobNotStarted"
 _NOT_STARTED: Final = "TrainJob has not started for {:g}s: {}. To see more: trainerctl why {} -n {}"
 _CAUSE_LIMIT: Final = 800
 _UNREADABLE: Final = (StatusError, RestError, CacheError)
+_MOST_PODS: Final = 200
+"""Maximum number of pods that are read for one report."""
 _NOT_CACHED: Final = "the manager does not cache them"
 
 _log = log.logger_from("starts")
@@ -166,7 +169,8 @@ class Starts:
     """A runnable of the leader: reports each TrainJob that has not started after the time ``after``, in seconds.
 
     The time counts from the first reconcile in which the TrainJob should run. A TrainJob that starts in time costs only
-    an entry in a table. Only the cache is read.
+    an entry in a table. Only the cache is read, except that ``pods`` reads some pods of a TrainJob that is reported. If
+    ``pods`` is None, the manager may not list pods, and the numbers in the JobSet's status must do.
     """
 
     name = "reports of TrainJobs that have not started"
@@ -178,12 +182,14 @@ class Starts:
         after: float,
         *,
         runtimes: Mapping[str, Runtime] | None = None,
+        pods: client.Reader | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._reader = reader
         self._recorder = recorder
         self._after = after
         self._runtimes = runtimes or {}
+        self._pods = pods
         self._now = now
         self._waiting: dict[NamespacedName, _Waiting] = {}
         """Ordered by the time of the report."""
@@ -253,7 +259,7 @@ class Starts:
         self._recorder.event_once(train_job, "Warning", NOT_STARTED_REASON, text, key=cause)
 
     async def _why(self, train_job: TrainJob) -> tuple[str, str]:
-        """Return the cause and its summary, from the objects in the cache."""
+        """Return the cause and its summary, from the objects that can be read."""
         from pkg import why  # most managers never need it
         from pkg.why import kinds
 
@@ -277,6 +283,18 @@ class Starts:
                 unread[str(kind.gvk.group_kind)] = str(error)
                 continue
             objects[str(kind.gvk.group_kind)] = [why.LiveObject(found.to_dict())]
+        if self._pods is not None:
+            try:
+                pods = await self._pods.list(
+                    Pod,
+                    namespace=train_job.namespace,
+                    labels={JOB_SET_NAME_KEY: train_job.name},
+                    limit=_MOST_PODS,
+                )
+                objects[kinds.POD] = [why.LiveObject(each.to_dict()) for each in pods]
+                del unread[kinds.POD]
+            except _UNREADABLE as error:
+                unread[kinds.POD] = str(error)
         snapshot = why.Snapshot(why.LiveObject(train_job.to_dict()), self._now(), objects, unread)
         for finding in why.diagnose(snapshot).findings:
             if finding.cause != "unexplained":  # its summary is for users who may not read everything

@@ -46,13 +46,19 @@ def setup_controllers(
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         after = seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
-        starts = Starts(mgr.client, recorder, after, runtimes=runtimes) if after > 0 else None
+        evident = cfg is not None and features.resolve(cfg.feature_gates or {}).enabled(
+            features.FAILURE_EVIDENCE
+        )
+        starts: Starts | None = None
+        if after > 0:
+            pods = mgr.api_reader if evident else None  # the gate's role permits it
+            starts = Starts(mgr.client, recorder, after, runtimes=runtimes, pods=pods)
         reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader, starts=starts)
         if starts is not None:
             mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)
         mgr.add_readyz_check("jobset", reconciler.remark)
-        if cfg is not None and features.resolve(cfg.feature_gates or {}).enabled(features.FAILURE_EVIDENCE):
+        if evident:
             from .evidence import FailureEvidence  # loads the diagnosis
 
             evidence = FailureEvidence(mgr.api_reader, mgr.client, recorder)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
+from pkg.apis.jobset.v1alpha2 import JOB_SET_UID_KEY, REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.liveobject import LiveObject, ago, at, moment, number, text
 
@@ -88,18 +88,25 @@ class Snapshot:
 
     @cached_property
     def all_pods(self) -> list[LiveObject]:
-        """The pods of all Jobs. Pods that have been replaced by later pods are included."""
-        return self.children(kinds.POD, self.all_jobs)
+        """The pods of all Jobs. Pods that have been replaced by later pods are included.
+
+        If Jobs cannot be read, these are the pods with the label of the JobSet.
+        """
+        if kinds.JOB not in self.unread or self.job_set is None:
+            return self.children(kinds.POD, self.all_jobs)
+        uid = self.job_set.uid
+        return [pod for pod in self.all(kinds.POD) if uid and pod.label(JOB_SET_UID_KEY) == uid]
 
     @cached_property
     def pods(self) -> list[LiveObject]:
         """The newest pod of each completion index of a Job, and all pods without an index."""
         newest: dict[tuple[str, str], LiveObject] = {}
+        gone = {each.uid for each in self.all_jobs} - {each.uid for each in self.jobs}
         for pod in sorted(
-            self.children(kinds.POD, self.jobs),
+            (each for each in self.all_pods if not gone.intersection(each.owner_uids)),
             key=lambda each: (each.text("metadata", "creationTimestamp"), each.name),
         ):
-            job = next(each.uid for each in self.jobs if pod.owned_by(each.uid))
+            job = next(iter(pod.owner_uids), "")
             newest[job, pod.annotation(COMPLETION_INDEX) or pod.name] = pod
         return list(newest.values())
 

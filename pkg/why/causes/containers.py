@@ -200,6 +200,8 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
         read = f"The pod is removed, and its log with it. {KEEP}"
     if status.waiting == "CrashLoopBackOff":
         summary = f"the {status.label} fails again and again with exit code {code}{signal}"
+        if status.restarts:
+            summary += f", restarted {status.restarts} times" if status.restarts > 1 else ", restarted once"
         return Finding("crash-loop", summary, subject, evidence, f"{read} --previous")
     summary = f"the {status.label} failed with exit code {code}{signal}"
     return Finding("container-failed", summary, subject, evidence, read)

@@ -7,8 +7,10 @@ import pytest
 from controller_runtime.controller import Controller, Options
 from controller_runtime.fake import FakeClient
 
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.app import flags
 from pkg.controller import setup_controllers
+from pkg.controller.reports import Starts
 
 ALL = {"trainjob_controller", "trainingruntime_controller", "clustertrainingruntime_controller"}
 
@@ -24,6 +26,7 @@ class StubManager(SimpleNamespace):
             controller_names=set(),
             controllers=[],
             sources=[],
+            runnables=[],
         )
         self.controller_options = SimpleNamespace(
             group_kind_concurrency={"TrainJob.trainer.kubeflow.org": 7},
@@ -37,11 +40,13 @@ class StubManager(SimpleNamespace):
         )
 
     def add(self, runnable: Any) -> None:
+        self.runnables.append(runnable)
         if isinstance(runnable, Controller):
             self.controllers.append(runnable)
 
     def add_readyz_check(self, name: str, check: Any) -> None:
-        assert (name, check()) == ("jobset", None)
+        assert name in ("jobset", "failure-evidence")
+        assert check() is None
 
     def event_recorder_for(self, source: str) -> None:
         self.sources.append(source)
@@ -76,3 +81,13 @@ def test_events_come_from_the_name_they_always_had() -> None:
     mgr: Any = StubManager()
     setup_controllers(mgr, {})
     assert mgr.sources == ["trainer-trainjob-controller"]
+
+
+@pytest.mark.parametrize("may_list", [False, True])
+def test_pods_are_read_for_a_report_only_with_the_gate_whose_role_permits_it(*, may_list: bool) -> None:
+    mgr: Any = StubManager()
+    cfg = defaulted()
+    cfg.feature_gates = {"FailureEvidence": may_list}
+    setup_controllers(mgr, {}, cfg=cfg)
+    (starts,) = [each for each in mgr.runnables if isinstance(each, Starts)]
+    assert starts._pods is (mgr.api_reader if may_list else None)

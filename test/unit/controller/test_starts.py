@@ -11,11 +11,12 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.core.v1 import ConfigMap, Event
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
+from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.reconcile import Request
 from controller_runtime.recorder import Broadcaster
@@ -59,6 +60,7 @@ class World:
         policy: dict[str, Any] | None = None,
         ml_policy: dict[str, Any] | None = None,
         after: float = 60,
+        pods: FakeClient | None = None,
         **spec: Any,
     ) -> None:
         job = make_train_job(*KEY, **spec)
@@ -72,6 +74,7 @@ class World:
         self.client = FakeClient(TrainJob.from_dict(stored), runtime, now=now)
         self.events = FakeClient(now=now)
         self.after = after
+        self.pods = pods
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
@@ -79,7 +82,7 @@ class World:
         broadcaster = Broadcaster(self.events, now=now)
         recorder = broadcaster.recorder_for("trainer-trainjob-controller")
         runtimes = await core.new(self.client, FakeClient())
-        starts = Starts(self.client, recorder, self.after, runtimes=runtimes, now=now)
+        starts = Starts(self.client, recorder, self.after, runtimes=runtimes, pods=self.pods, now=now)
         self.reconciler = TrainJobReconciler(self.client, recorder, runtimes, now=now, starts=starts)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(broadcaster.start)
@@ -182,6 +185,100 @@ async def test_the_event_is_one_line_whatever_the_scheduler_says() -> None:
         (found,) = await world.found()
     assert found.isprintable()
     assert r"\u200b\x1b[2J" in found
+
+
+def waiting(reason: str, message: str = "", *, restarts: int = 0, ended: int | None = None) -> dict[str, Any]:
+    """Return the status of a container that waits."""
+    status: dict[str, Any] = {"name": "node", "image": "busybox", "imageID": "", "ready": False}
+    status |= {"restartCount": restarts, "state": {"waiting": {"reason": reason, "message": message}}}
+    if ended is not None:
+        end = {"exitCode": ended, "reason": "Error", "finishedAt": format_time(BEGIN + timedelta(seconds=50))}
+        status["lastState"] = {"terminated": end}
+    return status
+
+
+UNPLACED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        pytest.param(
+            {"containerStatuses": [waiting("CrashLoopBackOff", restarts=3, ended=1)]},
+            "the container node fails again and again with exit code 1, restarted 3 times",
+            id="crash loop",
+        ),
+        pytest.param(
+            {"initContainerStatuses": [waiting("CrashLoopBackOff", restarts=1, ended=2)]},
+            "the init container node fails again and again with exit code 2, restarted once",
+            id="init container",
+        ),
+        pytest.param(
+            {"containerStatuses": [waiting("ImagePullBackOff", "manifest unknown")]},
+            "the image busybox does not exist",
+            id="image",
+        ),
+        pytest.param(
+            {"containerStatuses": [waiting("CreateContainerConfigError", 'secret "token" not found')]},
+            "the Secret token does not exist",
+            id="missing Secret",
+        ),
+        pytest.param({"conditions": [UNPLACED]}, "nvidia.com/gpu", id="unschedulable"),
+    ],
+)
+async def test_a_manager_that_may_list_pods_names_what_is_wrong_with_them(
+    status: dict[str, Any], words: str
+) -> None:
+    pods = FakeClient(now=now)
+    world = World(pods=pods)
+    async with world.leading():
+        await world.counts(active=1)
+        job_set = await world.client.get(JobSet, KEY)
+        labels = {"jobset.sigs.k8s.io/jobset-name": "job", "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+        labels["jobset.sigs.k8s.io/jobset-uid"] = job_set.metadata.uid or ""
+        owner = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": "job-node-0",
+            "uid": "u",
+            "controller": True,
+        }
+        metadata = {
+            "name": "job-node-0-0-abcde",
+            "namespace": "team-a",
+            "labels": labels,
+            "ownerReferences": [owner],
+        }
+        spec = {"containers": [{"name": "node", "image": "busybox"}]}
+        await pods.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
+        stranger = {**metadata, "name": "stranger", "labels": {"jobset.sigs.k8s.io/jobset-name": "another"}}
+        await pods.create(Pod.from_dict({"metadata": stranger, "spec": spec}))
+        stored = await pods.get(Pod, ("team-a", "job-node-0-0-abcde"))
+        phase = "Pending" if "conditions" in status else "Running"
+        stored.set_unchecked("status", type(stored.status).from_dict({"phase": phase, **status}))
+        await pods.status.update(stored)
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert words in found
+    assert "not ready" not in found
+
+
+async def test_if_pods_cannot_be_listed_the_counts_name_the_cause() -> None:
+    class Refusing(FakeClient):
+        async def list(self, *_: Any, **__: Any) -> Any:
+            raise ForbiddenError("pods is forbidden", code=403, reason="Forbidden")
+
+    world = World(pods=Refusing(now=now))
+    async with world.leading():
+        await world.counts(active=1)
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert "the pods of step node are not ready (0 of 1 Jobs)" in found
 
 
 def unreadable(world: World, kind: type[Object]) -> None:
