@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -29,6 +28,7 @@ from pkg.apis.jobset.v1alpha2 import (
 )
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
+from pkg.util.lru import LRU
 from pkg.why.terminations import REASON, Termination
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
@@ -64,7 +64,7 @@ class FailureEvidence:
         self._pods = pods
         self._reader = reader
         self._recorder = recorder
-        self._recorded: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
+        self._recorded: LRU[tuple[str, str], set[str]] = LRU(_REMEMBERED)
         """The failures for which an event was recorded. The keys are the TrainJob's UID and the run of its JobSet."""
         self._problem = ""
 
@@ -122,10 +122,9 @@ class FailureEvidence:
             return
         attempt = (pod.metadata.labels or {}).get(RESTARTS_KEY, "")
         run = owner.metadata.uid or "", attempt
-        recorded = self._recorded.setdefault(run, set())
-        self._recorded.move_to_end(run)
-        while len(self._recorded) > _REMEMBERED:
-            self._recorded.popitem(last=False)
+        recorded = self._recorded.use(run)
+        if recorded is None:
+            recorded = self._recorded[run] = set()
         for each in failures:
             key = f"{attempt}/{each.step}/{each.container}/{each.exit_code}/{each.reason}"
             if key not in recorded and len(recorded) < MAX_FAILURES:

@@ -8,7 +8,6 @@ pod chooses them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -24,6 +23,7 @@ from controller_runtime.machinery.locks import KeyedLocks
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
+from pkg.util.lru import LRU
 
 from .tokens import BoundObject, DeniedError
 
@@ -56,7 +56,7 @@ class PodOwners:
         self._live = live
         self._cached = cached
         self._clock = clock
-        self._found: OrderedDict[tuple[str, BoundObject], tuple[float, _Owner | None]] = OrderedDict()
+        self._found: LRU[tuple[str, BoundObject], tuple[float, _Owner | None]] = LRU(_REMEMBERED)
         self._locks: KeyedLocks[tuple[str, BoundObject]] = KeyedLocks()
 
     async def require(self, namespace: str, train_job: str, pod: BoundObject) -> None:
@@ -81,10 +81,7 @@ class PodOwners:
             if known is not None and self._clock() < known[0]:
                 return known[1]
             owner = await self._look(namespace, pod)
-            self._found.pop(key, None)
             self._found[key] = self._clock() + (_NO_OWNER_TTL if owner is None else _OWNER_TTL), owner
-            if len(self._found) > _REMEMBERED:
-                self._found.popitem(last=False)
             return owner
 
     async def _exists(self, namespace: str, name: str, uid: str) -> bool:

@@ -9,7 +9,6 @@ of the runtime. In the first generation, snapshots are not created, but existing
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -32,9 +31,8 @@ from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime.framework.plugins import ownedfiles
 from pkg.util import trainjob
+from pkg.util.lru import LRU
 
-K = TypeVar("K")
-V = TypeVar("V")
 T = TypeVar("T", bound=Object)
 
 if TYPE_CHECKING:
@@ -105,12 +103,12 @@ class Snapshots:
         self._reader = store if reader is None else reader
         self._creates = creates
         self._needed = anyio.Event()
-        self._versions: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._versions: LRU[str, tuple[str, bytes]] = LRU(_REMEMBERED)
         """The version of the ConfigMap and the digest of its text, by the uid of the TrainJob."""
-        self._decoded: OrderedDict[bytes, Object] = OrderedDict()
-        self._refused: OrderedDict[str, tuple[str, bytes, str]] = OrderedDict()
+        self._decoded: LRU[bytes, Object] = LRU(_DECODED)
+        self._refused: LRU[str, tuple[str, bytes, str]] = LRU(_REFUSED)
         """The version of a refused ConfigMap, the digest of its text, and the refusal, by the uid of the TrainJob."""
-        self._reviews: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._reviews: LRU[str, TokenBucket] = LRU(_NAMESPACES)
 
     def watch(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
         """Reconcile a TrainJob when its snapshot is changed or deleted."""
@@ -157,8 +155,9 @@ class Snapshots:
         return None
 
     def _may_read(self, namespace: str) -> bool:
-        bucket = self._reviews.get(namespace) or TokenBucket(_REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
-        _keep(self._reviews, namespace, bucket, _NAMESPACES)
+        bucket = self._reviews.use(namespace)
+        if bucket is None:
+            bucket = self._reviews[namespace] = TokenBucket(_REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
         return bucket.try_take()
 
     async def _version(self, train_job: TrainJob) -> str:
@@ -199,17 +198,14 @@ class Snapshots:
         if (refused := self._refused.get(uid)) is not None and refused[0] == version:
             raise SnapshotError(refused[2])
         known, digest = self._versions.get(uid, ("", b""))
-        found = self._decoded.get(digest) if version in (known, _UNKNOWN_VERSION) else None
-        if not isinstance(found, kind):
-            return None
-        self._decoded.move_to_end(digest)
-        return found
+        found = self._decoded.use(digest) if version in (known, _UNKNOWN_VERSION) else None
+        return found if isinstance(found, kind) else None
 
     def _remember(self, train_job: TrainJob, stored: ConfigMap, digest: bytes, runtime: Object) -> None:
         if not train_job.metadata.uid:
             return
-        _keep(self._versions, train_job.metadata.uid, (_version_of(stored), digest), _REMEMBERED)
-        _keep(self._decoded, digest, runtime, _DECODED)
+        self._versions[train_job.metadata.uid] = _version_of(stored), digest
+        self._decoded[digest] = runtime
         while (
             len(self._decoded) > 1
             and sum(each.decoded_size for each in self._decoded.values()) > _DECODED_SIZE
@@ -238,7 +234,7 @@ class Snapshots:
         except SnapshotTextError as error:
             refusal = log.cut(f"invalid runtime snapshot: {error}", _LONGEST_REFUSAL)
             if uid:
-                _keep(self._refused, uid, (_version_of(found), digest, refusal), _REFUSED)
+                self._refused[uid] = _version_of(found), digest, refusal
             raise SnapshotError(refusal) from error
         self._remember(train_job, found, digest, runtime)
         return runtime
@@ -316,13 +312,6 @@ def decode(kind: type[T], text: str | None, ref: RuntimeRef) -> T:
             f"{expected} but found runtime with name, api group and kind of {present}"
         )
     return runtime
-
-
-def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > most:
-        kept.popitem(last=False)
 
 
 def snapshot_name(train_job: TrainJob) -> str:
