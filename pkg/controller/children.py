@@ -701,15 +701,7 @@ def _fixed(job_set: Wire) -> Wire:
 def _fixed_job(job: Wire) -> Wire:
     template = job.get("template", {})
     job_spec = template.get("spec", {})
-    pod = job_spec.get("template", {})
-    metadata, spec = (
-        without(pod.get("metadata", {}), _POD_METADATA),
-        without(pod.get("spec", {}), _POD_SPEC),
-    )
-    return {
-        **job,
-        "template": {
-            **template,
-            "spec": {**job_spec, "template": {**pod, "metadata": metadata, "spec": spec}},
-        },
-    }
+    pod = dict(job_spec.get("template", {}))
+    pod["metadata"] = without(pod.get("metadata", {}), _POD_METADATA)
+    pod["spec"] = without(pod.get("spec", {}), _POD_SPEC)
+    return {**job, "template": {**template, "spec": {**job_spec, "template": pod}}}

@@ -4,17 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import anyio
 from controller_runtime import client, log
-from controller_runtime.apis.core.v1 import ContainerStateTerminated, ContainerStatus, Pod
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheError
 from controller_runtime.machinery import GVK, NamespacedName
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.meta import parse_time
 from controller_runtime.recorder import SourceRecorder
 from controller_runtime.rest import RestError
 
@@ -22,14 +20,13 @@ from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import (
     JOB_SET_NAME_KEY,
     JOB_SET_UID_KEY,
-    REPLICATED_JOB_NAME_KEY,
     RESTARTS_KEY,
     JobSet,
 )
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
 from pkg.util.lru import LRU
-from pkg.why.terminations import REASON, Termination
+from pkg.why.terminations import REASON, terminations
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
@@ -40,8 +37,6 @@ _PAGE: Final = 100
 _RETRY: Final = 10.0
 _REMEMBERED: Final = 4096
 """Maximum number of runs of JobSets whose events are remembered. A forgotten event is sent again, and then refused."""
-_CRASH_LOOP: Final = timedelta(minutes=10)
-"""The kubelet forgets the crashes of a container that has run for this long."""
 
 _log = log.logger_from("evidence")
 
@@ -144,50 +139,3 @@ class FailureEvidence:
         if controller is None or controller.uid != owner.metadata.uid or not trainjob.is_ours(owner):
             return None
         return owner if labels.get(JOB_SET_UID_KEY, job_set.metadata.uid) == job_set.metadata.uid else None
-
-
-def terminations(pod: Pod) -> Iterator[Termination]:
-    """Yield how each failed container of a pod ended.
-
-    A container that was stopped because the pod was deleted did not fail. If the container had crashed before and was
-    stopped soon after its restart, its last crash counts.
-    """
-    step = (pod.metadata.labels or {}).get(REPLICATED_JOB_NAME_KEY) or pod.name
-    asked = _deletion_request(pod)
-    status = pod.status
-    for is_init, found in ((True, status.init_container_statuses), (False, status.container_statuses)):
-        for each in found or ():
-            ended = _failure(each, asked)
-            if ended is not None:
-                code, reason, message = ended.exit_code or 0, ended.reason or "", ended.message or ""
-                yield Termination(pod.name, step, each.name, is_init, code, reason, message)
-
-
-def _deletion_request(pod: Pod) -> datetime | None:
-    """Return the time at which the deletion of a pod was requested, or None.
-
-    The deletion timestamp is later than the request: it is the end of the grace period.
-    """
-    if pod.metadata.deletion_timestamp is None:
-        return None
-    grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
-    return parse_time(pod.metadata.deletion_timestamp) - grace
-
-
-def _failure(status: ContainerStatus, asked: datetime | None) -> ContainerStateTerminated | None:
-    ended = status.state.terminated if status.state is not None else None
-    if ended is None or _passed(ended, asked) >= timedelta():
-        ended = status.last_state.terminated if status.last_state is not None else None
-        if ended is not None and _passed(ended, asked) < -_CRASH_LOOP:
-            return None
-    return ended if ended is not None and ended.exit_code else None
-
-
-def _passed(ended: ContainerStateTerminated, asked: datetime | None) -> timedelta:
-    """Return the time from the request to delete the pod until the container ended.
-
-    The time is negative if the container ended before the request, or if one of the two times is missing.
-    """
-    if asked is None or not ended.finished_at:
-        return -timedelta.resolution
-    return parse_time(ended.finished_at) - asked

@@ -130,7 +130,7 @@ class TrainJobReconciler:
             return ctrl.Result()
         except UndecodableObjectError as error:
             metadata = ObjectMeta(namespace=request.namespace, name=request.name, uid=error.uid)
-            self._report(TrainJob(metadata=metadata), error)
+            self._report(TrainJob(metadata=metadata), [error])
             raise
         if stored.metadata.deletion_timestamp is not None or not trainjob.is_ours(stored):
             _count(State.FOREIGN)
@@ -175,7 +175,7 @@ class TrainJobReconciler:
             # The status of that JobSet must not be copied to the TrainJob. If the JobSet belongs to an earlier TrainJob
             # of the same name, the garbage collector will delete it.
             _count(State.NAME_TAKEN)
-            self._report_all(stored, errors)
+            self._report(stored, errors)
             set_suspended(train_job, self._now)
             if expired:
                 set_deadline_exceeded(train_job, self._now)
@@ -200,7 +200,7 @@ class TrainJobReconciler:
                 applied = await self._children.reconcile(runtime, train_job, job_set)
                 self._record(train_job, applied)
         if errors:
-            self._report_all(train_job, errors)
+            self._report(train_job, errors)
         if train_job.spec.suspend and any(map(_may_last, errors)):
             with _collect(errors):
                 await self._children.suspend(train_job)
@@ -310,17 +310,16 @@ class TrainJobReconciler:
             raise
         reports.log_outcome(stored, train_job, job_set, self._now())
 
-    def _report_all(self, train_job: TrainJob, errors: list[Exception]) -> None:
+    def _report(self, train_job: TrainJob, errors: list[Exception]) -> None:
+        """Record an event for each error except PendingErrors."""
         for error in errors:
-            if not isinstance(error, PendingError):
-                self._report(train_job, error)
-
-    def _report(self, train_job: TrainJob, error: Exception) -> None:
-        text = raised.text(error)
-        message = _EVENT_MESSAGE.format(text[:_EVENT_ERROR_LIMIT])
-        if len(text) > _EVENT_ERROR_LIMIT:
-            message += " ..."
-        self._recorder.event(train_job, "Warning", _EVENT_REASON, message)
+            if isinstance(error, PendingError):
+                continue
+            text = raised.text(error)
+            message = _EVENT_MESSAGE.format(text[:_EVENT_ERROR_LIMIT])
+            if len(text) > _EVENT_ERROR_LIMIT:
+                message += " ..."
+            self._recorder.event(train_job, "Warning", _EVENT_REASON, message)
 
     def _observe(self, train_job: TrainJob, *, failing: bool) -> None:
         self._phases.observe(train_job)
