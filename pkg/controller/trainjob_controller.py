@@ -63,7 +63,7 @@ _GONE: Final = predicate.Funcs[JobSet](create=lambda _evt: False, update=lambda 
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs/finalizers,verbs=get;update;patch
 
 
-class State(StrEnum):
+class TrainJobState(StrEnum):
     """The state of a TrainJob when it is reconciled. If several values apply, the state is the first of them."""
 
     DELETED = "Deleted"
@@ -82,7 +82,7 @@ class State(StrEnum):
     """It has a JobSet or will get one, see :class:`.children.JobSetState`."""
 
 
-_COUNTS: Final = {each: metrics.TRAIN_JOB_RECONCILES.labels(each) for each in (*State, *JobSetState)}
+_COUNTS: Final = {each: metrics.TRAIN_JOB_RECONCILES.labels(each) for each in (*TrainJobState, *JobSetState)}
 
 
 class TrainJobReconciler:
@@ -124,7 +124,7 @@ class TrainJobReconciler:
         try:
             stored = await self._client.get(TrainJob, request)
         except NotFoundError:
-            _count(State.DELETED)
+            _count(TrainJobState.DELETED)
             self._phases.forget(request)
             self._forget(request)
             return ctrl.Result()
@@ -133,7 +133,7 @@ class TrainJobReconciler:
             self._report(TrainJob(metadata=metadata), [error])
             raise
         if stored.metadata.deletion_timestamp is not None or not trainjob.is_ours(stored):
-            _count(State.FOREIGN)
+            _count(TrainJobState.FOREIGN)
             self._forget(request)
             return ctrl.Result()
         self._observe(stored, failing=True)  # until this reconcile has ended
@@ -160,7 +160,7 @@ class TrainJobReconciler:
                 errors.append(error)
 
         if finished:
-            _count(State.FINISHED)
+            _count(TrainJobState.FINISHED)
             if runtime is not None and not name_taken:
                 with _collect(errors):
                     await self._read_status(runtime, train_job, job_set, errors)
@@ -174,7 +174,7 @@ class TrainJobReconciler:
         if name_taken:
             # The status of that JobSet must not be copied to the TrainJob. If the JobSet belongs to an earlier TrainJob
             # of the same name, the garbage collector will delete it.
-            _count(State.NAME_TAKEN)
+            _count(TrainJobState.NAME_TAKEN)
             self._report(stored, errors)
             set_suspended(train_job, self._now)
             if expired:
@@ -184,7 +184,7 @@ class TrainJobReconciler:
             return self._conclude(request, train_job, errors, left)
 
         if runtime is None:
-            _count(State.UNSUPPORTED)
+            _count(TrainJobState.UNSUPPORTED)
             message = f"unsupported runtime: {key}"
             reason = trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
             _set(train_job, trainer.TRAIN_JOB_FAILED, "True", reason, message, self._now)
@@ -192,7 +192,13 @@ class TrainJobReconciler:
                 await self._write_status(stored, train_job, job_set)
             return self._conclude(request, train_job, errors, left)
 
-        _count(State.EXPIRED if expired else State.ACTIVE if job_set is None else state_of(stored, job_set))
+        _count(
+            TrainJobState.EXPIRED
+            if expired
+            else TrainJobState.ACTIVE
+            if job_set is None
+            else state_of(stored, job_set)
+        )
         if train_job.status.conditions:  # Failed with another reason would be finished
             conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
         if not errors and (job_set is not None or not expired):  # an expired TrainJob gets no JobSet
@@ -363,7 +369,7 @@ class TrainJobReconciler:
         builder.watches_raw_source(without_job_set_first(mgr.cache)).complete(self)
 
 
-def _count(state: State | JobSetState) -> None:
+def _count(state: TrainJobState | JobSetState) -> None:
     log.logger_from().debug("Reconciling TrainJob", state=str(state))
     _COUNTS[state].inc()
 

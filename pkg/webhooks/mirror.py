@@ -17,7 +17,7 @@ from controller_runtime.machinery.patch import StrategicMergeError, strategic_me
 
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
-from pkg.runtime.core.overrides import MERGE_OVERRIDES, Budget, pod_patch
+from pkg.runtime.core.overrides import MERGE_OVERRIDES, MergeLimit, pod_patch
 from pkg.util import generations
 
 Document = dict[str, JSON]
@@ -71,7 +71,7 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
         StrategicMergeError: the overrides cannot be merged with each other, or would write too many values.
     """
     pods: dict[str, Document] = {}
-    budget, overrides = Budget(), sorted(spec.pod_template_overrides or (), key=generations.is_placement)
+    limit, overrides = MergeLimit(), sorted(spec.pod_template_overrides or (), key=generations.is_placement)
     names = {target.name for override in overrides for target in override.target_jobs or ()}
     _check_length(names, "replicatedJobs", _marker(trainer.JobSetSpecPatch, "replicated_jobs"))
     for index, override in enumerate(overrides, 1):
@@ -80,7 +80,7 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
             pods[name] = strategic_merge_patch(
                 pods.get(name, {}), _pod_patch(override), openapi.merge_schema("core.v1.PodTemplateSpec")
             )
-            budget.spend(pods[name], merged, MERGE_OVERRIDES)
+            limit.spend(pods[name], merged, MERGE_OVERRIDES)
     jobs = [
         trainer.ReplicatedJobPatch(
             name=name,

@@ -64,7 +64,7 @@ class DeniedPatchError(RuntimePatchError):
         super().__init__(map(str, self.errors))
 
 
-class Budget:
+class MergeLimit:
     """Counts the values that merges write."""
 
     def __init__(self) -> None:
@@ -103,11 +103,11 @@ def with_overrides(
     data = apply.as_typed(spec.to_dict())
     if observe is not None:
         observe(data, "")
-    budget = Budget()
+    limit = MergeLimit()
     for merges in (
-        _merge_overrides(data, overrides, budget, placements=False),
-        merge_patches(data, patches, budget),
-        _merge_overrides(data, overrides, budget, placements=True),
+        _merge_overrides(data, overrides, limit, placements=False),
+        merge_patches(data, patches, limit),
+        _merge_overrides(data, overrides, limit, placements=True),
     ):
         for description in merges:
             if observe is not None:
@@ -118,7 +118,7 @@ def with_overrides(
 def _merge_overrides(
     data: dict[str, JSON],
     overrides: Sequence[trainer.PodTemplateOverride],
-    budget: Budget,
+    limit: MergeLimit,
     *,
     placements: bool,
 ) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _merge_overrides(
         merged = f"podTemplateOverrides: the first {index + 1} of {len(overrides)}"
         for name in targets:
             for job in by_name.get(name, ()):
-                budget.spend(_merge(job, override), merged, MERGE_OVERRIDES)
+                limit.spend(_merge(job, override), merged, MERGE_OVERRIDES)
         yield f"podTemplateOverrides[{index}] for {', '.join(targets)}"
 
 
@@ -217,7 +217,7 @@ def _security_contexts(spec: trainer.TrainJobSpec) -> Iterator[field.Path]:
 
 
 def merge_patches(
-    data: dict[str, JSON], patches: Sequence[trainer.RuntimePatch], budget: Budget
+    data: dict[str, JSON], patches: Sequence[trainer.RuntimePatch], limit: MergeLimit
 ) -> Iterator[str]:
     """Merge the patches into the JSON of a template's spec, and yield the description of each patch after its merge.
 
@@ -240,7 +240,7 @@ def merge_patches(
                     openapi.merge_schema("batch.v1.JobTemplateSpec"),
                 )
                 job["template"] = apply.as_typed(merged, inside="template")
-                budget.spend(job["template"], f"the first {index + 1} of {len(patches)}", "patch fewer jobs")
+                limit.spend(job["template"], f"the first {index + 1} of {len(patches)}", "patch fewer jobs")
             except StrategicMergeError as error:
                 where = f"patch of {patch.manager} for job {wanted.name}"
                 parts = filter(None, (where, printable.cut(".".join(error.path)), str(error)))

@@ -13,7 +13,7 @@ from controller_runtime.reconcile import Request, Result
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller.children import JobSetState
-from pkg.controller.trainjob_controller import State
+from pkg.controller.trainjob_controller import TrainJobState
 from testkit.trainjobs import MakeBench, MakeJob, kinds
 
 
@@ -292,4 +292,4 @@ def test_the_architecture_page_has_every_state() -> None:
     page = (Path(__file__).parents[3] / "docs/dev/architecture.md").read_text()
     section = page[page.index("## The life of a TrainJob") : page.index("## From a pod")]
     rows = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
-    assert rows == [*map(str, State), *map(str, JobSetState)]
+    assert rows == [*map(str, TrainJobState), *map(str, JobSetState)]
