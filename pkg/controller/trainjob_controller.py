@@ -192,13 +192,8 @@ class TrainJobReconciler:
                 await self._write_status(stored, train_job, job_set)
             return self._conclude(request, train_job, errors, left)
 
-        _count(
-            TrainJobState.EXPIRED
-            if expired
-            else TrainJobState.ACTIVE
-            if job_set is None
-            else state_of(stored, job_set)
-        )
+        state = TrainJobState.ACTIVE if job_set is None else state_of(stored, job_set)
+        _count(TrainJobState.EXPIRED if expired else state)
         if train_job.status.conditions:  # Failed with another reason would be finished
             conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
         if not errors and (job_set is not None or not expired):  # an expired TrainJob gets no JobSet
@@ -207,7 +202,7 @@ class TrainJobReconciler:
                 self._record(train_job, applied)
         if errors:
             self._report(train_job, errors)
-        if train_job.spec.suspend and any(map(_may_last, errors)):
+        if job_set is not None and train_job.spec.suspend and any(map(_may_last, errors)):
             with _collect(errors):
                 await self._children.suspend(train_job)
         set_unavailable(train_job, errors, self._now)
