@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from controller_runtime.apis.core.v1 import Pod
@@ -25,12 +26,14 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
     replica_specs: ClassVar[str]
     """The field below ``spec`` that holds the replica specs by role."""
     mandatory_roles: ClassVar[tuple[str, ...]] = ()
+    default_replicas: ClassVar[Mapping[str, int]] = {}
+    """The replicas that the operator assumes for a role if the spec sets none; 1 for roles that are not listed."""
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Require the scheduling policy's minimum, else all replicas.
 
         Raises:
-            GroupingError: a role is missing or has no replicas, or the spec is malformed.
+            GroupingError: a role is missing, the job has no replicas, or the spec is malformed.
         """
         needed = fields.nested_int64(owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
         metadata.min_available = fields.int32(self._replicas(owner) if needed is None else needed)
@@ -45,18 +48,22 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
                 raise GroupingError(
                     f"{what} have a {role} replica spec which is required. Please fix the replica field"
                 )
-        total = 0
-        for role in specs:
-            replicas = fields.nested_int64(job, "spec", self.replica_specs, role, "replicas")
-            if not replicas:
-                raise GroupingError(f"{what} allow for 0 {role} pods. Please fix the replica field")
-            total += replicas
+        replicas = {role: self.replicas_of(job, role) for role in specs}
+        total = sum(replicas.values())
         if total <= 0:
+            for role, number in replicas.items():
+                if not number:
+                    raise GroupingError(f"{what} allow for 0 {role} pods. Please fix the replica field")
             raise GroupingError(
                 f"failed calculate number of pods for a distributed job {job.name}."
                 f" Must be greater than 0, but got {total}"
             )
         return total
+
+    def replicas_of(self, job: Unstructured, role: str) -> int:
+        """Return how many pods the operator creates for a role that the job has. It may be 0."""
+        replicas = fields.nested_int64(job, "spec", self.replica_specs, role, "replicas")
+        return self.default_replicas.get(role, 1) if replicas is None else replicas
 
 
 class JaxGrouper(KubeflowDistributedGrouper):
@@ -90,8 +97,8 @@ class TensorFlowGrouper(KubeflowDistributedGrouper):
 
 
 class XGBoostGrouper(KubeflowDistributedGrouper):
-    """Groups an XGBoostJob: a master and workers, all at once."""
+    """Groups an XGBoostJob: a master and, if there are any, workers, all at once."""
 
     name = "XGBoost Grouper"
     replica_specs = "xgbReplicaSpecs"
-    mandatory_roles = ("Master", "Worker")
+    mandatory_roles = ("Master",)

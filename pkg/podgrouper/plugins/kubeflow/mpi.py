@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
@@ -30,7 +31,8 @@ class MpiGrouper(KubeflowDistributedGrouper):
 
     name = "MPI Grouper"
     replica_specs = "mpiReplicaSpecs"
-    mandatory_roles = (_LAUNCHER, "Worker")
+    mandatory_roles = (_LAUNCHER,)
+    default_replicas: ClassVar[Mapping[str, int]] = {"Worker": 0}
 
     def __init__(self, default: DefaultGrouper, client: Reader) -> None:
         super().__init__(default)
@@ -42,13 +44,20 @@ class MpiGrouper(KubeflowDistributedGrouper):
         If the launcher is created after the workers and does not exist yet, require only the workers.
 
         Raises:
-            GroupingError: a role is missing or has no replicas, or the spec is malformed.
+            GroupingError: the launcher is missing, or the spec is malformed.
             StatusError: the job's pods cannot be listed.
         """
         await super().adjust(metadata, owner, pod)
         policy = fields.nested_string(owner, "spec", "launcherCreationPolicy")
         if policy == WAIT_FOR_WORKERS_READY and not await self._has_launcher(owner):
-            metadata.min_available = fields.int32(metadata.min_available - _launchers(owner))
+            try:
+                launchers = self.replicas_of(owner, _LAUNCHER)
+            except AccessorError as error:  # with minAvailable set, the field was not validated before
+                raise GroupingError(
+                    f"the type of the job {owner.name} doesn't allow for 0 mpiReplicaSpecs pods."
+                    " Please fix the replica field"
+                ) from error
+            metadata.min_available = fields.int32(metadata.min_available - max(0, launchers))
 
     async def _has_launcher(self, job: Unstructured) -> bool:
         """Return True if a launcher pod exists that has not ended and is not being deleted."""
@@ -56,16 +65,3 @@ class MpiGrouper(KubeflowDistributedGrouper):
             Pod, namespace=job.namespace, labels={JOB_NAME_LABEL: job.name, JOB_ROLE_LABEL: "launcher"}
         )
         return any(pod.metadata.deletion_timestamp is None for pod in not_ended(pods))
-
-
-def _launchers(job: Unstructured) -> int:
-    cause: AccessorError | None = None
-    try:
-        replicas = fields.nested_int64(job, "spec", MpiGrouper.replica_specs, _LAUNCHER, "replicas")
-    except AccessorError as error:  # with minAvailable set, the field was not validated before
-        replicas, cause = None, error
-    if not replicas:
-        raise GroupingError(
-            f"the type of the job {job.name} doesn't allow for 0 mpiReplicaSpecs pods. Please fix the replica field"
-        ) from cause
-    return max(0, replicas)

@@ -70,7 +70,8 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[
     if specs is None:
         raise GroupingError(f"pytorchReplicaSpecs not found in {where}")
     with failing(f"failed to get replicas from pytorchReplicaSpecs[{_MASTER_SPEC}] in {where}. Err: "):
-        masters = max(0, fields.nested_int32(specs, _MASTER_SPEC, "replicas") or 0)
+        masters = fields.nested_int32(specs, _MASTER_SPEC, "replicas")
+    masters = int(_MASTER_SPEC in specs) if masters is None else max(0, masters)
     sub_groups = []
     if masters:
         sub_groups.append(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads for which upstream has no grouper: the group requires the pods that their operator creates together."""
+"""The group requires the pods that the operator of the workload creates together."""
 
 from __future__ import annotations
 
@@ -31,6 +31,42 @@ async def test_a_paddle_job_requires_its_replicas(
     metadata = await group(make_pod("p", job), job, rules=rules)
 
     assert (metadata.name, metadata.min_available) == ("pg-j-uid-j", needed)
+
+
+@RULES
+@pytest.mark.parametrize(
+    ("kind", "field", "replicas", "needed"),
+    [
+        ("PyTorchJob", "pytorchReplicaSpecs", {"Master": None, "Worker": 2}, 3),
+        ("PyTorchJob", "pytorchReplicaSpecs", {"Master": 1, "Worker": None}, 2),
+        ("PyTorchJob", "pytorchReplicaSpecs", {"Master": 1, "Worker": 0}, 1),
+        ("TFJob", "tfReplicaSpecs", {"Chief": None, "PS": 0, "Worker": 3}, 4),
+        ("XGBoostJob", "xgbReplicaSpecs", {"Master": 1}, 1),
+        ("XGBoostJob", "xgbReplicaSpecs", {"Master": None, "Worker": None}, 2),
+        ("JAXJob", "jaxReplicaSpecs", {"Worker": None}, 1),
+        ("PaddleJob", "paddleReplicaSpecs", {"Master": 0, "Worker": None}, 1),
+        ("MPIJob", "mpiReplicaSpecs", {"Launcher": 1}, 1),
+        ("MPIJob", "mpiReplicaSpecs", {"Launcher": None, "Worker": 2}, 3),
+        ("MPIJob", "mpiReplicaSpecs", {"Launcher": 1, "Worker": None}, 1),
+    ],
+)
+async def test_a_role_without_replicas_has_the_number_of_pods_that_its_operator_creates(
+    kind: str,
+    field: str,
+    replicas: dict[str, int | None],
+    needed: int,
+    rules: Rules,
+    make_object: Any,
+    make_pod: Any,
+    group: Any,
+) -> None:
+    specs = {role: {} if number is None else {"replicas": number} for role, number in replicas.items()}
+    job = make_object("kubeflow.org/v1", kind, "j", spec={field: specs})
+
+    metadata = await group(make_pod("p", job), job, rules=rules)
+
+    assert metadata.min_available == needed
+    assert sum(each.min_available for each in metadata.sub_groups) in (0, needed)
 
 
 @pytest.fixture
@@ -72,7 +108,7 @@ async def test_a_nim_service_on_one_node_keeps_its_group(
 
 
 @RULES
-@pytest.mark.parametrize(("launchers", "needed"), [(1, 2), (-5, 3)])
+@pytest.mark.parametrize(("launchers", "needed"), [(1, 2), (0, 3), (-5, 3)])
 async def test_an_mpi_job_whose_launcher_waits_requires_its_workers(
     launchers: int, needed: int, rules: Rules, make_object: Any, make_pod: Any, group: Any
 ) -> None:

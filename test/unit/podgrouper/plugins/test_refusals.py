@@ -92,14 +92,14 @@ def _lws_worker(index: int) -> dict[str, Any]:
         ),
         (
             "MPIJob",
-            {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}}},
+            {"mpiReplicaSpecs": {"Worker": {"replicas": 1}}},
             {},
-            "the type of the job o doesn't have a Worker replica spec",
+            "the type of the job o doesn't have a Launcher replica spec",
         ),
         (
             "MPIJob",
             {
-                "mpiReplicaSpecs": {"Launcher": {"replicas": 0}},
+                "mpiReplicaSpecs": {"Launcher": {"replicas": "1"}},
                 "launcherCreationPolicy": "WaitForWorkersReady",
                 **POLICY,
             },
@@ -108,9 +108,9 @@ def _lws_worker(index: int) -> dict[str, Any]:
         ),
         (
             "XGBoostJob",
-            {"xgbReplicaSpecs": {"Master": {"replicas": 1}}},
+            {"xgbReplicaSpecs": {"Worker": {"replicas": 1}}},
             {},
-            "the type of the job o doesn't have a Worker replica spec",
+            "the type of the job o doesn't have a Master replica spec",
         ),
         ("PyTorchJob", _pytorch(4), _worker(**{SIZE: "0"}), "segment size on pod team-a/p must not be 0"),
         (
