@@ -24,7 +24,7 @@ from .podgroup import OLDEST, Metadata, Rules
 
 HASH_LENGTH: Final = 8
 KEPT_LENGTH: Final = names.DNS1123_SUBDOMAIN_MAX_LENGTH - 1 - HASH_LENGTH
-"""Length of the beginning of a name that is too long. A dot or a hyphen may precede the hyphen that follows."""
+"""Length of the beginning of a group's name that is too long. A dot or a hyphen may precede the hyphen that follows."""
 
 _MAX_DEPTH: Final = 64
 """Maximum length of a chain of owners; the chains of real workloads are less than a tenth as long."""
@@ -50,7 +50,10 @@ class Grouping(NamedTuple):
         with self.inputs.collecting():
             metadata = await self.grouper.get_pod_group_metadata(self.top_owner, pod, *self.owners)
         metadata.unread = next(iter(self.inputs.unread), "")
-        metadata.name = _fitting(metadata.name)
+        metadata.name = _fitting(metadata.name, names.DNS1123_SUBDOMAIN_MAX_LENGTH)
+        for part in metadata.sub_groups:  # a label of the pods has the name as its value
+            part.name = _fitting(part.name, names.LABEL_VALUE_MAX_LENGTH)
+            part.parent = part.parent and _fitting(part.parent, names.LABEL_VALUE_MAX_LENGTH)
         return metadata
 
 
@@ -138,12 +141,12 @@ class PodGrouper:
         return owner
 
 
-def _fitting(name: str) -> str:
-    """Return a name that an object may have: of a longer name, the beginning and a hash of the whole name."""
-    if len(name) <= names.DNS1123_SUBDOMAIN_MAX_LENGTH:
+def _fitting(name: str, limit: int) -> str:
+    """Return a name of at most ``limit`` characters: of a longer name, the beginning and a hash of the whole name."""
+    if len(name) <= limit:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:HASH_LENGTH]
-    return f"{name[:KEPT_LENGTH]}-{digest}"
+    return f"{name[: limit - 1 - HASH_LENGTH]}-{digest}"
 
 
 def _expired(reference: OwnerReference) -> ExpiredError:

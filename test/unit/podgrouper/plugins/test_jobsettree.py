@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from controller_runtime.machinery import names
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
@@ -45,6 +46,18 @@ async def test_all_replicated_jobs_are_required_at_once(group_job_set: GroupJobS
         ("node-replica-0", "node"),
         ("node-replica-1", "node"),
     ]
+
+
+async def test_the_name_of_a_subgroup_fits_into_the_label_of_its_pods(group_job_set: GroupJobSet) -> None:
+    name = "n" * 56  # with its index, the name of a Job of this JobSet has 61 characters
+
+    metadata = await group_job_set(_job(name, 2), job=name)
+
+    job, *replicas = metadata.sub_groups
+    assert (job.name, [each.parent for each in replicas]) == (name, [name, name])
+    assert len({each.name for each in replicas}) == 2
+    assert [names.is_label_value(each.name) for each in replicas] == [[], []]
+    assert replicas[0].pods_references == ["p"]
 
 
 @pytest.mark.parametrize(
