@@ -25,6 +25,7 @@ from .delegating import LegacyGroupsGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import parse_int32
 from .grouper import Reads
+from .jobset import pods_of_job
 
 _log: Final = log.logger_from("podgrouper")
 
@@ -70,6 +71,8 @@ class RunaiJobGrouper(K8sJobGrouper):
 class WholeJobGrouper(LegacyGroupsGrouper):
     """Groups all pods of a Job. An annotation sets how many pods the group requires; the default is one.
 
+    The group cannot require more pods than the Job controller creates at once.
+
     A pod that already has a group of its own, by the rules of v0.13, stays in it.
     """
 
@@ -81,7 +84,7 @@ class WholeJobGrouper(LegacyGroupsGrouper):
 
         Raises:
             GroupingError: the annotation is not a number.
-            StatusError: looking for the pod's own group failed.
+            StatusError: the Job cannot be read, or looking for the pod's own group failed.
         """
         own = _name(pod.name, owner)
         searched = self._searches and own != metadata.name
@@ -89,9 +92,16 @@ class WholeJobGrouper(LegacyGroupsGrouper):
             metadata.name = own
         elif (text := owner.annotations.get(kai.MIN_MEMBER_KEY)) is not None:
             try:
-                metadata.min_available = parse_int32(text)
+                needed = parse_int32(text)
             except ValueError as error:
                 raise GroupingError(f"invalid min-member annotation value: {error}") from error
+            if needed > 1:
+                job = await self._client.get(type(owner), owner.key)
+                parallelism = fields.nested_int64(job, "spec", "parallelism")
+                completions = fields.nested_int64(job, "spec", "completions")
+                if parallelism is not None:
+                    needed = min(needed, pods_of_job(parallelism, completions))
+            metadata.min_available = needed
 
 
 def _name(base: str, job: Unstructured) -> str:

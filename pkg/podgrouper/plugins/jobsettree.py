@@ -130,12 +130,11 @@ def _dependencies(job: _Job) -> list[tuple[str, JSON]]:
 
 def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
     """Return how many replicated jobs the group requires."""
-    text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
-    if text is not None:
-        return min(_at_least_one(text, "JobSet"), len(jobs))
     names = set(map(name_of, jobs))
     await_each_other = any(name in names for job in jobs for name, _ in _dependencies(job))
-    return 1 if _starts_in_order(job_set) or await_each_other else len(jobs)
+    at_once = 1 if _starts_in_order(job_set) or await_each_other else len(jobs)
+    text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
+    return at_once if text is None else min(_at_least_one(text, "JobSet"), at_once)
 
 
 def _starts_in_order(job_set: Unstructured) -> bool:
@@ -188,9 +187,8 @@ def _needed_pods(job: _Job) -> int:
         completions = fields.nested_int32(job, "template", "spec", "completions")
     with failing(f"failed to read template annotation {kai.MIN_MEMBER_KEY}: "):
         text = _template_annotation(job, kai.MIN_MEMBER_KEY)
-    if text:
-        return _at_least_one(text, "replicatedJob template")
-    return pods_of_job(parallelism, completions)
+    pods = pods_of_job(parallelism, completions)
+    return min(_at_least_one(text, "replicatedJob template"), pods) if text else pods
 
 
 def _topology(job: _Job) -> TopologyConstraintMetadata | None:

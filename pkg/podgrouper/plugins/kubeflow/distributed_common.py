@@ -12,7 +12,7 @@ from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.delegating import DelegatingGrouper
-from pkg.podgrouper.plugins.errors import GroupingError
+from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
 from pkg.podgrouper.plugins.grouper import Reads
 from pkg.podgrouper.podgroup import Metadata
 
@@ -30,13 +30,26 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
     """The replicas that the operator assumes for a role if the spec sets none; 1 for roles that are not listed."""
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require the scheduling policy's minimum, else all replicas.
+        """Require the scheduling policy's minimum, else the elastic policy's minimum, else all replicas.
+
+        The scheduling policy cannot require more pods than the job has.
 
         Raises:
             GroupingError: a role is missing, the job has no replicas, or the spec is malformed.
         """
-        needed = fields.nested_int64(owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
-        metadata.min_available = fields.int32(self._replicas(owner) if needed is None else needed)
+        policy = fields.nested_int64(owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
+        try:
+            replicas = self._replicas(owner)
+        except GroupingError:
+            if policy is None:
+                raise
+            replicas = policy
+        try:
+            elastic = fields.nested_int64(owner, "spec", "elasticPolicy", "minReplicas")
+        except AccessorError:
+            elastic = None
+        needed = min(policy, replicas) if policy is not None else replicas if elastic is None else elastic
+        metadata.min_available = fields.int32(needed)
 
     def _replicas(self, job: Unstructured) -> int:
         what = f"the type of the job {job.name} doesn't"
@@ -79,14 +92,6 @@ class PaddleGrouper(KubeflowDistributedGrouper):
 
     name = "Paddle Grouper"
     replica_specs = "paddleReplicaSpecs"
-
-    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require the scheduling policy's minimum, else the elastic policy's, else all replicas."""
-        await super().adjust(metadata, owner, pod)
-        least = fields.nested_int32(owner, "spec", "elasticPolicy", "minReplicas")
-        policy = fields.nested_int64(owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
-        if least is not None and policy is None:
-            metadata.min_available = least
 
 
 class TensorFlowGrouper(KubeflowDistributedGrouper):

@@ -12,7 +12,7 @@ from controller_runtime.machinery import JSON, Unstructured
 from pkg.constants import kai
 from pkg.podgrouper.plugins import fields, segments
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
-from pkg.podgrouper.plugins.errors import AccessorError, GroupingError, failing
+from pkg.podgrouper.plugins.errors import GroupingError, failing
 from pkg.podgrouper.plugins.gonumbers import atoi, divide
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata
 
@@ -41,26 +41,13 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
         self._rules = rules
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Put master and workers into subgroups, and set the number of pods that the group requires.
-
-        This number is the scheduling policy's minimum, else the elastic policy's minimum, else the number of all
-        replicas.
+        """Put master and workers into subgroups.
 
         Raises:
             GroupingError: there are no replicas, or the spec or the labels and annotations of segments are invalid.
         """
         await super().adjust(metadata, owner, pod)
-        for path in (("elasticPolicy", "minReplicas"), ("runPolicy", "schedulingPolicy", "minAvailable")):
-            if (needed := _number_or_none(owner, path)) is not None:
-                metadata.min_available = fields.int32(needed)
         metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available, self._rules)
-
-
-def _number_or_none(job: Unstructured, path: tuple[str, ...]) -> int | None:
-    try:
-        return fields.nested_int64(job, "spec", *path)
-    except AccessorError:
-        return None
 
 
 def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[SubGroupMetadata]:

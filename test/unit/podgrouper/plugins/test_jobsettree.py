@@ -19,9 +19,11 @@ AFTER_INIT: dict[str, Any] = {"dependsOn": [{"name": "init", "status": "Complete
 
 @pytest.fixture
 def group_job_set(make_object: Any, make_pod: Any, group: Any) -> GroupJobSet:
-    async def group_job_set(*jobs: Any, job: str, groups: Any = (), **spec: Any) -> Metadata:
+    async def group_job_set(
+        *jobs: Any, job: str, groups: Any = (), annotations: Any = None, **spec: Any
+    ) -> Metadata:
         spec = {"replicatedJobs": list(jobs), **ANY_ORDER, **spec}
-        job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec=spec)
+        job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", annotations=annotations, spec=spec)
         labels = {"jobset.sigs.k8s.io/replicatedjob-name": job, "jobset.sigs.k8s.io/job-index": "0"}
         metadata: Metadata = await group(
             make_pod("p", job_set, labels=labels), job_set, *groups, rules=Rules.V0_17
@@ -46,6 +48,37 @@ async def test_all_replicated_jobs_are_required_at_once(group_job_set: GroupJobS
         ("node-replica-0", "node"),
         ("node-replica-1", "node"),
     ]
+
+
+def _requiring(number: str, job: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"annotations": {"kai.scheduler/batch-min-member": number}}
+    return {**job, "template": {**job["template"], "metadata": metadata}}
+
+
+async def test_a_replica_cannot_require_more_pods_than_its_job_has(group_job_set: GroupJobSet) -> None:
+    idle = {"name": "idle", "template": {"spec": {"parallelism": 0}}}
+
+    metadata = await group_job_set(_requiring("9", _job("node")), _requiring("3", idle), job="node")
+
+    assert metadata.min_sub_group == 1
+    assert [(each.name, each.min_available) for each in metadata.sub_groups] == [
+        ("node", 0),
+        ("node-replica-0", 2),
+    ]
+
+
+async def test_replicated_jobs_that_start_in_order_cannot_be_required_at_once(
+    group_job_set: GroupJobSet,
+) -> None:
+    metadata = await group_job_set(
+        _job("node"),
+        _job("post"),
+        job="node",
+        annotations={"kai.scheduler/batch-min-member": "2"},
+        startupPolicy={"startupPolicyOrder": "InOrder"},
+    )
+
+    assert metadata.min_sub_group == 1
 
 
 async def test_the_name_of_a_subgroup_fits_into_the_label_of_its_pods(group_job_set: GroupJobSet) -> None:

@@ -69,6 +69,47 @@ async def test_a_role_without_replicas_has_the_number_of_pods_that_its_operator_
     assert sum(each.min_available for each in metadata.sub_groups) in (0, needed)
 
 
+@RULES
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("PyTorchJob", "pytorchReplicaSpecs"),
+        ("TFJob", "tfReplicaSpecs"),
+        ("PaddleJob", "paddleReplicaSpecs"),
+    ],
+)
+async def test_a_scheduling_policy_cannot_require_more_pods_than_the_job_has(
+    kind: str, field: str, rules: Rules, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    specs = {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}
+    spec = {field: specs, "runPolicy": {"schedulingPolicy": {"minAvailable": 9}}}
+    job = make_object("kubeflow.org/v1", kind, "j", spec=spec)
+
+    metadata = await group(make_pod("p", job), job, rules=rules)
+
+    assert metadata.min_available == 3
+    assert [each.min_available for each in metadata.sub_groups] in ([], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("spec", "needed"),
+    [
+        ({"parallelism": 2}, 2),
+        ({"parallelism": 4, "completions": 3}, 3),
+        ({"parallelism": 9}, 5),
+        ({"parallelism": 0}, 0),
+        ({}, 5),
+    ],
+)
+async def test_a_job_cannot_require_more_pods_than_its_controller_creates_at_once(
+    spec: Any, needed: int, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    annotations = {"kai.scheduler/batch-min-member": "5"}
+    job = make_object("batch/v1", "Job", "j", annotations=annotations, spec=spec)
+
+    assert (await group(make_pod("p", job), job, rules=Rules.V0_17)).min_available == needed
+
+
 @pytest.fixture
 def nim(make_object: Any) -> list[Any]:
     """Return a NIMService, the LeaderWorkerSet below it, and a StatefulSet of the latter."""
@@ -108,7 +149,7 @@ async def test_a_nim_service_on_one_node_keeps_its_group(
 
 
 @RULES
-@pytest.mark.parametrize(("launchers", "needed"), [(1, 2), (0, 3), (-5, 3)])
+@pytest.mark.parametrize(("launchers", "needed"), [(1, 2), (0, 2), (-5, 3)])
 async def test_an_mpi_job_whose_launcher_waits_requires_its_workers(
     launchers: int, needed: int, rules: Rules, make_object: Any, make_pod: Any, group: Any
 ) -> None:
