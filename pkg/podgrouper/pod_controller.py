@@ -28,7 +28,7 @@ from pkg.constants import kai
 from .budget import Budget, OverBudgetError
 from .ownercache import READ_TTL
 from .owners import short
-from .plugins import InvalidOwnerError
+from .plugins import GroupingError, InvalidOwnerError
 from .plugins.native import native_gang
 from .plugins.podjob import APP_SELECTOR_LABEL, is_spark_pod
 from .podgroup import Handler, Metadata, Rules
@@ -227,7 +227,12 @@ class PodReconciler:
         if may_skip and any(map(_is_skipped, found.owners)):
             self._regrouping.forget(pod.key)
             return ctrl.Result()
-        metadata = await found.metadata(pod)
+        try:
+            metadata = await found.metadata(pod)
+        except GroupingError:
+            # An edit of an owner may mend this. Until then, the UID stands for the name of the group.
+            self._regrouping.note(pod.key, pod.metadata.uid or "", found.inputs.read)
+            raise
         self._regrouping.note(pod.key, metadata.name, found.inputs.read)
         if _is_ending(pod, found) and await self._has_lost_its_group(pod, metadata.name):
             return ctrl.Result()

@@ -10,10 +10,15 @@ import pytest
 from controller_runtime import handler, source
 from controller_runtime.event import DeleteEvent
 from controller_runtime.machinery import GVK, LazyObject, NamespacedName, metadata_only
+from controller_runtime.reconcile import Request
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper.plugins import Inputs, Key, inputs
+from pkg.podgrouper import PodGrouper, PodReconciler
+from pkg.podgrouper.ownercache import OwnerCache
+from pkg.podgrouper.plugins import GroupingError, Inputs, Key, inputs
+from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.regrouping import LATER, PERIOD, PORTION, Regrouping
+from testkit.owner_world import DirectClient, OwnerServer, Recorder
 
 JOB = GVK("batch", "v1", "Job")
 OWNER = Key(JOB, "team-a", "job")
@@ -193,3 +198,23 @@ async def test_only_objects_that_were_read_for_the_pod_are_collected() -> None:
 async def _read_another() -> None:
     with Inputs().collecting():
         inputs().read.add(OWNER._replace(name="another"))
+
+
+async def test_an_edit_of_an_owner_that_could_not_be_grouped_reaches_its_pods(
+    cluster: OwnerServer, make_object: Any, make_pod: Any, recorder: Recorder
+) -> None:
+    regrouping, client = Regrouping(), cluster.watched
+    owners = OwnerCache(DirectClient(cluster), client, cluster, regrouping=regrouping)
+    ray = make_object("ray.io/v1", "RayCluster", "ray", spec={"workerGroupSpecs": ["no map"]}, generation=1)
+    await cluster.put(ray)
+    await cluster.put(make_pod("a", ray))
+    groups = Handler(client, client, node_pool_key="", queue_key="")
+    reconciler = PodReconciler(
+        client, recorder, PodGrouper(owners, owners.hub), groups, regrouping=regrouping
+    )
+    with pytest.raises(GroupingError, match="is no map"):
+        await reconciler.reconcile(Request(*pod("a")))
+
+    queue = await fed(regrouping, edit(regrouping, Key(ray.gvk, "team-a", "ray")), seconds=2 * PERIOD)
+
+    assert queue.added == [(PERIOD, "a")]
