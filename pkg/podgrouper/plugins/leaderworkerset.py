@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +30,7 @@ LEADER_CREATED: Final = "LeaderCreated"
 LEADER_WORKER: Final = "LeaderWorker"
 LEADER_EXCLUDED: Final = "LeaderExcluded"
 
+_TEMPLATE: Final = ("spec", "leaderWorkerTemplate")
 _LEADER: Final = "leader"
 _WORKERS: Final = "workers"
 
@@ -53,115 +55,75 @@ class LwsGrouper(DelegatingGrouper):
         Raises:
             GroupingError: the spec is malformed, or the pod's labels do not match its segments.
         """
-        size = _group_size(owner)
-        policy = _startup_policy(owner)
-        if self._rules is not Rules.V0_13:
-            _check_worker_index(pod)
+        where = f"LWS {owner.namespace}/{owner.name}"
+        with failing(f"failed to get leaderWorkerTemplate.size from {where} with error: "):
+            size = fields.nested_int64(owner, *_TEMPLATE, "size")
+        if size is None:
+            raise GroupingError(f"leaderWorkerTemplate.size not found in {where}")
+        if size <= 0:
+            raise GroupingError(f"invalid leaderWorkerTemplate.size {size} in {where}")
+        size = fields.int32(size)
+        with failing(f"failed to get startupPolicy from {where}: "):
+            policy = fields.nested_string(owner, "spec", "startupPolicy")
+        index = pod.labels.get(WORKER_INDEX_LABEL)
+        if self._rules is not Rules.V0_13 and index is not None and _worker_index(pod) < 0:
+            raise GroupingError(f"workerIndex {index} is not valid. It must be bigger than 0")
         if policy == LEADER_READY:
-            size = _size_while_leader_starts(pod, size)
-        elif policy != LEADER_CREATED:
+            if _is_leader(pod) and not pod.spec.node_name:
+                size = 1
+            else:
+                with suppress(KeyError, ValueError):
+                    size = fields.int32(atoi(pod.annotations[SIZE_ANNOTATION]))
+        elif policy not in (None, LEADER_CREATED):
             raise GroupingError(f"unknown startupPolicy: {policy}")
         metadata.min_available = size
         metadata.sub_groups = _sub_groups(owner, pod, size, self._rules)
-        metadata.name += _name_suffix(pod)
-
-
-def _check_worker_index(pod: Pod) -> None:
-    text = pod.labels.get(WORKER_INDEX_LABEL)
-    if text is None:
-        return
-    try:
-        index = atoi(text)
-    except ValueError as error:
-        raise _no_worker_index(pod, error) from error
-    if index < 0:
-        raise GroupingError(f"workerIndex {text} is not valid. It must be bigger than 0")
-
-
-def _no_worker_index(pod: Pod, error: ValueError) -> GroupingError:
-    return GroupingError(f"failed to get worker index from pod {pod.namespace}/{pod.name}: {error}")
-
-
-def _group_size(lws: Unstructured) -> int:
-    with failing(f"failed to get leaderWorkerTemplate.size from LWS {_named(lws)} with error: "):
-        size = fields.nested_int64(lws, "spec", "leaderWorkerTemplate", "size")
-    if size is None:
-        raise GroupingError(f"leaderWorkerTemplate.size not found in LWS {_named(lws)}")
-    if size <= 0:
-        raise GroupingError(f"invalid leaderWorkerTemplate.size {size} in LWS {_named(lws)}")
-    return fields.int32(size)
-
-
-def _startup_policy(lws: Unstructured) -> str:
-    with failing(f"failed to get startupPolicy from LWS {_named(lws)}: "):
-        policy = fields.nested_string(lws, "spec", "startupPolicy")
-    return LEADER_CREATED if policy is None else policy
-
-
-def _size_while_leader_starts(pod: Pod, size: int) -> int:
-    if _is_leader(pod) and not pod.spec.node_name:
-        return 1
-    try:
-        return fields.int32(atoi(pod.annotations[SIZE_ANNOTATION]))
-    except (KeyError, ValueError):
-        return size
-
-
-def _name_suffix(pod: Pod) -> str:
-    try:
-        return f"-group-{atoi(pod.labels[GROUP_INDEX_LABEL])}"
-    except (KeyError, ValueError):
-        return ""
+        with suppress(KeyError, ValueError):
+            metadata.name += f"-group-{atoi(pod.labels[GROUP_INDEX_LABEL])}"
 
 
 def _is_leader(pod: Pod) -> bool:
     return pod.labels.get(WORKER_INDEX_LABEL) == "0"
 
 
+def _worker_index(pod: Pod) -> int:
+    try:
+        return atoi(pod.labels.get(WORKER_INDEX_LABEL, ""))
+    except ValueError as error:
+        raise GroupingError(
+            f"failed to get worker index from pod {pod.namespace}/{pod.name}: {error}"
+        ) from error
+
+
 def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[SubGroupMetadata]:
-    with failing(f"failed to get sub group policy for LWS {_named(lws)}: "):
+    """Return the subgroups of a replica of ``size`` pods. Add the pod to its subgroup."""
+    where = f"LWS {lws.namespace}/{lws.name}"
+    with failing(f"failed to get sub group policy for {where}: "):
         layout = _layout(lws, size)
     if layout is None:
-        return _leader_and_workers(pod, size)
-    if rules is not Rules.V0_13:
-        _check_number(layout.number)
-    with failing(f"failed to get segment topology constraints for LWS {_named(lws)}: "):
-        constraint = _topology_constraint(lws, pod)
-    groups = layout.sub_groups(pod, constraint)
-    if rules is not Rules.V0_13:
-        _count_sub_groups(groups)
-    return groups
-
-
-def _count_sub_groups(groups: list[SubGroupMetadata]) -> None:
-    """Make a subgroup that contains other subgroups require all of these, instead of a number of pods."""
-    children = Counter(each.parent for each in groups)
-    for group in groups:
-        if group.name in children:
-            group.min_sub_group, group.min_available = children[group.name], 0
-
-
-def _check_number(number: int) -> None:
-    if number > segments.MAX_SUBGROUPS_V0_17:
+        groups = [SubGroupMetadata(name=_LEADER, min_available=1)]
+        if size > 1:
+            groups.append(SubGroupMetadata(name=_WORKERS, min_available=size - 1))
+        own = 0 if _is_leader(pod) else 1
+        return _with(pod, groups, own) if own < len(groups) else groups
+    if rules is not Rules.V0_13 and layout.number > segments.MAX_SUBGROUPS_V0_17:
         raise GroupingError(
-            f"number of subgroups segments {number} is greater than max allowed segmentation"
+            f"number of subgroups segments {layout.number} is greater than max allowed segmentation"
             f" {segments.MAX_SUBGROUPS_V0_17}"
         )
-
-
-def _leader_and_workers(pod: Pod, size: int) -> list[SubGroupMetadata]:
-    """Return a subgroup for the leader and, if there are workers, one for them. Add the pod to its subgroup."""
-    groups = [SubGroupMetadata(name=_LEADER, min_available=1)]
-    if size > 1:
-        groups.append(SubGroupMetadata(name=_WORKERS, min_available=size - 1))
-    own = 0 if _is_leader(pod) else 1
-    return _with(pod, groups, own) if own < len(groups) else groups
-
-
-def _topology_constraint(lws: Unstructured, pod: Pod) -> TopologyConstraintMetadata | None:
-    with failing(f"failed to get workerTemplate from LWS {_named(lws)}: "):
-        template = fields.nested_map(lws, "spec", "leaderWorkerTemplate", "workerTemplate")
-    return None if template is None else segments.topology_constraint(pod, template, lws.annotations)
+    with failing(
+        f"failed to get segment topology constraints for {where}: failed to get workerTemplate from {where}: "
+    ):
+        template = fields.nested_map(lws, *_TEMPLATE, "workerTemplate")
+    constraint = None if template is None else segments.topology_constraint(pod, template, lws.annotations)
+    groups = layout.sub_groups(pod, constraint)
+    if rules is not Rules.V0_13:
+        # A subgroup that contains other subgroups requires all of these, instead of a number of pods.
+        children = Counter(each.parent for each in groups)
+        for group in groups:
+            if group.name in children:
+                group.min_sub_group, group.min_available = children[group.name], 0
+    return groups
 
 
 def _layout(lws: Unstructured, size: int) -> _Layout | None:
@@ -173,21 +135,19 @@ def _layout(lws: Unstructured, size: int) -> _Layout | None:
         raise GroupingError(f"segmentSize {segment_size} is not valid. It must be greater than 1")
     if segment_size > size:
         raise GroupingError(f"segmentSize {segment_size} is greater than replicasSize {size}")
-    policy = fields.nested_string(lws, "spec", "leaderWorkerTemplate", "subGroupPolicy", "subGroupPolicyType")
+    policy = fields.nested_string(lws, *_TEMPLATE, "subGroupPolicy", "subGroupPolicyType")
     return _Layout(size, segment_size, LEADER_WORKER if policy is None else policy)
 
 
 def _segment_size(lws: Unstructured) -> int | None:
     """Return the segment size from the spec, else from the set's annotation, else from the worker template's."""
-    template = ("spec", "leaderWorkerTemplate")
-    if (size := fields.nested_int64(lws, *template, "subGroupPolicy", "subGroupSize")) is not None:
+    if (size := fields.nested_int64(lws, *_TEMPLATE, "subGroupPolicy", "subGroupSize")) is not None:
         return size
     text, where = lws.annotations.get(kai.SEGMENT_SIZE_KEY), "LWS"
     if text is None:
         try:
-            text = fields.nested_string(
-                lws, *template, "workerTemplate", "metadata", "annotations", kai.SEGMENT_SIZE_KEY
-            )
+            annotation = "workerTemplate", "metadata", "annotations", kai.SEGMENT_SIZE_KEY
+            text = fields.nested_string(lws, *_TEMPLATE, *annotation)
         except AccessorError:
             return None
         where = "workerTemplate of LWS"
@@ -197,7 +157,7 @@ def _segment_size(lws: Unstructured) -> int | None:
         return atoi(text)
     except ValueError as error:
         raise GroupingError(
-            f"invalid segment size annotation {text} in {where} {_named(lws)}: {error}"
+            f"invalid segment size annotation {text} in {where} {lws.namespace}/{lws.name}: {error}"
         ) from error
 
 
@@ -219,7 +179,7 @@ class _Layout:
         LeaderExcluded, the leader has a subgroup beside the segments.
         """
         groups = self._segments(constraint)
-        own = self._segment_of(pod)
+        own = self._segment(_worker_index(pod))
         if self.policy == LEADER_WORKER:
             if self._leader_is_extra:
                 groups[0].min_available += 1
@@ -265,12 +225,6 @@ class _Layout:
         groups[-1].min_available = workers + (last == 0) if self._leader_is_extra else workers + 1
         return groups
 
-    def _segment_of(self, pod: Pod) -> int:
-        try:
-            return self._segment(atoi(pod.labels.get(WORKER_INDEX_LABEL, "")))
-        except ValueError as error:
-            raise _no_worker_index(pod, error) from error
-
     def _segment(self, worker: int) -> int:
         first = worker - 1 if worker != 0 and self._leader_is_extra else worker
         return divide(first, self.segment_size)[0]
@@ -284,7 +238,3 @@ def _with(pod: Pod, groups: list[SubGroupMetadata], index: int) -> list[SubGroup
         )
     groups[index].pods_references.append(pod.name)
     return groups
-
-
-def _named(lws: Unstructured) -> str:
-    return f"{lws.namespace}/{lws.name}"
