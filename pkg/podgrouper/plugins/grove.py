@@ -63,45 +63,59 @@ class GroveGrouper(ReadingGrouper):
             raise GroupingError(
                 f"label for podgang name (key: {POD_GANG_LABEL}) not found in pod {pod.namespace}/{pod.name}"
             )
-        gang = await self._pod_gang(pod.namespace, name)
+        named = f"{pod.namespace}/{name}"
+        try:
+            gang = await self._client.get(_POD_GANG, (pod.namespace, name))
+        except UNREADABLE as error:
+            raise GroupingError(f"failed to get PodGang {named}. Err: {error}") from error
         metadata = await self._default.get_pod_group_metadata(gang, pod)
-        reader = _Gang(gang, f"{pod.namespace}/{name}")
-        reader.apply_topology_constraint(metadata)
-        reader.apply_priority_class(metadata)
+        reader = _Gang(gang, named)
+        with failing(
+            f"failed to apply topology constraints from PodGang {named}."
+            f" Err: failed to parse topology from PodGang, Err: "
+        ):
+            constraint = reader.constraint(gang, "spec", "topologyConstraint")
+        if constraint is not None:
+            metadata.preferred_topology_level = constraint.preferred_topology_level
+            metadata.required_topology_level = constraint.required_topology_level
+            metadata.topology = constraint.topology
+        with failing(
+            f"failed to get spec.priorityClassName from PodGang {named}."
+            f" Err: failed to get spec.priorityClassName: "
+        ):
+            priority_class = fields.nested_string(gang, "spec", "priorityClassName")
+        if priority_class is not None:  # it may be an empty string
+            metadata.priority_class_name = priority_class
         metadata.labels = {**top_owner.labels, **(metadata.labels or {})}
         metadata.annotations = {**top_owner.annotations, **(metadata.annotations or {})}
-        _apply_labels(metadata, metadata.labels, reader.named)
-        _apply_annotations(metadata, metadata.annotations)
-        _apply_preemption_delay(metadata, metadata.annotations)
+        _apply_labels_and_annotations(metadata, metadata.labels, metadata.annotations, named)
         parents, parent_of = reader.parents()
-        children = reader.children(parent_of)
+        with failing(f"failed to get spec.podgroups from PodGang {named}. Err: "):
+            groups = fields.nested_list(gang, "spec", "podgroups") or []
+        children = [reader.sub_group(index, group) for index, group in enumerate(groups)]
+        for child in children:
+            child.parent = parent_of.get(child.name)
         metadata.sub_groups = parents + children
         metadata.min_available = fields.int32(sum(child.min_available for child in children))
         return metadata
 
-    async def _pod_gang(self, namespace: str, name: str) -> Unstructured:
-        try:
-            return await self._client.get(_POD_GANG, (namespace, name))
-        except UNREADABLE as error:
-            raise GroupingError(f"failed to get PodGang {namespace}/{name}. Err: {error}") from error
 
+def _apply_labels_and_annotations(
+    metadata: Metadata, labels: Mapping[str, str], annotations: Mapping[str, str], named: str
+) -> None:
+    """Set priority class, preemptibility, the parts of the topology that are still empty, and preemption delay.
 
-def _apply_labels(metadata: Metadata, labels: Mapping[str, str], named: str) -> None:
-    """Set priority class and preemptibility from labels."""
+    An invalid preemption delay is ignored.
+    """
     metadata.priority_class_name = labels.get(kai.PRIORITY_LABEL_KEY, metadata.priority_class_name)
-    if (preemptibility := labels.get(kai.PREEMPTIBILITY_LABEL_KEY)) is None:
-        return
-    try:
-        metadata.preemptibility = parse_preemptibility(preemptibility)
-    except ValueError as error:
-        raise GroupingError(
-            f"failed to get metadata from top owner {named}. Err: failed to parse preemptibility"
-            f" from top owner {metadata.namespace}/{metadata.name}. Err: {error}"
-        ) from error
-
-
-def _apply_annotations(metadata: Metadata, annotations: Mapping[str, str]) -> None:
-    """Set the parts of the topology that are still empty from annotations."""
+    if (preemptibility := labels.get(kai.PREEMPTIBILITY_LABEL_KEY)) is not None:
+        try:
+            metadata.preemptibility = parse_preemptibility(preemptibility)
+        except ValueError as error:
+            raise GroupingError(
+                f"failed to get metadata from top owner {named}. Err: failed to parse preemptibility"
+                f" from top owner {metadata.namespace}/{metadata.name}. Err: {error}"
+            ) from error
     metadata.preferred_topology_level = metadata.preferred_topology_level or annotations.get(
         kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""
     )
@@ -109,48 +123,21 @@ def _apply_annotations(metadata: Metadata, annotations: Mapping[str, str]) -> No
         kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY, ""
     )
     metadata.topology = metadata.topology or annotations.get(kai.TOPOLOGY_KEY, "")
-
-
-def _apply_preemption_delay(metadata: Metadata, annotations: Mapping[str, str]) -> None:
-    """Set the preemption delay from annotations; an invalid one is ignored."""
-    if (text := annotations.get(kai.PREEMPTION_DELAY_KEY)) is None:
-        return
-    try:
-        metadata.preemption_delay = format_duration(preemption_delay(text))
-    except ValueError as error:
-        _log.error("Invalid annotation found", annotation=kai.PREEMPTION_DELAY_KEY, error=error)
+    if (text := annotations.get(kai.PREEMPTION_DELAY_KEY)) is not None:
+        try:
+            metadata.preemption_delay = format_duration(preemption_delay(text))
+        except ValueError as error:
+            _log.error("Invalid annotation found", annotation=kai.PREEMPTION_DELAY_KEY, error=error)
 
 
 class _Gang:
-    """Reads one PodGang; ``named`` is its namespace and name, for messages."""
+    """Reads the parts of one PodGang. ``named`` is its namespace and name, for messages."""
 
     def __init__(self, gang: Unstructured, named: str) -> None:
-        self.named = named
+        self._named = named
         self._gang = gang
         annotations = gang.annotations
         self._topology = annotations.get(TOPOLOGY_NAME_ANNOTATION, annotations.get(kai.TOPOLOGY_KEY, ""))
-
-    def apply_topology_constraint(self, metadata: Metadata) -> None:
-        """Set the group's topology from the gang's own constraint."""
-        with failing(
-            f"failed to apply topology constraints from PodGang {self.named}."
-            f" Err: failed to parse topology from PodGang, Err: "
-        ):
-            constraint = self._constraint(self._gang, "spec", "topologyConstraint")
-        if constraint is not None:
-            metadata.preferred_topology_level = constraint.preferred_topology_level
-            metadata.required_topology_level = constraint.required_topology_level
-            metadata.topology = constraint.topology
-
-    def apply_priority_class(self, metadata: Metadata) -> None:
-        """Copy the gang's priority class to the group. An empty string is copied too, but an unset field is not."""
-        with failing(
-            f"failed to get spec.priorityClassName from PodGang {self.named}."
-            f" Err: failed to get spec.priorityClassName: "
-        ):
-            name = fields.nested_string(self._gang, "spec", "priorityClassName")
-        if name is not None:
-            metadata.priority_class_name = name
 
     def parents(self) -> tuple[list[SubGroupMetadata], dict[str, str]]:
         """Return a subgroup for each set of pod groups that are placed together.
@@ -164,51 +151,40 @@ class _Gang:
         for index, config in enumerate(configs):
             if not isinstance(config, dict):
                 raise GroupingError(
-                    f"invalid structure of spec.topologyConstraintGroupConfigs[{index}] in PodGang {self.named}"
+                    f"invalid structure of spec.topologyConstraintGroupConfigs[{index}] in PodGang {self._named}"
                 )
             with failing(f"failed to parse topologyConstraintGroupConfig[{index}]: "):
-                parents += self._parent(config, parent_of)
+                name = _string(config, "name")
+                with _parsing("podGroupNames"):
+                    groups = fields.nested_string_list(config, "podGroupNames")
+                if not groups:
+                    continue
+                with failing(f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: "):
+                    constraint = self.constraint(config, "topologyConstraint")
+            parent_of.update(dict.fromkeys(groups, name))
+            parents.append(
+                SubGroupMetadata(name=name, min_sub_group=len(groups), topology_constraints=constraint)
+            )
         return parents, parent_of
 
-    def _parent(self, config: _Map, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
-        name = _string(config, "name")
-        with _parsing("podGroupNames"):
-            groups = fields.nested_string_list(config, "podGroupNames")
-        if not groups:
-            return []
-        parent_of.update(dict.fromkeys(groups, name))
-        with failing(f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: "):
-            constraint = self._constraint(config, "topologyConstraint")
-        return [
-            SubGroupMetadata(
-                name=name, min_available=0, min_sub_group=len(groups), topology_constraints=constraint
-            )
-        ]
-
-    def children(self, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
-        """Return a subgroup for each of the gang's pod groups."""
-        with failing(f"failed to get spec.podgroups from PodGang {self.named}. Err: "):
-            groups = fields.nested_list(self._gang, "spec", "podgroups") or []
-        return [self._child(index, group, parent_of) for index, group in enumerate(groups)]
-
-    def _child(self, index: int, group: JSON, parent_of: dict[str, str]) -> SubGroupMetadata:
+    def sub_group(self, index: int, group: JSON) -> SubGroupMetadata:
+        """Return the subgroup of one of the gang's pod groups."""
         if not isinstance(group, dict):
-            raise GroupingError(f"invalid structure of spec.podgroup[{index}] in PodGang {self.named}")
-        with failing(f"failed to parse spec.podgroups[{index}] from PodGang {self.named}. Err: "):
-            child = self._sub_group(index, group)
-        child.parent = parent_of.get(child.name)
-        return child
-
-    def _sub_group(self, index: int, group: _Map) -> SubGroupMetadata:
-        name = _string(group, "name")
-        with _parsing("minReplicas"):
-            least = fields.nested_int64(group, "minReplicas")
-        replicas = _required(least, "minReplicas")
-        if replicas <= 0:
-            raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
-        pods = self._pods(index, group)
-        with failing(f"failed to parse topology constraint from PodGang {self.named}. Err: "):
-            constraint = self._constraint(group, "topologyConstraint")
+            raise GroupingError(f"invalid structure of spec.podgroup[{index}] in PodGang {self._named}")
+        with failing(f"failed to parse spec.podgroups[{index}] from PodGang {self._named}. Err: "):
+            name = _string(group, "name")
+            with _parsing("minReplicas"):
+                least = fields.nested_int64(group, "minReplicas")
+            if (replicas := _required(least, "minReplicas")) <= 0:
+                raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
+            with _parsing("podReferences"):
+                references = fields.nested_list(group, "podReferences")
+            pods = [
+                self._pod(index, at, reference)
+                for at, reference in enumerate(_required(references, "podReferences"))
+            ]
+            with failing(f"failed to parse topology constraint from PodGang {self._named}. Err: "):
+                constraint = self.constraint(group, "topologyConstraint")
         return SubGroupMetadata(
             name=name,
             min_available=fields.int32(replicas),
@@ -216,22 +192,18 @@ class _Gang:
             topology_constraints=constraint,
         )
 
-    def _pods(self, index: int, group: _Map) -> list[str]:
-        with _parsing("podReferences"):
-            references = fields.nested_list(group, "podReferences")
-        found = _required(references, "podReferences")
-        return [self._pod(index, at, reference) for at, reference in enumerate(found)]
-
     def _pod(self, index: int, at: int, reference: JSON) -> str:
         """Return the pod's name; reject a reference to another namespace."""
         if not isinstance(reference, dict):
-            raise GroupingError(f"invalid spec.podgroup[{index}].podReferences[{at}] in PodGang {self.named}")
+            raise GroupingError(
+                f"invalid spec.podgroup[{index}].podReferences[{at}] in PodGang {self._named}"
+            )
         with failing(
-            f"failed to parse spec.podgroups[{index}].podreferences[{at}] from PodGang {self.named}. Err: "
+            f"failed to parse spec.podgroups[{index}].podreferences[{at}] from PodGang {self._named}. Err: "
         ):
             namespace = _string(reference, "namespace")
             name = _string(reference, "name")
-        own = self.named.partition("/")[0]
+        own = self._named.partition("/")[0]
         if namespace != own:
             raise GroupingError(
                 f"cross-namespace pod reference not allowed: pod {namespace}/{name}"
@@ -239,7 +211,7 @@ class _Gang:
             )
         return name
 
-    def _constraint(self, holder: Unstructured | _Map, *path: str) -> TopologyConstraintMetadata | None:
+    def constraint(self, holder: Unstructured | _Map, *path: str) -> TopologyConstraintMetadata | None:
         preferred = fields.nested_string(holder, *path, "packConstraint", "preferred")
         required = fields.nested_string(holder, *path, "packConstraint", "required")
         if preferred is None and required is None:
