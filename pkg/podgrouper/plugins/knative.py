@@ -60,26 +60,19 @@ class KnativeGrouper(ReadingGrouper):
             message = 'revisions.serving.knative.dev "" not found'
             raise NotFoundError(message, code=404, reason="NotFound")
         revision = await self._client.get(_REVISION, (pod.namespace, name))
-        if not self._gang_schedule:
-            return self._group_of_pod(revision, pod)
-        try:
-            one_each = await self._has_a_group_for_each_pod(revision)
-        except (GroupingError, *UNREADABLE) as error:
-            raise GroupingError(
-                f"unable to determine gang behavior for revision {revision.namespace}/{name}"
-                f" and pod {pod.namespace}/{pod.name}: {error}"
-            ) from error
-        if one_each:
-            return self._group_of_pod(revision, pod)
-        return await self._group_of_revision(revision, pod)
-
-    async def _group_of_revision(self, revision: Unstructured, pod: Pod) -> Metadata:
-        priority_class = await self._default.calc_pod_group_priority_class(
-            revision, pod, kai.INFERENCE_PRIORITY_CLASS
-        )
-        return self._group(revision, revision, pod, priority_class, _min_scale(revision))
-
-    def _group_of_pod(self, revision: Unstructured, pod: Pod) -> Metadata:
+        if self._gang_schedule:
+            try:
+                one_each = await self._has_a_group_for_each_pod(revision)
+            except (GroupingError, *UNREADABLE) as error:
+                raise GroupingError(
+                    f"unable to determine gang behavior for revision {revision.namespace}/{name}"
+                    f" and pod {pod.namespace}/{pod.name}: {error}"
+                ) from error
+            if not one_each:
+                priority_class = await self._default.calc_pod_group_priority_class(
+                    revision, pod, kai.INFERENCE_PRIORITY_CLASS
+                )
+                return self._group(revision, revision, pod, priority_class, _min_scale(revision))
         return self._group(pod, revision, pod, kai.INFERENCE_PRIORITY_CLASS, 1)
 
     def _group(
@@ -120,9 +113,7 @@ class KnativeGrouper(ReadingGrouper):
             return False
         if len(groups) != 1:
             return len(groups) > 1
-        return await self._belongs_to_a_pod(revision, groups[0])
-
-    async def _belongs_to_a_pod(self, revision: Unstructured, name: str) -> bool:
+        name = groups[0]
         try:
             group = await self._client.get(PodGroup, (revision.namespace, name))
         except NotFoundError:
@@ -132,12 +123,11 @@ class KnativeGrouper(ReadingGrouper):
         owners = group.metadata.owner_references
         if not owners:
             raise GroupingError(f"podgroup {name} has no owner references")
-        owner = owners[0]
-        if owner.kind not in (revision.kind, "Pod"):
+        if owners[0].kind not in (revision.kind, "Pod"):
             raise GroupingError(
-                f"podgroup {name} has unexpected owner reference: {fields.go_owner_reference(owner)}"
+                f"podgroup {name} has unexpected owner reference: {fields.go_owner_reference(owners[0])}"
             )
-        return owner.kind == "Pod"
+        return owners[0].kind == "Pod"
 
 
 def _min_scale(revision: Unstructured) -> int:

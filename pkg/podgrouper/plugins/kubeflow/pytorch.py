@@ -61,10 +61,9 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[
     masters = int(_MASTER_SPEC in specs) if masters is None else max(0, masters)
     sub_groups = []
     if masters:
+        references = _references(pod, _MASTER_GROUP)
         sub_groups.append(
-            SubGroupMetadata(
-                name=_MASTER_GROUP, min_available=masters, pods_references=_references(pod, _MASTER_GROUP)
-            )
+            SubGroupMetadata(name=_MASTER_GROUP, min_available=masters, pods_references=references)
         )
     if _WORKER_SPEC in specs:
         sub_groups += _workers(job, specs, pod, max(0, fields.int32(needed - masters)), rules)
@@ -76,6 +75,7 @@ def _references(pod: Pod, role: str) -> list[str]:
 
 
 def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rules) -> list[SubGroupMetadata]:
+    """Return the subgroup of the workers and, if a size is set, those of their segments."""
     with failing("failed to get replicas for worker groups. Err: "):
         replicas = fields.nested_int64(specs, _WORKER_SPEC, "replicas")
     workers = SubGroupMetadata(name=_WORKER_GROUP, min_available=needed)
@@ -83,40 +83,22 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
     if size is None:
         workers.pods_references = _references(pod, _WORKER_GROUP)
         return [workers]
-    replicas = 1 if replicas is None else replicas
-    number, rest = _number_of_segments(pod, replicas, size)
-    if rules is not Rules.V0_13:
-        if number > segments.MAX_SUBGROUPS_V0_17:
-            raise GroupingError(
-                f"number of subgroups created for the segmentation {number} is greater than max allowed segmentation"
-                f" {segments.MAX_SUBGROUPS_V0_17}"
-            )
-        if number == 0:
-            workers.pods_references = _references(pod, _WORKER_GROUP)
-            return [workers]
-        _check_index(pod)
-    parts = _segments(job, specs, pod, size, number)
-    if rest and parts:
-        parts[-1].min_available = fields.int32(rest)
-    if rules is not Rules.V0_13:
-        workers.min_sub_group, workers.min_available = fields.int32(number), 0
-        for part in parts[max(0, divide(needed + size - 1, size)[0]) :]:
-            part.min_available = 0  # the job may run without them
-    return [workers, *parts]
-
-
-def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
-    """Return the number of segments. The second number is the size of the last segment if it is smaller, else 0."""
     if not size:
         raise GroupingError(f"segment size on pod {pod.namespace}/{pod.name} must not be 0")
-    number, rest = divide(replicas, size)
-    return number + (rest != 0), rest
-
-
-def _segments(job: Unstructured, specs: _Specs, pod: Pod, size: int, number: int) -> list[SubGroupMetadata]:
-    """Return ``number`` segments of ``size`` workers."""
+    number, rest = divide(1 if replicas is None else replicas, size)
+    number += rest != 0
+    if rules is not Rules.V0_13 and number > segments.MAX_SUBGROUPS_V0_17:
+        raise GroupingError(
+            f"number of subgroups created for the segmentation {number} is greater than max allowed segmentation"
+            f" {segments.MAX_SUBGROUPS_V0_17}"
+        )
+    if rules is not Rules.V0_13 and number == 0:
+        workers.pods_references = _references(pod, _WORKER_GROUP)
+        return [workers]
     index = _index_of(pod)
-    own = None if index is None else divide(index, size)[0]
+    if rules is not Rules.V0_13 and index is not None and index < 0:
+        text = pod.labels[REPLICA_INDEX_LABEL]
+        raise GroupingError(f"replica index {text} is not valid. It must be bigger than 0")
     segments.check_number(number)
     template = fields.nested_field(specs, _WORKER_SPEC, "template")
     constraint = segments.topology_constraint(
@@ -124,23 +106,22 @@ def _segments(job: Unstructured, specs: _Specs, pod: Pod, size: int, number: int
     )
     parts = [
         SubGroupMetadata(
-            name=f"{_WORKER_GROUP}-{index}",
+            name=f"{_WORKER_GROUP}-{part}",
             parent=_WORKER_GROUP,
             min_available=fields.int32(size),
             topology_constraints=constraint,
         )
-        for index in range(number)
+        for part in range(number)
     ]
-    if own is not None and 0 <= own < len(parts):
+    if index is not None and 0 <= (own := divide(index, size)[0]) < len(parts):
         parts[own].pods_references = [pod.name]
-    return parts
-
-
-def _check_index(pod: Pod) -> None:
-    index = _index_of(pod)
-    if index is not None and index < 0:
-        text = pod.labels[REPLICA_INDEX_LABEL]
-        raise GroupingError(f"replica index {text} is not valid. It must be bigger than 0")
+    if rest and parts:
+        parts[-1].min_available = fields.int32(rest)
+    if rules is not Rules.V0_13:
+        workers.min_sub_group, workers.min_available = fields.int32(number), 0
+        for part in parts[max(0, divide(needed + size - 1, size)[0]) :]:
+            part.min_available = 0  # the job may run without them
+    return [workers, *parts]
 
 
 def _index_of(pod: Pod) -> int | None:
