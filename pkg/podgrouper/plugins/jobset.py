@@ -55,11 +55,18 @@ class JobSetGrouper(DelegatingGrouper):
                 f"pod {pod.namespace}/{pod.name} missing required label {quote(REPLICATED_JOB_NAME_KEY)}"
             )
         metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}"
-        if _startup_policy_order(owner) == IN_ORDER or depend_on_others(_replicated_jobs(owner)):
+        order, jobs = startup_order(owner), replicated_jobs(owner)
+        if order in (None, IN_ORDER) or depend_on_others(jobs):
             metadata.name += f"-{replicated_job}"
-            metadata.min_available = _pods_of_one(owner, replicated_job)
-        else:
-            metadata.min_available = _pods_of_all(owner)
+            own = next((job for job in jobs if name_of(job) == replicated_job), None)
+            metadata.min_available = 1 if own is None else _pods(own, owner)
+            return
+        total = sum(_pods(job, owner) for job in jobs if name_of(job))
+        if total > MAX_INT32:
+            raise GroupingError(
+                f"total minAvailable too large ({total}) for JobSet {named(owner)}: exceeds int32 max value"
+            )
+        metadata.min_available = total or 1
 
 
 def depend_on_others(replicated_jobs: Iterable[Mapping[str, JSON]]) -> bool:
@@ -67,38 +74,21 @@ def depend_on_others(replicated_jobs: Iterable[Mapping[str, JSON]]) -> bool:
     return any(job.get("dependsOn") for job in replicated_jobs)
 
 
-def _startup_policy_order(job_set: Unstructured) -> str:
-    with reading("spec.startupPolicy.startupPolicyOrder", named(job_set)):
-        order = fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
-    return IN_ORDER if order is None else order
+def startup_order(job_set: Unstructured) -> str | None:
+    """Return the startup order; None if it is not set."""
+    with _reading("spec.startupPolicy.startupPolicyOrder", named(job_set)):
+        return fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
 
 
-def _pods_of_one(job_set: Unstructured, name: str) -> int:
-    """Return the number of pods of the first replicated job with that name; 1 if none has it."""
-    for replicated_job in _replicated_jobs(job_set):
-        if name_of(replicated_job) == name:
-            return _pods(replicated_job, f"{named(job_set)} replicatedJob {name}")
-    return 1
+def entries_of(job_set: Unstructured) -> list[JSON]:
+    """Return ``spec.replicatedJobs``."""
+    with _reading("spec.replicatedJobs", named(job_set)):
+        return fields.nested_list(job_set, "spec", "replicatedJobs") or []
 
 
-def _pods_of_all(job_set: Unstructured) -> int:
-    """Return the number of pods of all replicated jobs that have a name, or 1 if they have no pods."""
-    total = 0
-    for replicated_job in _replicated_jobs(job_set):
-        if name := name_of(replicated_job):
-            total += _pods(replicated_job, f"{named(job_set)} replicatedJob {name}")
-    if total > MAX_INT32:
-        raise GroupingError(
-            f"total minAvailable too large ({total}) for JobSet {named(job_set)}: exceeds int32 max value"
-        )
-    return total or 1
-
-
-def _replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
+def replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
     """Return the entries of ``spec.replicatedJobs`` that are maps."""
-    with reading("spec.replicatedJobs", named(job_set)):
-        entries = fields.nested_list(job_set, "spec", "replicatedJobs")
-    return [entry for entry in entries or () if isinstance(entry, dict)]
+    return [entry for entry in entries_of(job_set) if isinstance(entry, dict)]
 
 
 def name_of(replicated_job: Mapping[str, JSON]) -> str:
@@ -107,14 +97,15 @@ def name_of(replicated_job: Mapping[str, JSON]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _pods(replicated_job: dict[str, JSON], where: str) -> int:
+def _pods(replicated_job: dict[str, JSON], job_set: Unstructured) -> int:
     """Return the number of pods that exist at once: replicas times the smaller of parallelism and completions."""
+    where = f"{named(job_set)} replicatedJob {name_of(replicated_job)}"
     numbers = []
     for path in (("replicas",), ("template", "spec", "parallelism"), ("template", "spec", "completions")):
-        with reading(".".join(path), where):
+        with _reading(".".join(path), where):
             numbers.append(fields.nested_int64(replicated_job, *path))
     replicas, parallelism, completions = numbers
-    pods = max(0, _or_one(replicas)) * pods_of_job(parallelism, completions)
+    pods = (1 if replicas is None else max(0, replicas)) * pods_of_job(parallelism, completions)
     if pods > MAX_INT32:
         raise GroupingError(f"minAvailable too large ({pods}) for JobSet {where}: exceeds int32 max value")
     return pods
@@ -122,16 +113,11 @@ def _pods(replicated_job: dict[str, JSON], where: str) -> int:
 
 def pods_of_job(parallelism: int | None, completions: int | None) -> int:
     """Return how many pods of a Job the Job controller keeps at once."""
-    at_once = _or_one(parallelism)
+    at_once = 1 if parallelism is None else parallelism
     return max(0, at_once if completions is None else min(at_once, completions))
 
 
-def _or_one(number: int | None) -> int:
-    return 1 if number is None else number
-
-
-def reading(path: str, where: str) -> AbstractContextManager[None]:
-    """Return a context manager that prefixes errors with the field and the JobSet that is read."""
+def _reading(path: str, where: str) -> AbstractContextManager[None]:
     return failing(f"failed to read {path} from JobSet {where}: ")
 
 

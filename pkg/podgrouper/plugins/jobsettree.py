@@ -28,7 +28,7 @@ from .delegating import DelegatingGrouper
 from .errors import GroupingError, failing
 from .gonumbers import parse_int32
 from .grouper import Reads
-from .jobset import IN_ORDER, depend_on_others, name_of, named, pods_of_job, reading
+from .jobset import IN_ORDER, depend_on_others, entries_of, name_of, named, pods_of_job, startup_order
 
 READY: Final = "Ready"
 
@@ -63,12 +63,20 @@ class JobSetTreeGrouper(DelegatingGrouper):
         uid = owner.metadata.uid
         if not owner.name or not uid:
             raise GroupingError(f"jobset top owner {named(owner)} missing name or UID")
-        jobs = _replicated_jobs(owner)
+        jobs: list[_Job] = []
+        for index, entry in enumerate(entries_of(owner)):
+            if not isinstance(entry, dict):
+                raise GroupingError(f"replicatedJobs[{index}] is not an object")
+            jobs.append(entry)
+        if not jobs:
+            raise GroupingError(f"jobset {named(owner)} has no replicatedJobs")
         metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}"
         if await self._has_flat_group(metadata, jobs):
             _flatten(metadata, owner, jobs, pod)
             return
-        awaited, own_job = _awaited(jobs), pod.labels.get(REPLICATED_JOB_NAME_KEY)
+        own_job = pod.labels.get(REPLICATED_JOB_NAME_KEY)
+        # The replicated jobs that must complete before another one is created.
+        awaited = {name for job in jobs for name, status in _dependencies(job) if status != READY}
         if own_job in awaited:
             metadata.name += f"-{own_job}"
             jobs = [job for job in jobs if name_of(job) == own_job]
@@ -104,18 +112,13 @@ def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: P
     the whole set.
     """
     replicated_job = _label(pod, REPLICATED_JOB_NAME_KEY)
-    if _starts_in_order(job_set) or depend_on_others(jobs):
+    if startup_order(job_set) == IN_ORDER or depend_on_others(jobs):
         metadata.name += f"-{replicated_job}"
     if (text := job_set.annotations.get(kai.MIN_MEMBER_KEY)) is not None:
         try:
             metadata.min_available = parse_int32(text)
         except ValueError as error:
             raise GroupingError(f"invalid {kai.MIN_MEMBER_KEY} annotation value: {error}") from error
-
-
-def _awaited(jobs: list[_Job]) -> set[str]:
-    """Return the names of the replicated jobs that must complete before another one is created."""
-    return {name for job in jobs for name, status in _dependencies(job) if status != READY}
 
 
 def _dependencies(job: _Job) -> list[tuple[str, JSON]]:
@@ -132,15 +135,9 @@ def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
     """Return how many replicated jobs the group requires."""
     names = set(map(name_of, jobs))
     await_each_other = any(name in names for job in jobs for name, _ in _dependencies(job))
-    at_once = 1 if _starts_in_order(job_set) or await_each_other else len(jobs)
+    at_once = 1 if startup_order(job_set) == IN_ORDER or await_each_other else len(jobs)
     text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
     return at_once if text is None else min(_at_least_one(text, "JobSet"), at_once)
-
-
-def _starts_in_order(job_set: Unstructured) -> bool:
-    with reading("spec.startupPolicy.startupPolicyOrder", named(job_set)):
-        order = fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
-    return order == IN_ORDER
 
 
 def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
@@ -217,19 +214,6 @@ def _at_least_one(text: str, where: str) -> int:
     if number < 1:
         raise GroupingError(f"{prefix}value {number} must be >= 1")
     return number
-
-
-def _replicated_jobs(job_set: Unstructured) -> list[_Job]:
-    with reading("spec.replicatedJobs", named(job_set)):
-        entries = fields.nested_list(job_set, "spec", "replicatedJobs")
-    if not entries:
-        raise GroupingError(f"jobset {named(job_set)} has no replicatedJobs")
-    jobs: list[_Job] = []
-    for index, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            raise GroupingError(f"replicatedJobs[{index}] is not an object")
-        jobs.append(entry)
-    return jobs
 
 
 def _label(pod: Pod, key: str) -> str:
