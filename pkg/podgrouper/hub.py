@@ -28,10 +28,9 @@ from .plugins.kubeflow.mpi import MpiGrouper
 from .plugins.kubeflow.pytorch import PyTorchGrouper
 from .plugins.leaderworkerset import LwsGrouper
 from .plugins.native import KINDS, NativeGroupers
-from .plugins.nimservice import NimServiceGrouper
 from .plugins.podjob import PodJobGrouper
 from .plugins.ray.ray_grouper import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
-from .plugins.skiptopowner import SkipTopOwnerGrouper
+from .plugins.skiptopowner import NimServiceGrouper, SkipTopOwnerGrouper
 from .podgroup import OLDEST, Rules
 from .settings import Settings
 

@@ -20,7 +20,7 @@ from controller_runtime.machinery.gojson import quote
 from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, REPLICATED_JOB_NAME_KEY
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
 
 from . import fields, segments
 from .defaultgrouper import DefaultGrouper
@@ -151,7 +151,9 @@ def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
         if not (name := name_of(job)):
             raise GroupingError(f"replicatedJobs[{index}] missing name")
         replicas = _replicas(job)
-        needed, topology = _needed_pods(job), _topology(job)
+        needed = _needed_pods(job)
+        levels = (kai.TOPOLOGY_KEY, kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY, kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY)
+        constraint = segments.placement(*(_template_annotation(job, key) for key in levels))
         leaves += replicas
         if leaves > segments.MAX_SUBGROUPS_V0_17:
             raise GroupingError(
@@ -164,7 +166,7 @@ def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
                 name=_leaf_name(name, replica),
                 parent=name,
                 min_available=needed,
-                topology_constraints=topology,
+                topology_constraints=constraint,
             )
             for replica in range(replicas)
         ]
@@ -186,18 +188,6 @@ def _needed_pods(job: _Job) -> int:
         text = _template_annotation(job, kai.MIN_MEMBER_KEY)
     pods = pods_of_job(parallelism, completions)
     return min(_at_least_one(text, "replicatedJob template"), pods) if text else pods
-
-
-def _topology(job: _Job) -> TopologyConstraintMetadata | None:
-    """Return the topology constraint of each replica, or None if the template sets no topology or no level."""
-    topology = _template_annotation(job, kai.TOPOLOGY_KEY)
-    required = _template_annotation(job, kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY)
-    preferred = _template_annotation(job, kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY)
-    if not topology or not (required or preferred):
-        return None
-    return TopologyConstraintMetadata(
-        topology=topology, required_topology_level=required, preferred_topology_level=preferred
-    )
 
 
 def _template_annotation(job: _Job, key: str) -> str:

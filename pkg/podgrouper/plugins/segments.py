@@ -40,6 +40,11 @@ def topology_constraint(
     topology = annotation(pod, template, kai.TOPOLOGY_KEY) or owner_annotations.get(kai.TOPOLOGY_KEY, "")
     required = annotation(pod, template, kai.SEGMENT_TOPOLOGY_REQUIRED_PLACEMENT_KEY)
     preferred = annotation(pod, template, kai.SEGMENT_TOPOLOGY_PREFERRED_PLACEMENT_KEY)
+    return placement(topology, required, preferred)
+
+
+def placement(topology: str, required: str, preferred: str) -> TopologyConstraintMetadata | None:
+    """Return a topology constraint, or None if no topology or no level is set."""
     if not topology or not (required or preferred):
         return None
     return TopologyConstraintMetadata(

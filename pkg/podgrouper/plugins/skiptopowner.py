@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Owners that wrap another owner: the inner owner determines the group.
 
-Wrappers are Argo's Workflows, run.ai's workloads, TrainJobs and Dynamo's graphs. The inner owner inherits the wrapper's
-labels and annotations, unless it sets them itself.
+Wrappers are Argo's Workflows, run.ai's workloads, TrainJobs, Dynamo's graphs, and NIMServices whose replicas need
+several nodes. The inner owner inherits the wrapper's labels and annotations, unless it sets them itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
-from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
+from controller_runtime.machinery import GVK, GroupKind, Object, Unstructured, unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules
@@ -21,9 +21,11 @@ from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules
 from .defaultgrouper import DefaultGrouper
 from .delegating import ReadingGrouper
 from .errors import UNREADABLE, GroupingError
-from .grouper import Grouper, Reads
+from .grouper import Grouper, Reads, runs_in
 
 T = TypeVar("T", bound=Object)
+
+_LWS: Final = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 
 
 class SkipTopOwnerGrouper(ReadingGrouper):
@@ -84,6 +86,30 @@ class SkipTopOwnerGrouper(ReadingGrouper):
             kai.PREEMPTIBILITY_LABEL_KEY: defaults.preemptibility,
         }
         return {key: value for key, value in labels.items() if value}
+
+
+# +kubebuilder:rbac:groups=apps.nvidia.com,resources=nimservices,verbs=get;list;watch
+class NimServiceGrouper(Grouper):
+    """Groups the pods of a NIMService."""
+
+    name = "NIMService Grouper"
+    reads = Reads.METADATA
+
+    def __init__(self, default: DefaultGrouper, skip: SkipTopOwnerGrouper) -> None:
+        self._default = default
+        self._skip = skip
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *other_owners: Object
+    ) -> Metadata:
+        """Return the group of the pod's replica of the LeaderWorkerSet, or the default group.
+
+        A running pod keeps the default group, which it has from an earlier release.
+        """
+        whole = await self._default.get_pod_group_metadata(top_owner, pod, *other_owners)
+        if runs_in(pod, whole.name) or len(other_owners) < 2 or other_owners[-2].gvk.group_kind != _LWS:
+            return whole
+        return await self._skip.get_pod_group_metadata(top_owner, pod, *other_owners)
 
 
 def _with_labels(obj: T, labels: Mapping[str, str]) -> T:

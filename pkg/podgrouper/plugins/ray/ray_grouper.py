@@ -21,7 +21,7 @@ from controller_runtime.machinery.gojson import go_text
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.podgrouper.plugins import fields
+from pkg.podgrouper.plugins import fields, segments
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
@@ -74,7 +74,11 @@ class RayGrouper(ReadingGrouper):
         existing = await self._existing(metadata.namespace, metadata.name)
         if existing is None or existing.spec.sub_groups:  # an older release created groups without subgroups
             metadata.sub_groups = sub_groups
-            _assign(pod, sub_groups)
+            label = pod.labels.get(NODE_GROUP_LABEL)
+            if (own := next((each for each in sub_groups if each.name == label), None)) is not None:
+                own.pods_references.append(pod.name)
+            else:
+                _log.debug("Ray pod is in no subgroup", namespace=pod.namespace, name=pod.name, group=label)
         return metadata
 
     async def _cluster(self, owner: Unstructured) -> Unstructured:
@@ -122,7 +126,11 @@ class RayGrouper(ReadingGrouper):
         if self._with_topology:
             spec = fields.nested_map(cluster, "spec", "headGroupSpec")
             head.topology_constraints = _topology(spec or {}, "headGroupSpec")
-        return [head, *_worker_groups(cluster, with_topology=self._with_topology)]
+        specs = fields.nested_list(cluster, "spec", "workerGroupSpecs") or []
+        workers = (
+            _worker_group(index, spec, with_topology=self._with_topology) for index, spec in enumerate(specs)
+        )
+        return [head, *(group for group in workers if group is not None)]
 
     async def _existing(self, namespace: str, name: str) -> PodGroup | None:
         try:
@@ -155,16 +163,6 @@ class RayServiceGrouper(RayGrouper):
     )
 
 
-def _worker_groups(cluster: Unstructured, *, with_topology: bool) -> list[SubGroupMetadata]:
-    groups: list[SubGroupMetadata] = []
-    for index, spec in enumerate(fields.nested_list(cluster, "spec", "workerGroupSpecs") or []):
-        if (group := _worker_group(index, spec)) is not None:
-            if with_topology:
-                group.topology_constraints = _topology(spec, f"workerGroupSpecs.{group.name}")
-            groups.append(group)
-    return groups
-
-
 def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata | None:
     """Return the topology constraint in the annotations of a group's template; None if they set no level."""
     topology, required, preferred = (
@@ -175,19 +173,15 @@ def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata |
             kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY,
         )
     )
-    if not (required or preferred):
-        return None
-    if not topology:
+    if (required or preferred) and not topology:
         raise GroupingError(
             f"topology annotation ({kai.TOPOLOGY_KEY}) is required for {where} when topology placement annotations"
             " are set"
         )
-    return TopologyConstraintMetadata(
-        topology=topology, required_topology_level=required, preferred_topology_level=preferred
-    )
+    return segments.placement(topology, required, preferred)
 
 
-def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
+def _worker_group(index: int, spec: JSON, *, with_topology: bool) -> SubGroupMetadata | None:
     """Return the subgroup of a worker group, or None if KubeRay creates no pods for the group.
 
     It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead. As
@@ -205,22 +199,11 @@ def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
     needed = (min(least, desired) if least > 0 else desired) * (1 if hosts is None else hosts)
     if needed <= 0:
         return None
-    return SubGroupMetadata(name=_group_name(index, spec), min_available=fields.int32(needed))
-
-
-def _group_name(index: int, spec: dict[str, JSON]) -> str:
     try:
         name = fields.nested_string(spec, "groupName")
     except AccessorError:
         name = None
-    return name or f"worker-group-{index}"
-
-
-def _assign(pod: Pod, sub_groups: list[SubGroupMetadata]) -> None:
-    """Put the pod into the subgroup that its label names."""
-    group = pod.labels.get(NODE_GROUP_LABEL)
-    for sub_group in sub_groups:
-        if sub_group.name == group:
-            sub_group.pods_references.append(pod.name)
-            return
-    _log.debug("Ray pod is in no subgroup", namespace=pod.namespace, name=pod.name, group=group)
+    group = SubGroupMetadata(name=name or f"worker-group-{index}", min_available=fields.int32(needed))
+    if with_topology:
+        group.topology_constraints = _topology(spec, f"workerGroupSpecs.{group.name}")
+    return group
