@@ -27,7 +27,7 @@ from .plugins.kubeflow.distributed_common import JaxGrouper, PaddleGrouper, Tens
 from .plugins.kubeflow.mpi import MpiGrouper
 from .plugins.kubeflow.pytorch import PyTorchGrouper
 from .plugins.leaderworkerset import LwsGrouper
-from .plugins.native import KINDS, NativeGroupers
+from .plugins.native import KINDS, NativeGang, NativeGrouper
 from .plugins.podjob import PodJobGrouper
 from .plugins.ray.ray_grouper import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
 from .plugins.skiptopowner import NimServiceGrouper, SkipTopOwnerGrouper
@@ -84,8 +84,6 @@ For example, a PodClique stands between the pods and their PodCliqueSet, a Virtu
 VirtualMachineInstance, and the grouper of PodCliqueSets reads PodGangs.
 """
 
-_BY_EXTENT: Final = (Reads.METADATA, Reads.SPEC, Reads.OBJECT)
-
 Table = dict[GVK, Grouper]
 RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
 """An entry point: a function that takes the default grouper and a reader, and returns rows to add to every table."""
@@ -102,15 +100,20 @@ class PluginsHub:
         self,
         default: DefaultGrouper,
         tables: tuple[Mapping[GVK, Grouper], Mapping[GVK, Grouper]],
-        native: NativeGroupers,
+        reader: client.Reader,
     ) -> None:
         self.default = default
-        self.native = native
         self._tables = tables
+        self._reader = reader
+        self._served_gangs: dict[str, GVK] = {}
 
     def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
         """Return the grouper in the row for ``kind``, else in the row for any version, else the default grouper."""
         return _row(self._tables[rules > OLDEST], kind) or self.default
+
+    def grouper_for_gang(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
+        """Return a grouper for the pods of ``gang``. It calls ``otherwise`` if we are not allowed to read the gang."""
+        return NativeGrouper(self.default, self._reader, gang, otherwise, self._served_gangs)
 
     def kinds(self) -> list[GVK]:
         """Return the kinds that have a row."""
@@ -125,7 +128,7 @@ class PluginsHub:
         if kind.group_kind in NATIVE:
             return Reads.SPEC
         found = [row.reads for table in self._tables if (row := _row(table, kind)) is not None]
-        return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
+        return max(found, default=Reads.OBJECT)
 
     def watches(self, kind: GVK) -> bool:
         """Return True if owners of ``kind`` may be watched: the kind has a row or is in ``WATCHED_WITHOUT_ROW``.
@@ -173,7 +176,7 @@ def new_plugins_hub(
                         f"grouper {entry.name} ({entry.value}): {kind} already has a grouper"
                     )
                 table[kind] = grouper
-    return PluginsHub(default, tables, NativeGroupers(default, reader))
+    return PluginsHub(default, tables, reader)
 
 
 def _table(default: DefaultGrouper, reader: client.Reader, options: Settings) -> Table:

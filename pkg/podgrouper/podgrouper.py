@@ -82,7 +82,7 @@ class PodGrouper:
             top, owners = await self._walk(pod)
             grouper = self._hub.grouper_for(type(top).gvk, rules)
             if (gang := native_gang(pod)) is not None:
-                grouper = self._hub.native.grouper_for(gang, grouper)
+                grouper = self._hub.grouper_for_gang(gang, grouper)
             found = await self._owners.instance(top, grouper.reads)
         if found.metadata.uid != top.metadata.uid:
             # The walk used metadata of an owner that has been deleted, and another one with its name was created.

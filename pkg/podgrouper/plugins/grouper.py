@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
 from controller_runtime.apis.core.v1 import Pod
@@ -59,14 +59,14 @@ def inputs() -> Inputs:
     return _inputs.get(None) or Inputs()
 
 
-class Reads(Enum):
+class Reads(IntEnum):
     """How much of its top owner a grouper reads. Other parts may be missing or stale."""
 
-    METADATA = "metadata"
+    METADATA = 1
     """Only the metadata; the rest of the object may be missing."""
-    SPEC = "spec"
+    SPEC = 2
     """The whole object except ``status``, which may be missing or stale."""
-    OBJECT = "object"
+    OBJECT = 3
     """Everything."""
 
 

@@ -63,56 +63,28 @@ def native_gang(pod: Pod) -> NativeGang | None:
 
 
 # +kubebuilder:rbac:groups=scheduling.k8s.io,resources=podgroups;workloads,verbs=get;list;watch
-class NativeGroupers:
-    """Returns the grouper of a pod that names a gang. Remembers which version of each kind the server serves."""
+class NativeGrouper(Grouper):
+    """Groups the pods of one gang. Queue, priority, labels and annotations come from the top owner.
 
-    def __init__(self, default: DefaultGrouper, reader: client.Reader) -> None:
-        self._default = default
-        self._reader = reader
-        self._served: dict[str, GVK] = {}
-
-    def grouper_for(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
-        """Return a grouper for the pods of ``gang``. It calls ``otherwise`` if we are not allowed to read it."""
-        return _NativeGrouper(self, self._default, gang, otherwise)
-
-    async def read(self, gang: NativeGang, namespace: str) -> Unstructured:
-        """Return the object that the gang names.
-
-        Raises:
-            GroupingError: the object does not exist, its name is invalid, or its kind is not served.
-            StatusError, RestError: the object cannot be read.
-        """
-        where = f"{gang.kind}.{GROUP} {namespace}/{gang.name}"
-        if not names.is_path_segment(gang.name):
-            raise GroupingError(f"the pod names {where}, which is not a valid name")
-        versions = KINDS[gang.kind]
-        known = self._served.get(gang.kind)
-        for version in versions if known is None else (known, *versions):
-            try:
-                found = await self._reader.get(unstructured(version), (namespace, gang.name))
-            except NoKindMatchError:
-                continue
-            except NotFoundError as error:
-                if not error.names_object:
-                    continue  # discovery still lists this version, but the server no longer serves it
-                raise GroupingError(f"the pod names {where}, which does not exist") from error
-            self._served[gang.kind] = version
-            return found
-        raise GroupingError(f"the pod names {where}, which is of a kind that the API server does not serve")
-
-
-class _NativeGrouper(Grouper):
-    """Groups the pods of one gang. Queue, priority, labels and annotations come from the top owner."""
+    If we are not allowed to read the gang, the grouper ``otherwise`` is called. ``served`` remembers which version of
+    each kind the server serves.
+    """
 
     name = "Kubernetes Gang Grouper"
 
     def __init__(
-        self, gangs: NativeGroupers, default: DefaultGrouper, gang: NativeGang, otherwise: Grouper
+        self,
+        default: DefaultGrouper,
+        reader: client.Reader,
+        gang: NativeGang,
+        otherwise: Grouper,
+        served: dict[str, GVK],
     ) -> None:
-        self._gangs = gangs
         self._default = default
+        self._reader = reader
         self._gang = gang
         self._otherwise = otherwise
+        self._served = served
         self.reads = otherwise.reads  # type: ignore[misc]  # set per instance: ``otherwise`` may be used
 
     async def get_pod_group_metadata(
@@ -129,7 +101,7 @@ class _NativeGrouper(Grouper):
         """
         gang = self._gang
         try:
-            obj = await self._gangs.read(gang, pod.namespace)
+            obj = await self._read(pod.namespace)
         except ForbiddenError as error:
             _log.debug(
                 "Pod is grouped without its gang: no permission to read it", gang=gang.name, error=error
@@ -158,6 +130,32 @@ class _NativeGrouper(Grouper):
                     f" the annotation {kai.TOPOLOGY_KEY} of the top owner, which names a Topology"
                 )
         return metadata
+
+    async def _read(self, namespace: str) -> Unstructured:
+        """Return the object that the gang names.
+
+        Raises:
+            GroupingError: the object does not exist, its name is invalid, or its kind is not served.
+            StatusError, RestError: the object cannot be read.
+        """
+        gang = self._gang
+        where = f"{gang.kind}.{GROUP} {namespace}/{gang.name}"
+        if not names.is_path_segment(gang.name):
+            raise GroupingError(f"the pod names {where}, which is not a valid name")
+        versions = KINDS[gang.kind]
+        known = self._served.get(gang.kind)
+        for version in versions if known is None else (known, *versions):
+            try:
+                found = await self._reader.get(unstructured(version), (namespace, gang.name))
+            except NoKindMatchError:
+                continue
+            except NotFoundError as error:
+                if not error.names_object:
+                    continue  # discovery still lists this version, but the server no longer serves it
+                raise GroupingError(f"the pod names {where}, which does not exist") from error
+            self._served[gang.kind] = version
+            return found
+        raise GroupingError(f"the pod names {where}, which is of a kind that the API server does not serve")
 
 
 def _policy(obj: Unstructured, gang: NativeGang) -> dict[str, JSON]:
