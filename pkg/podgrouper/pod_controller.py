@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import controller_runtime as ctrl
@@ -31,7 +32,7 @@ from .owners import short
 from .plugins import GroupingError, InvalidOwnerError
 from .plugins.native import native_gang
 from .plugins.podjob import APP_SELECTOR_LABEL, is_spark_pod
-from .podgroup import Handler, Metadata, Rules
+from .podgroup import Handler, Metadata, Rules, SubGroupMetadata
 from .podgrouper import KEPT_LENGTH, Grouping, PodGrouper
 from .regrouping import Regrouping
 from .servedrules import CurrentRules, fixed
@@ -47,6 +48,8 @@ _MANY: Final = 1_000
 """If a group has more subgroups than this, the time for the others is charged to the namespace of the pod."""
 _SUB_GROUP: Final = 5e-6
 """Seconds that a pod takes for each subgroup of its group."""
+
+_deleted_at: Final = attrgetter("metadata.deletion_timestamp")
 
 _UID: Final = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -234,17 +237,22 @@ class PodReconciler:
             self._regrouping.note(pod.key, pod.metadata.uid or "", found.inputs.read)
             raise
         self._regrouping.note(pod.key, metadata.name, found.inputs.read)
-        if _is_ending(pod, found) and await self._has_lost_its_group(pod, metadata.name):
-            return ctrl.Result()
+        current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
+        is_ending = any(map(_deleted_at, (pod, *found.owners)))
+        if is_ending and current == metadata.name and not await self._exists(pod.namespace, current):
+            return ctrl.Result()  # the group was deleted first
         if (more := len(metadata.sub_groups) - _MANY) > 0:
             self._budget.spend(pod.namespace, more * _SUB_GROUP)
-        if found.top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
+        is_denied = bool(found.top_owner.metadata.owner_references)
+        if is_denied and current not in (None, metadata.name) and await self._exists(pod.namespace, current):
             # The owner was readable when the pod was grouped: lost permissions must not regroup the pod.
             log.logger_from().debug(
                 "Pod keeps its group: not allowed to read an owner", podGroup=metadata.name
             )
             return ctrl.Result(requeue_after=_RETRY)
-        self._add_node_pool_label(metadata, pod)
+        key = self._options.node_pool_label_key
+        if key and (pool := pod.labels.get(key)) is not None:
+            metadata.labels = {key: pool, **(metadata.labels or {})}
         try:
             created = await self._handler.apply_to_cluster(metadata, rules)
         except ConflictError as error:
@@ -252,30 +260,23 @@ class PodReconciler:
                 raise
             log.logger_from().debug("PodGroup was changed by another writer", error=error)
             return ctrl.Result(requeue_after=_CONFLICT_DELAY)
-        for reason, message in (
-            (
-                kai.DEFAULTS_NOT_READABLE,
-                metadata.unread and f"default priority of {metadata.name}: {metadata.unread}",
-            ),
-            (kai.FIELD_IGNORED, metadata.ignored),
-        ):
-            if created and message and self._notices is not None:
-                self._notices.event(pod, "Warning", reason, message[:_MESSAGE_LIMIT])
-        is_final = _is_final(pod, metadata, found)
-        later = ctrl.Result(requeue_after=None if is_final else _RETRY)
-        if await self._assign(pod, metadata, found, is_final=is_final):
+        if created:
+            unread = metadata.unread and f"default priority of {metadata.name}: {metadata.unread}"
+            self._notice(pod, kai.DEFAULTS_NOT_READABLE, unread)
+            self._notice(pod, kai.FIELD_IGNORED, metadata.ignored)
+        sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
+        # A pod that has a node stays where it is. Others may get another group or subgroup, or their group a priority.
+        is_settled = not is_denied and (sub_group is not None or not metadata.sub_groups)
+        is_final = not metadata.unread and (bool(pod.spec.node_name) or is_settled)
+        if await self._assign(pod, metadata, sub_group, found, is_final=is_final):
             self._report_owner(pod, found, metadata)
-        current = await self._grouper.is_current(found, pod.namespace)
-        return later if current else ctrl.Result(requeue_after=_AGAIN)
+        if not await self._grouper.is_current(found, pod.namespace):
+            return ctrl.Result(requeue_after=_AGAIN)
+        return ctrl.Result(requeue_after=None if is_final else _RETRY)
 
-    async def _has_another_group(self, pod: Pod, name: str) -> bool:
-        current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, name)
-        return current != name and await self._exists(pod.namespace, current)
-
-    async def _has_lost_its_group(self, pod: Pod, name: str) -> bool:
-        """Return True if the pod was in the group, and the group was deleted."""
-        current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
-        return current == name and not await self._exists(pod.namespace, name)
+    def _notice(self, pod: Pod, reason: str, message: str) -> None:
+        if message and self._notices is not None:
+            self._notices.event(pod, "Warning", reason, message[:_MESSAGE_LIMIT])
 
     async def _exists(self, namespace: str, group: str) -> bool:
         try:
@@ -283,11 +284,6 @@ class PodReconciler:
         except NotFoundError:
             return False
         return True
-
-    def _add_node_pool_label(self, metadata: Metadata, pod: Pod) -> None:
-        key = self._options.node_pool_label_key
-        if key and (pool := pod.labels.get(key)) is not None:
-            metadata.labels = {key: pool, **(metadata.labels or {})}
 
     def _report_owner(self, pod: Pod, found: Grouping, metadata: Metadata) -> None:
         """Report the chosen top owner and the reason in a metric and the log.
@@ -297,10 +293,9 @@ class PodReconciler:
         kind, grouper = type(found.top_owner).gvk, found.grouper.name
         if references := found.top_owner.metadata.owner_references:
             reason = "denied"
-            if self._notices is not None:
-                denied = f"{short(references[0].kind)} {pod.namespace}/{short(references[0].name)}"
-                message = f"not allowed to read the owner {denied}: the pod is grouped without it"
-                self._notices.event(pod, "Warning", kai.OWNER_NOT_READABLE, message)
+            denied = f"{short(references[0].kind)} {pod.namespace}/{short(references[0].name)}"
+            message = f"not allowed to read the owner {denied}: the pod is grouped without it"
+            self._notice(pod, kai.OWNER_NOT_READABLE, message)
         else:
             reason = "top" if pod.metadata.owner_references else "none"
         metrics.PODS_GROUPED.labels(str(kind.group_kind), grouper, reason).inc()
@@ -312,12 +307,19 @@ class PodReconciler:
             reason=reason,
         )
 
-    async def _assign(self, pod: Pod, metadata: Metadata, found: Grouping, *, is_final: bool) -> bool:
-        """Annotate the pod with its group; return True if the pod changed.
+    async def _assign(
+        self, pod: Pod, metadata: Metadata, part: SubGroupMetadata | None, found: Grouping, *, is_final: bool
+    ) -> bool:
+        """Annotate the pod with its group, and label it with its subgroup ``part``; return True if the pod changed.
 
-        The patch contains the UID, so that the group of a deleted pod is not given to the next pod of this name.
+        As in upstream, the label of an earlier subgroup is not removed if the pod has left all subgroups. The patch
+        contains the UID, so that the group of a deleted pod is not given to the next pod of this name.
         """
-        patch = _changes(pod, metadata)
+        patch: dict[str, dict[str, str]] = {}
+        if pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "") != metadata.name:
+            patch["annotations"] = {kai.POD_GROUP_ANNOTATION_FOR_POD: metadata.name}
+        if part is not None and part.name and pod.labels.get(kai.SUB_GROUP_LABEL_KEY, "") != part.name:
+            patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: part.name}
         if not patch:
             return False
         before = pod.metadata
@@ -344,44 +346,9 @@ class PodReconciler:
         return True
 
 
-def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
-    """Return the merge patch that sets the pod's annotation for its group and the label for its subgroup.
-
-    As in upstream, the label of an earlier subgroup is not removed if the pod has left all subgroups.
-    """
-    sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
-    current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")
-    current_sub_group = pod.labels.get(kai.SUB_GROUP_LABEL_KEY, "")
-    patch: dict[str, dict[str, str]] = {}
-    if current != metadata.name:
-        patch["annotations"] = {kai.POD_GROUP_ANNOTATION_FOR_POD: metadata.name}
-    if sub_group is not None and sub_group.name and current_sub_group != sub_group.name:
-        patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: sub_group.name}
-    return patch
-
-
-def _is_final(pod: Pod, metadata: Metadata, found: Grouping) -> bool:
-    """Return False if the pod may get another group or subgroup later, or its group another priority.
-
-    A pod that has a node stays where it is.
-    """
-    if metadata.unread:
-        return False
-    if pod.spec.node_name:
-        return True
-    if found.top_owner.metadata.owner_references:
-        return False
-    return not metadata.sub_groups or metadata.find_sub_group_for_pod(pod.namespace, pod.name) is not None
-
-
 def _is_skipped(obj: Object) -> bool:
     """Return True if an annotation excludes the object's pods."""
     return obj.annotations.get(kai.SKIP_POD_GROUPER_KEY) == "true"
-
-
-def _is_ending(pod: Pod, found: Grouping) -> bool:
-    """Return True if the pod or one of its owners is being deleted. Their group may be deleted first."""
-    return any(each.metadata.deletion_timestamp is not None for each in (pod, *found.owners))
 
 
 def keeps_group(pod: Pod, group: str, owners: Iterable[Owner | OwnerReference] | None) -> bool:

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import Object, PartialObjectMetadata, Unstructured, names
+from controller_runtime.machinery import PartialObjectMetadata, Unstructured, names
 from controller_runtime.machinery.errors import ExpiredError, ForbiddenError, StatusError
 from controller_runtime.rest import RestError
 
@@ -103,7 +102,14 @@ class PodGrouper:
         seen: set[tuple[str, str, str]] = set()
         while references:
             if owners and len(references) > 1:
-                raise _several(owners[-1], pod.namespace, references)
+                shown = [
+                    short(fields.go_owner_reference(each), _SHOWN_LENGTH) for each in references[:_SHOWN]
+                ]
+                more = " ..." if len(references) > _SHOWN else ""
+                raise GroupingError(
+                    f"found {type(owners[-1]).gvk.kind} <{owners[-1].name} in namespace {pod.namespace}> with multiple"
+                    f" owners: [{' '.join(shown)}{more}]"
+                )
             reference = references[0]
             if (which := (reference.kind, reference.name, reference.uid)) in seen:
                 raise GroupingError(
@@ -116,7 +122,10 @@ class PodGrouper:
                 )
             seen.add(which)
             try:
-                owner = await self._owner(reference, pod.namespace)
+                owner = await self._owners.metadata(reference, pod.namespace)
+                if (owner.metadata.uid or "") != reference.uid:
+                    # The owner was deleted, and another one with its name was created.
+                    raise _expired(reference)
             except InvalidOwnerError as error:
                 # The pod's own references change only with the pod.
                 raise (GroupingError if owners else InvalidOwnerError)(
@@ -132,13 +141,6 @@ class PodGrouper:
             owners.append(owner)
             references = owner.metadata.owner_references or []
         return (owners[-1] if owners else pod_as_owner(pod.metadata)), owners
-
-    async def _owner(self, reference: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        owner = await self._owners.metadata(reference, namespace)
-        if (owner.metadata.uid or "") != reference.uid:
-            # The owner was deleted, and another one with its name was created.
-            raise _expired(reference)
-        return owner
 
 
 def _fitting(name: str, limit: int) -> str:
@@ -159,14 +161,4 @@ def _not_found(reference: OwnerReference, pod: Pod, error: Exception) -> str:
     return (
         f"failed to find {short(reference.kind)}: <{pod.namespace}/{short(reference.name)}>, "
         f"uid: <{short(reference.uid)}>: {error}"
-    )
-
-
-def _several(owner: Object, namespace: str, references: Sequence[OwnerReference]) -> GroupingError:
-    shown = [short(fields.go_owner_reference(each), _SHOWN_LENGTH) for each in references[:_SHOWN]]
-    if len(references) > _SHOWN:
-        shown.append("...")
-    return GroupingError(
-        f"found {type(owner).gvk.kind} <{owner.name} in namespace {namespace}> with multiple owners: "
-        f"[{' '.join(shown)}]"
     )
