@@ -250,9 +250,9 @@ class PodReconciler:
                 "Pod keeps its group: not allowed to read an owner", podGroup=metadata.name
             )
             return ctrl.Result(requeue_after=_RETRY)
-        key = self._options.node_pool_label_key
-        if key and (pool := pod.labels.get(key)) is not None:
-            metadata.labels = {key: pool, **(metadata.labels or {})}
+        key, labels = self._options.node_pool_label_key, metadata.labels
+        pool = pod.labels.get(key) if key else None
+        metadata.labels = labels if pool is None else {key: pool, **(labels or {})}
         try:
             created = await self._handler.apply_to_cluster(metadata, rules)
         except ConflictError as error:
