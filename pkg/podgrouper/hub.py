@@ -163,9 +163,7 @@ def new_plugins_hub(
     """
     options = options or Settings()
     default = DefaultGrouper(reader, options)
-    oldest = _table(default, reader, options)
-    newest = _newest_table(oldest, default, reader, options)
-    tables = oldest, newest
+    tables = _table(default, reader, options, OLDEST), _table(default, reader, options, Rules.V0_17)
     if found is None:
         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
@@ -179,8 +177,11 @@ def new_plugins_hub(
     return PluginsHub(default, tables, reader)
 
 
-def _table(default: DefaultGrouper, reader: client.Reader, options: Settings) -> Table:
-    legacy = options.search_legacy_pod_groups
+def _table(default: DefaultGrouper, reader: client.Reader, options: Settings, rules: Rules) -> Table:
+    """Return our rows for the rules of v0.13, or for those of v0.17 and later."""
+    legacy, is_oldest = options.search_legacy_pod_groups, rules is OLDEST
+    job_grouper = K8sJobGrouper if is_oldest else WholeJobGrouper
+    job_set_grouper = JobSetGrouper(default) if is_oldest else JobSetTreeGrouper(default, reader)
     grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
     table: Table = {
         GVK("", "v1", "Pod"): PodJobGrouper(default),
@@ -189,25 +190,24 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: Settings) ->
         GVK("apps", "v1", "ReplicaSet"): default,
         GVK("apps", "v1", "StatefulSet"): default,
         GVK("batch", "v1", "CronJob"): CronJobGrouper(default, reader),
-        GVK("batch", "v1", "Job"): K8sJobGrouper(default, reader, search_for_legacy_pod_groups=legacy),
+        GVK("batch", "v1", "Job"): job_grouper(default, reader, search_for_legacy_pod_groups=legacy),
         GVK("egx.nvidia.io", "v1", "SPOTRequest"): SpotRequestGrouper(default),
         GVK("grove.io", "v1alpha1", "PodCliqueSet"): grove,
         GVK("grove.io", "v1alpha1", "PodGangSet"): grove,
-        GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): JobSetGrouper(default),
+        GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): job_set_grouper,
         GVK("kubeflow.org", "v1", "JAXJob"): JaxGrouper(default),
         GVK("kubeflow.org", "v1", "MPIJob"): mpi,
         GVK("kubeflow.org", "v1", "PaddleJob"): PaddleGrouper(default),
-        GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default),
+        GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default, rules),
         GVK("kubeflow.org", "v1", "TFJob"): TensorFlowGrouper(default),
         GVK("kubeflow.org", "v1", "XGBoostJob"): XGBoostGrouper(default),
         GVK("kubeflow.org", "v1alpha1", "ScheduledWorkflow"): default,
         GVK("kubeflow.org", "v1beta1", "Notebook"): NotebookGrouper(default),
         GVK("kubeflow.org", "v2beta1", "MPIJob"): mpi,
         GVK("kubevirt.io", "v1", "VirtualMachineInstance"): default,
-        GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default),
+        GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default, rules),
         GVK("machinelearning.seldon.io", "v1", "SeldonDeployment"): default,
         GVK("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment"): default,
-        **_ray(default, reader, OLDEST),
         GVK("run.ai", "v1", "RunaiJob"): RunaiJobGrouper(
             default, reader, search_for_legacy_pod_groups=legacy
         ),
@@ -218,42 +218,17 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: Settings) ->
         GVK("tekton.dev", "v1", "TaskRun"): default,
         GVK("workspace.devfile.io", "v1alpha2", "DevWorkspace"): default,
     }
-    skip = SkipTopOwnerGrouper(default, reader, table)
-    table.update(dict.fromkeys((*_WRAPPERS, _DYNAMO), skip))
-    table[_NIM_SERVICE] = NimServiceGrouper(default, skip)
-    return table
-
-
-def _newest_table(
-    oldest: Table,
-    default: DefaultGrouper,
-    reader: client.Reader,
-    options: Settings,
-) -> Table:
-    """Return the table of v0.17: the table of v0.13, with other rows for the kinds whose rules changed."""
-    rules, legacy = Rules.V0_17, options.search_legacy_pod_groups
-    table: Table = {
-        **oldest,
-        GVK("batch", "v1", "Job"): WholeJobGrouper(default, reader, search_for_legacy_pod_groups=legacy),
-        GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): JobSetTreeGrouper(default, reader),
-        GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default, rules),
-        GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default, rules),
-        **_ray(default, reader, rules),
-    }
-    del table[_DYNAMO]
-    skip = SkipTopOwnerGrouper(default, reader, table, rules)
-    table.update(dict.fromkeys((*_WRAPPERS, _ANY_DYNAMO), skip))
-    table[_NIM_SERVICE] = NimServiceGrouper(default, skip)
-    return table
-
-
-def _ray(default: DefaultGrouper, reader: client.Reader, rules: Rules) -> Table:
-    groupers = {
+    ray = {
         "RayCluster": RayClusterGrouper(default, reader, rules),
         "RayJob": RayJobGrouper(default, reader, rules),
         "RayService": RayServiceGrouper(default, reader, rules),
     }
-    return {GVK("ray.io", each, kind): made for each in ("v1", "v1alpha1") for kind, made in groupers.items()}
+    for kind, grouper in ray.items():
+        table[GVK("ray.io", "v1", kind)] = table[GVK("ray.io", "v1alpha1", kind)] = grouper
+    skip = SkipTopOwnerGrouper(default, reader, table, rules)
+    table.update(dict.fromkeys((*_WRAPPERS, _DYNAMO if is_oldest else _ANY_DYNAMO), skip))
+    table[_NIM_SERVICE] = NimServiceGrouper(default, skip)
+    return table
 
 
 def _load(entry: EntryPoint, default: DefaultGrouper, reader: client.Reader) -> Mapping[GVK, Grouper]:
