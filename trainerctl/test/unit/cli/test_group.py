@@ -405,6 +405,49 @@ WORKLOADS = [
         ),
         {"w-master-0": "", "w-worker-0": ""},
     ),
+    (
+        obj(
+            "ray.io/v1",
+            "RayCluster",
+            "w",
+            spec={
+                "headGroupSpec": {"template": TEMPLATE},
+                "workerGroupSpecs": [
+                    {"groupName": "idle", "replicas": 0, "template": TEMPLATE},
+                    {"groupName": "off", "replicas": 1, "suspend": True, "template": TEMPLATE},
+                    {"groupName": "g", "minReplicas": 1, "template": TEMPLATE},
+                ],
+            },
+        ),
+        {"w-head": "headgroup", "w-g-0": "g"},
+    ),
+    (
+        obj(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "w",
+            spec={"leaderWorkerTemplate": {"workerTemplate": TEMPLATE}},
+        ),
+        {"w-0-0": "leader"},
+    ),
+    (
+        obj(
+            "kubeflow.org/v1",
+            "TFJob",
+            "w",
+            spec={"tfReplicaSpecs": {"PS": {**SEGMENTS, "replicas": 0}, "Worker": SEGMENTS}},
+        ),
+        {"w-worker-0": ""},
+    ),
+    (
+        obj(
+            "kubeflow.org/v2beta1",
+            "MPIJob",
+            "w",
+            spec={"mpiReplicaSpecs": {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}},
+        ),
+        {"w-launcher-0": ""},
+    ),
 ]
 
 

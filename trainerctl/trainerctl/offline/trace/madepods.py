@@ -44,7 +44,7 @@ def with_pods(objects: Objects) -> Objects:
     made: Objects = {}
     for key, data in objects.items():
         metadata = {"uid": _UID, **(data.get("metadata") or {})}
-        made[key] = {**data, "metadata": metadata}
+        made[key] = data = {**_defaulted(key, data), "metadata": metadata}
         reference = {
             "apiVersion": data["apiVersion"],
             "kind": data["kind"],
@@ -71,6 +71,14 @@ def with_pods(objects: Objects) -> Objects:
     return made
 
 
+def _defaulted(key: Key, data: Data) -> Data:
+    """Return a LeaderWorkerSet with the size that the API server sets by default, and any other object as it is."""
+    spec, template = data.get("spec"), at(data, "spec", "leaderWorkerTemplate")
+    if key.kind.group_kind != _LWS or not isinstance(spec, dict) or not isinstance(template, dict):
+        return data
+    return {**data, "spec": {**spec, "leaderWorkerTemplate": {"size": 1, **template}}}
+
+
 def _pods(key: Key, data: Data) -> Iterator[_Made]:
     kind = key.kind.group_kind
     if kind in _TEMPLATED:
@@ -87,12 +95,15 @@ def _pods(key: Key, data: Data) -> Iterator[_Made]:
     elif kind == _RAY_CLUSTER:
         yield _Made("head", at(data, "spec", "headGroupSpec", "template"), {"ray.io/group": "headgroup"})
         for group in maps(data, "spec", "workerGroupSpecs"):
+            if group.get("suspend") is True or not (group.get("replicas") or group.get("minReplicas")):
+                continue
             name = str(group.get("groupName"))
             yield _Made(f"{name}-0", group.get("template"), {"ray.io/group": name})
     elif kind == _LWS:
         worker = at(data, "spec", "leaderWorkerTemplate", "workerTemplate")
         leader = at(data, "spec", "leaderWorkerTemplate", "leaderTemplate") or worker
-        for index, template in enumerate((leader, worker)):
+        templates = (leader,) if at(data, "spec", "leaderWorkerTemplate", "size") == 1 else (leader, worker)
+        for index, template in enumerate(templates):
             labels = {
                 "leaderworkerset.sigs.k8s.io/group-index": "0",
                 "leaderworkerset.sigs.k8s.io/worker-index": str(index),
@@ -100,6 +111,9 @@ def _pods(key: Key, data: Data) -> Iterator[_Made]:
             yield _Made(f"0-{index}", template, labels)
     elif (field := _KUBEFLOW.get(kind)) is not None:
         for role, spec in (at(data, "spec", field) or {}).items():
+            default = 0 if (kind.kind, role) == ("MPIJob", "Worker") else 1
+            if (default if (replicas := at(spec, "replicas")) is None else replicas) == 0:
+                continue
             labels = {
                 "training.kubeflow.org/job-name": key.name,
                 "training.kubeflow.org/job-role": role.lower(),
