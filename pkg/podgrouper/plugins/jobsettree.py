@@ -9,6 +9,7 @@ of the other job.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime import client
@@ -77,13 +78,14 @@ class JobSetTreeGrouper(DelegatingGrouper):
         own_job = pod.labels.get(REPLICATED_JOB_NAME_KEY)
         # The replicated jobs that must complete before another one is created.
         awaited = {name for job in jobs for name, status in _dependencies(job) if status != READY}
+        dependencies = {name_of(job): [name for name, _ in _dependencies(job)] for job in jobs}
         if own_job in awaited:
             metadata.name += f"-{own_job}"
             jobs = [job for job in jobs if name_of(job) == own_job]
         else:
             jobs = [job for job in jobs if name_of(job) not in awaited]
         jobs = [job for job in jobs if name_of(job) == own_job or (_replicas(job) and _needed_pods(job))]
-        metadata.min_sub_group = _required_jobs(owner, jobs)
+        metadata.min_sub_group = _required_jobs(owner, jobs, dependencies)
         metadata.min_available = 0
         metadata.sub_groups = _tree(owner, jobs)
         leaf = _leaf_name(_label(pod, REPLICATED_JOB_NAME_KEY), _label(pod, JOB_INDEX_KEY))
@@ -131,10 +133,15 @@ def _dependencies(job: _Job) -> list[tuple[str, JSON]]:
     ]
 
 
-def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
-    """Return how many replicated jobs the group requires."""
+def _required_jobs(job_set: Unstructured, jobs: list[_Job], dependencies: Mapping[str, list[str]]) -> int:
+    """Return how many of ``jobs`` the group requires. ``dependencies`` are those of all replicated jobs."""
     names = set(map(name_of, jobs))
-    await_each_other = any(name in names for job in jobs for name, _ in _dependencies(job))
+    pending, waits_for = [each for name in names for each in dependencies[name]], set[str]()
+    while pending:  # a job may depend on another one through a job that has a group of its own
+        if (name := pending.pop()) not in waits_for:
+            waits_for.add(name)
+            pending += dependencies.get(name, ())
+    await_each_other = not names.isdisjoint(waits_for)
     at_once = 1 if startup_order(job_set) == IN_ORDER or await_each_other else len(jobs)
     text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
     return at_once if text is None else min(_at_least_one(text, "JobSet"), at_once)

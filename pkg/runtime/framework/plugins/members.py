@@ -77,5 +77,11 @@ def _starts_later(spec: JobSetSpec, job: ReplicatedJob, earlier: Sequence[Member
     policy = spec.startup_policy
     if policy is not None and policy.startup_policy_order == _IN_ORDER:
         return bool(earlier)
-    names = {member.job.name for member in earlier}
-    return any(each.name in names for each in job.depends_on or ())
+    dependencies = {each.name: each.depends_on or () for each in spec.replicated_jobs or ()}
+    waits_for: set[str] = set()
+    pending = [each.name for each in job.depends_on or ()]
+    while pending:  # a job may depend on a member through a job that is no member
+        if (name := pending.pop()) not in waits_for:
+            waits_for.add(name)
+            pending += [each.name for each in dependencies.get(name, ())]
+    return any(member.job.name in waits_for for member in earlier)

@@ -50,6 +50,17 @@ async def test_all_replicated_jobs_are_required_at_once(group_job_set: GroupJobS
     ]
 
 
+async def test_a_job_may_wait_for_another_one_through_a_job_with_a_group_of_its_own(
+    group_job_set: GroupJobSet,
+) -> None:
+    server = _job("server")
+    prepare = _job("prepare", dependsOn=[{"name": "server", "status": "Ready"}])
+    node = _job("node", dependsOn=[{"name": "prepare", "status": "Complete"}])
+
+    assert (await group_job_set(server, prepare, node, job="server")).min_sub_group == 1
+    assert (await group_job_set(_job("prepare"), server, node, job="server")).min_sub_group == 2
+
+
 def _requiring(number: str, job: dict[str, Any]) -> dict[str, Any]:
     metadata = {"annotations": {"kai.scheduler/batch-min-member": number}}
     return {**job, "template": {**job["template"], "metadata": metadata}}

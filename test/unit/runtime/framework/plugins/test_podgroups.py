@@ -67,6 +67,9 @@ READY, COMPLETE = "Ready", "Complete"
             {"a": (), "b": ("a", COMPLETE), "c": ("b", READY)}, "b", "bc", id="initializer, nodes, launcher"
         ),
         pytest.param({"a": (), "b": ("a", READY), "c": ("b", READY)}, "a", "abc", id="a chain"),
+        pytest.param(
+            {"a": (), "b": ("a", READY), "c": ("b", COMPLETE)}, "a", "ac", id="a chain through no member"
+        ),
     ],
 )
 async def test_the_gang_waits_only_for_pods_that_can_exist_at_the_same_time(
