@@ -40,7 +40,8 @@ def page() -> str:
     for kind in kinds:
         root = custom_resource_definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         for model, schema in _models(kind, root):
-            sections.setdefault(model, _section(model, schema))
+            if model not in sections:
+                sections[model] = _section(model, schema, "".join(sections.values()))
     (group,) = {kind.gvk.api_version for kind in kinds}
     named = ", ".join(f"[`{kind.gvk.kind}`](#{kind.gvk.kind.lower()})" for kind in kinds)
     return (
@@ -62,7 +63,8 @@ def _models(model: type[Struct], schema: dict[str, JSON]) -> Iterator[tuple[type
             yield from _models(nested, below.get("items", below))
 
 
-def _section(model: type[Struct], schema: dict[str, JSON]) -> str:
+def _section(model: type[Struct], schema: dict[str, JSON], above: str) -> str:
+    """Return the section of a model, without its description if the row that links to it has the same."""
     required = schema.get("required", [])
     rows = []
     for name, info in model.model_fields.items():
@@ -78,15 +80,19 @@ def _section(model: type[Struct], schema: dict[str, JSON]) -> str:
             meaning += _constraints(below, with_default="default" not in description.lower())
         rows.append((f"`{wire}`", _type(info.annotation, below), " ".join(each for each in meaning if each)))
     text = _sentence(schema.get("description", ""))
+    text = "" if f"(#{model.__name__.lower()}) | {text} |" in above else f"{text}\n\n"
     rules = "".join(f"\n- {rule['message']}" for rule in schema.get("x-kubernetes-validations", []))
     return (
-        f"\n## {model.__name__}\n\n{text}\n\n"
+        f"\n## {model.__name__}\n\n{text}"
         + (table(("field", "type", "meaning"), rows) if rows else "It has no fields.\n")
         + (f"\nRules:\n{rules}\n" if rules else "")
     )
 
 
 def _constraints(schema: dict[str, JSON], *, with_default: bool) -> Iterator[str]:
+    if (schema.get("minimum"), schema.get("maximum")) == (-(2**31), 2**31 - 1):
+        yield "A number has 32 bits."
+        schema = {key: value for key, value in schema.items() if key not in ("minimum", "maximum")}
     for key, words in _CONSTRAINTS.items():
         if key in schema and (key != "default" or with_default):
             value = schema[key]

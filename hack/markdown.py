@@ -13,5 +13,5 @@ NOTE: Final = "<!-- Generated from the code by `make manifests`; do not edit. --
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a table; cells may contain pipes."""
     head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in (head, *rows)]
+    return "".join((lines[0], "|---" * len(head) + "|\n", *lines[1:]))

@@ -111,14 +111,17 @@ def _default(value: object) -> str:
 
 def _flags() -> str:
     head = ("flag", "meaning")
+    ours, theirs = dict(_rows(FLAGS)), _rows(POD_GROUPER_FLAGS)
+    same = ", ".join(name for name, meaning in theirs if ours.get(name) == meaning)
     return (
         f"# Flags of the manager\n\n{NOTE}\n"
         "Flags are parsed as in Go: with one dash or two, as `--flag=value` or `--flag value`.\n\n"
-        f"{table(head, _rows(FLAGS))}\n"
+        f"{table(head, ours.items())}\n"
         "## Those of the program podgrouper\n\n"
         "They include the flags of the pod grouper of KAI-Scheduler v0.13 to v0.17, with the same defaults; `--rules` "
-        "and `--tracing` are new.\n\n"
-        f"{table(head, _rows(POD_GROUPER_FLAGS))}"
+        "and `--tracing` are new.\n"
+        f"These flags mean the same as above: {same}.\n\n"
+        f"{table(head, [row for row in theirs if row[1] != ours.get(row[0])])}"
     )
 
 

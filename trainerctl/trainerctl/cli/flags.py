@@ -155,7 +155,7 @@ def _get(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep showing changes; with NAME, until the TrainJob has ended",
     )
-    _live(parser, ("table", "json", "yaml", "name"), "namespace of the TrainJobs")
+    _live(parser, ("table", "json", "yaml", "name"))
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:
@@ -219,7 +219,7 @@ def _change(verb: str) -> Add:
         parser.add_argument(
             "names", metavar="NAME", nargs="+", type=flagtypes.name, help=f"names of the TrainJobs to {verb}"
         )
-        _live(parser, about="namespace of the TrainJobs")
+        _live(parser)
         parser.set_defaults(function=f"trainerctl.cli.change:{verb}_command")
 
     return add_flags
@@ -229,7 +229,7 @@ def _migrate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-A", "--all-namespaces", action="store_true", help="rewrite the TrainJobs of all namespaces")
     add("--dry-run", action="store_true", help="let the API server check the changes, and store none")
-    _live(parser, about="namespace of the TrainJobs")
+    _live(parser)
     parser.epilog = (
         "The exit code is 1 if a TrainJob could not be rewritten. Running the command again does no harm."
     )
@@ -433,7 +433,7 @@ def _named(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None
 
 
 def _live(
-    parser: argparse.ArgumentParser, outputs: Sequence[str] = (), about: str = "namespace of the TrainJob"
+    parser: argparse.ArgumentParser, outputs: Sequence[str] = (), about: str = "namespace"
 ) -> None:
     add = parser.add_argument
     add(
