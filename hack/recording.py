@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run commands of trainerctl, and draw their output: ``python -m hack.recording docs/demo.svg "trainerctl demo"``.
 
-docs/why.svg needs a cluster in KUBECONFIG in which a TrainJob waits for a Secret, and the commands ``trainerctl get`` and
-``trainerctl why llama``. Recorders of terminals make pictures that load fonts, and do not have the console of trainerctl.
+docs/why.svg needs a cluster in KUBECONFIG in which a TrainJob waits for a Secret, and the commands ``trainerctl get``
+and ``trainerctl why llama``. Recorders of terminals make pictures that load fonts, and do not use trainerctl's console.
 """
 
 from __future__ import annotations

@@ -26,23 +26,14 @@ DOCUMENTS: Final = tuple(
 )
 SECTIONS: Final = ("Breaking", "Added", "Changed", "Security", "Fixed")
 WORDS: Final = {
-    "tell": r"\b(?:tells?|told|telling)\b",
-    "somebody": r"\b(?:somebody|nobody|everybody|whoever)\b",
-    "anew": r"\banew\b",
-    "is no": r"\bis no (?!longer\b|more\b)",
-    "what": r"\bwhat(?:ever)?\b",
+    r"\b(?:tells?|told|telling)\b": (1, 0),
+    r"\b(?:somebody|nobody|everybody|whoever)\b": (0, 0),
+    r"\banew\b": (0, 0),
+    r"\bis no (?!longer\b|more\b)": (2, 12),
+    r"\bwhat(?:ever)?\b": (15, 35),
 }
-CODE: Final = (
-    "pkg/**/*.py",
-    "cmd/**/*.py",
-    f"{LIBRARY}/controller_runtime/**/*.py",
-    f"{TOOL}/trainerctl/**/*.py",
-)
-LIMITS: Final = (
-    (DOCUMENTS, {"tell": 1, "somebody": 0, "anew": 0, "is no": 2, "what": 15}),
-    (CODE, {"tell": 0, "somebody": 0, "anew": 0, "is no": 12, "what": 35}),
-)
-"""The number of occurrences of each word above which there is advice."""
+"""Words, and how often they may occur in documents and in the code before there is advice."""
+CODE: Final = ("pkg", "cmd", f"{LIBRARY}/controller_runtime", f"{TOOL}/trainerctl")
 
 
 class Problem(NamedTuple):
@@ -96,39 +87,40 @@ def changelogs(root: Path) -> Iterator[Problem]:
     for path in (root / "CHANGELOG.md", root / LIBRARY / "CHANGELOG.md"):
         releases, sections, seen = 0, [""], set[str]()
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            text = ""
-            if name := line.removeprefix("## ") if line.startswith("## ") else "":
-                pattern = r"\d+\.\d+\.\d+ - \d{4}-\d{2}-\d{2}" if releases else "Unreleased"
-                if not re.fullmatch(pattern, name):
-                    text = f"this must be {'a version and its date' if releases else 'Unreleased'}"
+            if line.startswith("## "):
+                pattern = r"## \d+\.\d+\.\d+ - \d{4}-\d{2}-\d{2}" if releases else "## Unreleased"
+                if not re.fullmatch(pattern, line):
+                    yield Problem(
+                        path, number, f"this must be {'a version and its date' if releases else 'Unreleased'}"
+                    )
                 releases, sections = releases + 1, []
             elif line.startswith("### "):
                 sections.append(line.removeprefix("### "))
                 if sections != [each for each in SECTIONS if each in sections]:
-                    text = f"each section occurs once, in the order {', '.join(SECTIONS)}"
+                    yield Problem(
+                        path, number, f"each section occurs once, in the order {', '.join(SECTIONS)}"
+                    )
             elif line.startswith("- ") and not sections:
-                text = "an entry must be below a section"
+                yield Problem(path, number, "an entry must be below a section")
             if line and not line.startswith("###") and line in seen:
-                text = "this line also occurs above"
+                yield Problem(path, number, "this line also occurs above")
             seen.add(line)
-            if text:
-                yield Problem(path, number, text)
 
 
 def words(root: Path) -> Iterator[Problem]:
     """Yield words that Kubernetes' own documentation rarely uses, if there are many; of the files, the newest one."""
-    for patterns, limits in LIMITS:
-        paths = {path for pattern in patterns for path in root.glob(pattern)}
-        for word, limit in limits.items():
-            found = [(path, re.search(WORDS[word], path.read_text(), re.IGNORECASE)) for path in paths]
-            count = sum(len(re.findall(WORDS[word], path.read_text(), re.IGNORECASE)) for path in paths)
-            if count > limit:
-                path, match = max(
-                    ((path, match) for path, match in found if match),
-                    key=lambda each: each[0].stat().st_mtime,
-                )
+    code = [path for folder in CODE for path in root.joinpath(folder).rglob("*.py")]
+    for word, limits in WORDS.items():
+        for paths, limit in zip((documents(root), code), limits, strict=True):
+            found = [
+                (path, match)
+                for path in sorted(paths, key=lambda path: path.stat().st_mtime)
+                for match in re.finditer(word, path.read_text(), re.IGNORECASE)
+            ]
+            if len(found) > limit:
+                path, match = found[-1]
                 yield Problem.at(
-                    path, match.start(), f"{match[0]!r}: there are {count} such words, not {limit}"
+                    path, match.start(), f"{match[0]!r}: there are {len(found)} such words, not {limit}"
                 )
 
 
@@ -156,11 +148,11 @@ def _page(root: Path, name: str) -> Path:
 
 
 def port_map(root: Path) -> Iterator[Problem]:
-    """Yield the modules that the port map names and that do not exist."""
-    path = _page(root, "port-map.md")
-    for name in re.finditer(r"`((?:pkg|controller_runtime|trainerctl)\.[a-z0-9_.]+)`", path.read_text()):
-        if _module(root, name[1]) is None:
-            yield Problem.at(path, name.start(), f"no module is called {name[1]}")
+    """Yield the modules that the port map and the page of differences name and that do not exist."""
+    for path in (_page(root, "port-map.md"), _page(root, "differences.md")):
+        for name in re.finditer(r"`((?:pkg|controller_runtime|trainerctl)\.[a-z0-9_.]+)`", path.read_text()):
+            if _module(root, name[1]) is None:
+                yield Problem.at(path, name.start(), f"no module is called {name[1]}")
 
 
 def architecture(root: Path) -> Iterator[Problem]:
@@ -168,12 +160,8 @@ def architecture(root: Path) -> Iterator[Problem]:
     path = _page(root, "architecture.md")
     pattern = r"^\| `((?:pkg|trainerctl)\.\w+)` \|"
     rows = {row[1]: row.start() for row in re.finditer(pattern, path.read_text(), re.MULTILINE)}
-    packages = {
-        ".".join(each.parts[-3:-1])
-        for pattern in ("pkg/*/__init__.py", f"{TOOL}/trainerctl/*/__init__.py")
-        for each in root.glob(pattern)
-    }
-    for name in sorted(packages ^ set(rows)):
+    folders = (*root.glob("pkg/*/__init__.py"), *root.glob(f"{TOOL}/trainerctl/*/__init__.py"))
+    for name in sorted({".".join(each.parts[-3:-1]) for each in folders} ^ set(rows)):
         problem = f"no package is called {name}" if name in rows else f"{name} has no row"
         yield Problem.at(path, rows.get(name, 0), problem)
 

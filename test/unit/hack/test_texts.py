@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of texts report each problem of a small repository with its line."""
 
-import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +18,8 @@ SOUND = {
     "controller-runtime/controller_runtime/tools/templates/Makefile.tmpl": "new: ## Make it\n",
     "controller-runtime/controller_runtime/cache.py": "",
     "docs/port-map.md": "`pkg.util`, `controller_runtime.cache`\n",
+    "docs/dev/differences.md": "`trainerctl.cli`\n",
+    "trainerctl/trainerctl/cli.py": "",
     "docs/architecture.md": "| `pkg.util` | x |\n",
     "docs/parsers.md": "\n## The texts\n\n| a | b | c | d | e |\n|---|---|---|---|---|\n"
     "| JSON | user | `pkg.util` | 1 KB | `test/test_util.py::test_long` |\n",
@@ -127,4 +128,4 @@ def test_advice_is_printed_and_does_not_fail(
     ],
 )
 def test_calls_of_parsers_are_found(text: str, expected: bool) -> None:
-    assert any(map(parsers.parses, ast.walk(ast.parse(text)))) is expected
+    assert parsers.parses(text) is expected
