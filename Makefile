@@ -215,11 +215,7 @@ bench-scale: $(VENV)/.dev binaries ## Measure with SCALE TrainJobs, beside Go ma
 
 .PHONY: manifests
 manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles, the chart's copies of config and docs/reference from the code, and release.env's repository into SECURITY-INSIGHTS.yml
-	$(BIN)/python -m hack.manifests
-	$(BIN)/python -m hack.rbac
-	$(BIN)/python -m hack.chart
-	$(BIN)/python -m hack.release --fill
-	$(BIN)/python -m hack.reference docs/reference
+	$(BIN)/python -m hack
 
 .PHONY: recording
 recording: $(VENV)/.runtime ## Run the demo and draw it into docs/demo.svg

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write the files of the Helm chart that come from ``config``, and its values' schema: ``python -m hack.chart``.
+"""Make the files of the Helm chart that come from ``config``, and its values' schema.
 
 Helm reads no file outside of a chart, and generators of schemas do not know the keys of the Configuration.
 """
@@ -8,7 +8,6 @@ Helm reads no file outside of a chart, and generators of schemas do not know the
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +53,7 @@ def files() -> dict[str, str]:
         found[f"files/crds/{path.name}"] = _text(path)
     for name, source in _ROLES.items():
         role = yaml.load_map((_CONFIG / source).read_text())
-        found[f"files/rbac/{name}.yaml"] = _NOTE.format(source) + _dump({"rules": role["rules"]})
+        found[f"files/rbac/{name}.yaml"] = _NOTE.format(source) + yaml.dump({"rules": role["rules"]})
     found["files/webhooks.yaml"] = _text(_CONFIG / "webhook" / "manifests.yaml")
     for path in sorted((_CONFIG / "runtimes").rglob("*.yaml")):
         if (data := yaml.load_map(path.read_text())).get("kind") == "ClusterTrainingRuntime":
@@ -121,24 +120,7 @@ def _struct(kind: type[Struct]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def main() -> int:
-    """Write the generated files into the chart."""
-    for name, text in files().items():
-        path = CHART / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return 0
-
-
 def _text(path: Path) -> str:
     return _NOTE.format(path.relative_to(_CONFIG)) + path.read_text().removeprefix(_LICENSE).removeprefix(
         "---\n"
     )
-
-
-def _dump(data: object) -> str:
-    return yaml.dump(data)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

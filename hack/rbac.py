@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write the ClusterRoles from the code's ``+kubebuilder:rbac`` markers: ``python -m hack.rbac [CONFIG]``.
+"""Make the ClusterRoles from the code's ``+kubebuilder:rbac`` markers.
 
 The library has the generator, which writes one role; this module divides the markers among several roles.
 
@@ -13,13 +13,12 @@ the role for the feature gate ``TrainJobStatus``, and those of ``pkg/controller/
 from __future__ import annotations
 
 import enum
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import controller_runtime
-from controller_runtime.tools import files, markers
+from controller_runtime.tools import markers
 from controller_runtime.tools.rbac import Grant as Grant
 from controller_runtime.tools.rbac import Grants, grants_in, manifest, merge
 from controller_runtime.tools.rbac import rules as rules
@@ -53,6 +52,17 @@ _PART_OF: Final = {
 """The part to which a folder or a module below a package belongs; all others belong to the manager."""
 
 
+_ROLES: Final = {
+    Part.MANAGER: ("rbac", "controller-manager", ""),
+    Part.POD_GROUPER: ("podgrouper", "pod-grouper", "of the pod grouper. Without `podGrouper.enable`"),
+    Part.METRICS: ("metrics-authorization",) * 2 + ("for `metrics.requireAuthorization`. Without it",),
+    Part.STATUS_SERVER: ("status-server",) * 2 + ("for the feature gate `TrainJobStatus`. Without it",),
+    Part.FAILURE_EVIDENCE: ("failure-evidence",) * 2
+    + ("for the feature gate `FailureEvidence`. Without it",),
+}
+"""The folder below ``config``, the end of the name, and the note of each part's role."""
+
+
 def collected(part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES) -> set[Grant]:
     """Return the grants of a part's markers."""
     return set(_collected(part, sources))
@@ -67,38 +77,13 @@ def resource_names(
 
 def render() -> dict[str, str]:
     """Return the roles by their paths below ``config``."""
-    return {
-        "rbac/role.yaml": _role("kubeflow-trainer-controller-manager", Part.MANAGER),
-        "podgrouper/role.yaml": _role(
-            "kubeflow-trainer-pod-grouper",
-            Part.POD_GROUPER,
-            "# The permissions of the pod grouper. Without `podGrouper.enable`, this folder is not needed.\n",
-        ),
-        "metrics-authorization/role.yaml": _role(
-            "kubeflow-trainer-metrics-authorization",
-            Part.METRICS,
-            "# The permissions for `metrics.requireAuthorization`. Without it, this folder is not needed.\n",
-        ),
-        "status-server/role.yaml": _role(
-            "kubeflow-trainer-status-server",
-            Part.STATUS_SERVER,
-            "# The permissions for the feature gate `TrainJobStatus`. Without it, this folder is not needed.\n",
-        ),
-        "failure-evidence/role.yaml": _role(
-            "kubeflow-trainer-failure-evidence",
-            Part.FAILURE_EVIDENCE,
-            "# The permissions for the feature gate `FailureEvidence`. Without it, this folder is not needed.\n",
-        ),
-    }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the changed roles into the folder that the command line names, by default ``config``."""
-    arguments = sys.argv[1:] if argv is None else argv
-    config = Path(arguments[0]) if arguments else Path("config")
-    for path in files.write(config, render()):
-        sys.stdout.write(f"wrote {path}\n")
-    return 0
+    found = {}
+    for part, (folder, name, needed_by) in _ROLES.items():
+        note = f"# The permissions {needed_by}, this folder is not needed.\n" if needed_by else ""
+        found[f"{folder}/role.yaml"] = _HEAD.format(note=note) + manifest(
+            f"kubeflow-trainer-{name}", _collected(part, SOURCES)
+        )
+    return found
 
 
 def _collected(part: Part, sources: Sequence[Path]) -> Grants:
@@ -115,11 +100,3 @@ def _part_of(source: Path) -> Part:
         if source.is_relative_to(place):
             return part
     return Part.MANAGER
-
-
-def _role(name: str, part: Part, note: str = "") -> str:
-    return _HEAD.format(note=note) + manifest(name, _collected(part, SOURCES))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,18 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Generate the reference pages from the code: ``python -m hack.reference FOLDER``.
+"""Make the reference pages from the code.
 
 mkdocstrings documents Python's names; users see flags as Go parses them, keys of a file, and metrics.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import types
 import typing
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from controller_runtime import metrics
 from controller_runtime.machinery import Struct, wire_name
@@ -40,17 +37,6 @@ def pages() -> dict[str, str]:
         "metrics.md": _metrics(),
         "trainerctl.md": commands.page(parser.parser()),
     }
-
-
-def main(arguments: list[str]) -> int:
-    """Write the pages into the folder that is the only argument."""
-    flags = argparse.ArgumentParser(prog="python -m hack.reference", description="Write the reference pages.")
-    flags.add_argument("folder", type=Path)
-    folder = flags.parse_args(arguments).folder
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        folder.joinpath(name).write_text(text, encoding="utf-8")
-    return 0
 
 
 def _configuration() -> str:
@@ -162,7 +148,3 @@ def _wrappers() -> list[MetricWrapperBase]:
 
 def _exported_name(metric: MetricWrapperBase) -> str:
     return f"{metric._name}_total" if metric._type == "counter" else str(metric._name)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

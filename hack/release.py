@@ -235,11 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--offline", action="store_true", help="leave the charts of JobSet and LeaderWorkerSet out"
     )
-    parser.add_argument("--fill", action="store_true", help="write the repository into SECURITY-INSIGHTS.yml")
     given = parser.parse_args(arguments)
-    if given.fill:
-        (ROOT / "SECURITY-INSIGHTS.yml").write_text(insights(ROOT))
-        return 0
     try:
         if given.version is not None:
             build(given.version, given.output, offline=given.offline)

@@ -4,7 +4,6 @@
 
 from pathlib import Path
 
-import pytest
 import yaml
 
 from hack import rbac
@@ -32,14 +31,6 @@ def test_a_folder_or_a_module_with_a_role_of_its_own_keeps_its_grants_out_of_the
         rbac.Part.STATUS_SERVER: {("a", "tokens", "get")},
         rbac.Part.FAILURE_EVIDENCE: {("a", "failures", "get")},
     }
-
-
-def test_writing_reports_only_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert rbac.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("wrote ") == 5
-    (tmp_path / "rbac" / "role.yaml").write_text("old")
-    assert rbac.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"wrote {tmp_path / 'rbac' / 'role.yaml'}\n"
 
 
 def test_the_pod_grouper_lives_with_the_rights_that_kai_gives_its_own() -> None:

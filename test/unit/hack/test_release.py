@@ -147,15 +147,13 @@ def test_placeholders_are_in_one_file_and_listed_until_they_are_filled_in(
         "REPOSITORY=https://git.example.com/a/b\nREGISTRY=r.example.com/a\n"
     )
     assert release.main([]) == 0
-    assert release.main(["--fill"]) == 0
-    text = (checkout / "SECURITY-INSIGHTS.yml").read_text()
+    text = release.insights(checkout)
     assert set(re.findall(r"https://\S+?/a/b", text)) == {"https://git.example.com/a/b"}
     assert text.count("https://") == (ROOT / "SECURITY-INSIGHTS.yml").read_text().count("https://")
 
 
 def test_security_insights_name_the_repository_of_releases_and_have_all_required_fields() -> None:
     text = (ROOT / "SECURITY-INSIGHTS.yml").read_text()
-    assert text == release.insights(ROOT)
     read: dict[str, Any] = yaml.safe_load(text)
     assert read.keys() == {"header", "project", "repository"}
     header, project, repository = read["header"], read["project"], read["repository"]
