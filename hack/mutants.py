@@ -31,11 +31,10 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
-LIVES = 2000
+SEARCHES = (30, 250, 2000)
+"""Number of lives of each search; all mutants are searched for before those that are left get the next search."""
 ROUND = 10
 """Number of lives of one scenario that run before lives of the next scenario."""
-SEARCHES = (30, 250)
-"""Number of lives in each of the short searches, which cover all mutants before the full search begins."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,10 @@ class Finder(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the module's spec with a loader that edits the source; None for all other modules."""
-        if fullname != self._mutant.module:
-            return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = _Loader(fullname, spec.loader.path, self._mutant)
+        if fullname != self._mutant.module or spec is None or spec.origin is None:
+            return None
+        spec.loader = _Loader(fullname, spec.origin, self._mutant)
         return spec
 
 
@@ -97,10 +95,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType | None:
         """Compile the edited source; compiled files are neither read nor written."""
-        code: CodeType = self.source_to_code(
-            self._mutant.applied(self.get_source(fullname) or "").encode(), self.path
-        )
-        return code
+        return self.source_to_code(self._mutant.applied(self.get_source(fullname) or "").encode(), self.path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Count the simulated lives until a planted bug is found.")
     parser.add_argument("tables", type=Path, nargs="+", metavar="TABLE")
     parser.add_argument(
-        "--lives", type=int, default=LIVES, help=f"lives before a mutant counts as not found ({LIVES})"
+        "--lives", type=int, default=SEARCHES[-1], help="lives until a mutant counts as not found"
     )
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="search for these mutants only")
     given = parser.parse_args(arguments)
@@ -119,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not given.only or mutant.name in given.only
     ]
     after = 0
-    for until in (*[each for each in SEARCHES if each < given.lives], given.lives):
+    for until in (*(each for each in SEARCHES if each < given.lives), given.lives):
         searched, missed = missed, []
         for mutant, scenarios in searched:
             found, failure = _in_child(mutant, scenarios, after, until)
@@ -157,13 +152,9 @@ def search(scenarios: Sequence[str], mutant: Mutant | None, after: int, lives: i
     if mutant is not None and mutant.module not in sys.modules:
         importlib.import_module(mutant.module)
     for lived, (name, seed) in enumerate(itertools.islice(_turns(scenarios), after, lives), after + 1):
-        outcome = tests[name].run(seed)
-        if outcome.failure is not None:
-            text = str(outcome.failure).partition("\n")[0].replace("|", "/")
-            kind = (
-                "" if isinstance(outcome.failure, AssertionError) else f"{type(outcome.failure).__name__}: "
-            )
-            return lived, f"{kind}{text[:200]}"
+        if (failure := tests[name].run(seed).failure) is not None:
+            kind = "" if isinstance(failure, AssertionError) else f"{type(failure).__name__}: "
+            return lived, kind + str(failure).partition("\n")[0].replace("|", "/")[:200]
     return None, ""
 
 
