@@ -67,7 +67,7 @@ fmt: $(VENV)/.dev ## Format the code and fix what the linter can fix
 	$(BIN)/ruff check --fix $(CODE) $(LIBRARY) $(TOOL)
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Check format, lint, workflows, links, changelogs and names in documents
+lint: $(VENV)/.dev ## Check format, lint, workflows, links, changelogs and make targets in documents
 	$(BIN)/ruff format --check $(CODE) $(LIBRARY) $(TOOL)
 	$(BIN)/ruff check $(CODE) $(LIBRARY) $(TOOL)
 	$(BIN)/zizmor --offline --quiet --persona=auditor .github

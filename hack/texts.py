@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check texts that neither a compiler nor mkdocs checks: links outside the sites, changelogs, and names of code.
+"""Check texts that neither a compiler nor mkdocs checks: links outside the sites, names of targets, and changelogs.
 
 ``python -m hack.texts`` prints ``FILE:LINE: PROBLEM`` for each problem and returns 1 if there is one. Problems of words
 and of the page of parsers are advice: they are printed too, but do not fail.
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hack import parsers
-from hack.mutants import ROOT, Table
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 LIBRARY: Final = "controller-runtime"
 TOOL: Final = "trainerctl"
 DOCUMENTS: Final = tuple(
@@ -124,55 +124,13 @@ def words(root: Path) -> Iterator[Problem]:
                 )
 
 
-def mutants(root: Path) -> Iterator[Problem]:
-    """Yield planted bugs whose text does not occur exactly once in their module."""
-    for table in [Table.read(path) for path in sorted((root / "test/sim/mutants").glob("*.toml"))]:
-        text = table.file.read_text()
-        for mutant in table.mutants:
-            module = _module(root, mutant.module)
-            try:
-                mutant.applied(module.read_text() if module else "")
-            except ValueError as error:
-                yield Problem.at(table.file, max(text.find(f'"{mutant.name}"'), 0), str(error))
-
-
-def _module(root: Path, name: str) -> Path | None:
-    """Return the file of a module of the manager, the library or the tool."""
-    house = {"pkg": root, TOOL: root / TOOL}.get(name.partition(".")[0], root / LIBRARY)
-    base = house.joinpath(*name.split("."))
-    return next((each for each in (base.with_suffix(".py"), base / "__init__.py") if each.exists()), None)
-
-
-def _page(root: Path, name: str) -> Path:
-    return next(root.glob(f"docs/**/{name}"))
-
-
-def port_map(root: Path) -> Iterator[Problem]:
-    """Yield the modules that the port map and the page of differences name and that do not exist."""
-    for path in (_page(root, "port-map.md"), _page(root, "differences.md")):
-        for name in re.finditer(r"`((?:pkg|controller_runtime|trainerctl)\.[a-z0-9_.]+)`", path.read_text()):
-            if _module(root, name[1]) is None:
-                yield Problem.at(path, name.start(), f"no module is called {name[1]}")
-
-
-def architecture(root: Path) -> Iterator[Problem]:
-    """Yield packages without a row, and rows without a package."""
-    path = _page(root, "architecture.md")
-    pattern = r"^\| `((?:pkg|trainerctl)\.\w+)` \|"
-    rows = {row[1]: row.start() for row in re.finditer(pattern, path.read_text(), re.MULTILINE)}
-    folders = (*root.glob("pkg/*/__init__.py"), *root.glob(f"{TOOL}/trainerctl/*/__init__.py"))
-    for name in sorted({".".join(each.parts[-3:-1]) for each in folders} ^ set(rows)):
-        problem = f"no package is called {name}" if name in rows else f"{name} has no row"
-        yield Problem.at(path, rows.get(name, 0), problem)
-
-
 def parser_page(root: Path) -> Iterator[Problem]:
     """Yield the problems of the page of parsers."""
-    page = _page(root, "parsers.md")
+    page = next(root.glob("docs/**/parsers.md"))
     yield from (Problem(page, 1, text) for text in parsers.problems(root, page.read_text()))
 
 
-CHECKS: Final = (links, make_targets, changelogs, mutants, port_map, architecture)
+CHECKS: Final = (links, make_targets, changelogs)
 ADVICE: Final = (words, parser_page)
 
 
