@@ -74,17 +74,8 @@ def judge(root: Path, file: str, seconds: int = SECONDS) -> int:
     house, paths = selected(file, root)
     limits = ["prlimit", f"--cpu={seconds}:{seconds + 10}", f"--as={ADDRESS_SPACE}", "--core=0"]
     # A test in an endless loop fails before the CPU time of all tests is used up.
-    pytest = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-m",
-        "not slow",
-        f"--timeout={seconds / 2}",
-        *paths,
-    ]
+    options = ["-x", "-q", "-m", "not slow", f"--timeout={seconds / 2}"]
+    pytest = [sys.executable, "-m", "pytest", *options, *paths]
     houses = (root, root / "controller-runtime", root / "trainerctl")
     environment = {**os.environ, "PYTHONPATH": ":".join(map(str, houses))}
     done = subprocess.run([*limits, *pytest], cwd=house, env=environment, check=False)  # noqa: S603
@@ -97,9 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--draw", type=Path, metavar="SESSION", help="draw; without it, run tests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument(
-        "--only", nargs="*", default=[""], metavar="PATH", help="files or folders to draw from"
-    )
+    parser.add_argument("--only", nargs="*", default=[""], metavar="PATH", help="where to draw from")
     given = parser.parse_args(arguments)
     if given.draw is not None:
         draw(given.draw, given.seed, given.count, given.only)

@@ -9,7 +9,6 @@ in which files of this repository the version stands, and what CHANGELOG.md says
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -129,21 +128,17 @@ def build(version: str, out: Path, *, offline: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="release-", dir=out.parent) as folder:
         _chart(Path(folder), out, places["REGISTRY"], offline=offline)
         for name, source in (("install", "config/default"), ("runtimes", "config/overlays/runtimes")):
-            image = {
-                "name": "trainer-controller-manager",
-                "newName": f"{places['REGISTRY']}/trainer-controller-manager",
-            }
+            image = "trainer-controller-manager"
+            images = [{"name": image, "newName": f"{places['REGISTRY']}/{image}"}]
             resources = [os.path.relpath(ROOT / source, folder)]
-            kustomization = Path(folder) / "kustomization.yaml"
-            kustomization.write_text(json.dumps({"resources": resources, "images": [image]}))
+            text = json.dumps({"resources": resources, "images": images})
+            (Path(folder) / "kustomization.yaml").write_text(text)
             (out / f"{name}.yaml").write_text(_run(_program("kustomize"), "build", folder))
         _bills(Path(folder), out)
     vex = ".openvex/trainer-controller-manager.openvex.json"
     shutil.copy(ROOT / vex, out / f"trainer-controller-manager-{version}.openvex.json")
-    digests = [
-        f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in sorted(out.iterdir())
-    ]
-    (out / "SHA256SUMS").write_text("".join(digests))
+    made = [each.name for each in sorted(out.iterdir())]
+    (out / "SHA256SUMS").write_text(_run("sha256sum", *made, cwd=out))
 
 
 def _chart(folder: Path, out: Path, registry: str, *, offline: bool) -> None:
@@ -189,9 +184,10 @@ def needed(bill: dict[str, Any]) -> dict[str, Any]:
         if (ref := left.pop()) not in reached:
             reached.add(ref)
             left += needs.get(ref, [])
-    kept = [each for each in bill["components"] if each["bom-ref"] in reached]
-    dependencies = [each for each in bill["dependencies"] if each["ref"] in reached]
-    return bill | {"components": kept, "dependencies": dependencies}
+    return bill | {
+        "components": [each for each in bill["components"] if each["bom-ref"] in reached],
+        "dependencies": [each for each in bill["dependencies"] if each["ref"] in reached],
+    }
 
 
 def on_base(bill: dict[str, Any], containerfile: str) -> dict[str, Any]:
@@ -205,10 +201,8 @@ def on_base(bill: dict[str, Any], containerfile: str) -> dict[str, Any]:
     for each in bill["dependencies"]:
         if each["ref"] == bill["metadata"]["component"]["bom-ref"]:
             each["dependsOn"] = [ref, *each.get("dependsOn", [])]
-    return bill | {
-        "components": [base, *bill["components"]],
-        "dependencies": [*bill["dependencies"], {"ref": ref}],
-    }
+    dependencies = [*bill["dependencies"], {"ref": ref}]
+    return bill | {"components": [base, *bill["components"]], "dependencies": dependencies}
 
 
 def _program(name: str) -> str:
@@ -232,9 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m hack.release")
     parser.add_argument("version", nargs="?")
     parser.add_argument("--output", type=Path, default=ROOT / "build/release", metavar="FOLDER")
-    parser.add_argument(
-        "--offline", action="store_true", help="leave the charts of JobSet and LeaderWorkerSet out"
-    )
+    parser.add_argument("--offline", action="store_true", help="leave the charts of JobSet and LWS out")
     given = parser.parse_args(arguments)
     try:
         if given.version is not None:
@@ -244,9 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"release: {error}\n")
         return 1
     left = [f"{name}={value}" for name, value in settings(ROOT).items() if name in value]
-    sys.stdout.write(
-        "".join(f"release.env: {each} is a placeholder; fill it in and run make manifests\n" for each in left)
-    )
+    for each in left:
+        sys.stdout.write(f"release.env: {each} is a placeholder; fill it in and run make manifests\n")
     return int(bool(left) and given.version is None)
 
 

@@ -10,6 +10,7 @@ no difference. A test computes it again from the Go module of the same release, 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import re
@@ -58,19 +59,18 @@ def _untagged(data: Any) -> Any:
 
 
 def main(arguments: list[str]) -> int:
-    """Print whether a file is the pinned release; return 1 if it is not, and 2 for a wrong command line."""
-    if len(arguments) != 2 or arguments[0] not in PINS:
-        sys.stderr.write(f"usage: python -m hack.third_party {{{','.join(PINS)}}} FILE\n")
-        return 2
-    name, path = arguments
-    found, pin = (
-        digest(value for _, value in yaml.load_all(Path(path).read_bytes(), strict=False)),
-        PINS[name],
-    )
+    """Print whether a file is the pinned release; return 1 if it is not."""
+    parser = argparse.ArgumentParser(prog="python -m hack.third_party")
+    parser.add_argument("name", choices=PINS)
+    parser.add_argument("file", type=Path)
+    given = parser.parse_args(arguments)
+    pin = PINS[given.name]
+    found = digest(value for _, value in yaml.load_all(given.file.read_bytes(), strict=False))
     if found != pin.digest:
-        sys.stderr.write(f"{path} is not {name} {pin.version}: its digest is {found}, not {pin.digest}\n")
+        message = f"{given.file} is not {given.name} {pin.version}: its digest is {found}, not {pin.digest}\n"
+        sys.stderr.write(message)
         return 1
-    sys.stdout.write(f"{path} is {name} {pin.version}: {found}\n")
+    sys.stdout.write(f"{given.file} is {given.name} {pin.version}: {found}\n")
     return 0
 
 
