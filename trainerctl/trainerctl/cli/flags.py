@@ -432,9 +432,7 @@ def _named(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None
     _live(parser, outputs)
 
 
-def _live(
-    parser: argparse.ArgumentParser, outputs: Sequence[str] = (), about: str = "namespace"
-) -> None:
+def _live(parser: argparse.ArgumentParser, outputs: Sequence[str] = (), about: str = "namespace") -> None:
     add = parser.add_argument
     add(
         "-n",
