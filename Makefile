@@ -223,8 +223,8 @@ recording: $(VENV)/.runtime ## Run the demo and draw it into docs/demo.svg
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Build the manager's site into build/site and the library's into build/site/controller-runtime; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	cd $(LIBRARY) && NO_MKDOCS_2_WARNING=1 $(abspath $(BIN))/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	cd $(LIBRARY) && NO_MKDOCS_2_WARNING=1 $(abspath $(BIN))/mkdocs build --strict
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## Build the three wheels into dist/: the library's, the manager's and trainerctl's

@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("site")
     for folder, below in ((ROOT, target), (ROOT / "controller-runtime", target / "controller-runtime")):
         done = subprocess.run(
-            [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(below)],
+            [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(below)],
             cwd=folder,
             env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
             capture_output=True,
