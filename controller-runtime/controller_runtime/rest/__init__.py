@@ -37,6 +37,8 @@ from .request import field_selector_string as field_selector_string
 from .roundtrip import CompleteResponse as CompleteResponse
 from .roundtrip import Response as Response
 from .roundtrip import RoundTripper as RoundTripper
+from .roundtrip import StreamResponse as StreamResponse
+from .tls import IssuedPair as IssuedPair
 from .tls import TLSConfig as TLSConfig
 from .tls import load_chain as load_chain
 from .transport import Transport as Transport

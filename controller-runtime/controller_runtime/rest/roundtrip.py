@@ -12,6 +12,7 @@ from . import errors
 from .request import Request
 
 _LONGEST_SHOWN: Final = 256
+_LONGEST_LINE: Final = 1 << 26
 _JSON: Final = {"Content-Type": "application/json"}
 
 
@@ -79,6 +80,41 @@ class CompleteResponse(Response):
 
     async def close(self) -> None:
         return None
+
+
+class StreamResponse(Response):
+    """A response whose body arrives in pieces, which a subclass yields."""
+
+    host: str
+    """The server's address, for errors."""
+
+    @abstractmethod
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives.
+
+        Raises:
+            TransportError: the connection broke.
+        """
+
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        pending: list[bytes] = []
+        held = 0
+        async for piece in self.pieces():
+            first, *others = piece.split(b"\n")
+            pending.append(first)
+            held = held + len(first) if not others else len(others[-1])
+            if held > _LONGEST_LINE:
+                raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self.host)
+            for following in others:
+                # A line may be large: keep no reference to the line or parts of it while the caller processes it.
+                pending = [b"".join(pending)]
+                yield pending.pop()
+                pending.append(following)
+        if rest := b"".join(pending):
+            yield rest
 
 
 def _problem(status: int, headers: Mapping[str, str], expected: str) -> str:

@@ -18,9 +18,8 @@ import anyio
 from . import errors, http1, layers
 from .config import Config
 from .request import Request
-from .roundtrip import CompleteResponse, Response, RoundTripper
+from .roundtrip import CompleteResponse, Response, RoundTripper, StreamResponse
 
-_LONGEST_LINE: Final = 1 << 26
 TLS_CHECK_PERIOD: Final = 10.0
 """Seconds between checks whether certificate files were rewritten."""
 
@@ -227,40 +226,20 @@ def _new_pool(config: Config) -> http1.Pool:
     return http1.Pool(dialer, http1.Heads(prefix, shared))
 
 
-class _Stream(Response):
+class _Stream(StreamResponse):
     def __init__(self, answer: http1.Incoming, connection: http1.Connection, host: str) -> None:
         self.status = answer.status
         self.headers = answer.headers
+        self.host = host
         self._answer = answer
         self._connection = connection
-        self._host = host
 
-    async def read(self) -> bytes:
-        return b"".join([piece async for piece in self._pieces()])
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        pending: list[bytes] = []
-        held = 0
-        async for piece in self._pieces():
-            first, *others = piece.split(b"\n")
-            pending.append(first)
-            held = held + len(first) if not others else len(others[-1])
-            if held > _LONGEST_LINE:
-                raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self._host)
-            for following in others:
-                # A line may be large: keep no reference to the line or parts of it while the caller processes it.
-                pending = [b"".join(pending)]
-                yield pending.pop()
-                pending.append(following)
-        if rest := b"".join(pending):
-            yield rest
-
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._answer.pieces():
                 yield piece
         except http1.Error as error:
-            raise errors.TransportError(str(error), host=self._host) from error
+            raise errors.TransportError(str(error), host=self.host) from error
 
     async def close(self) -> None:
         self._connection.give_up(self._answer)
