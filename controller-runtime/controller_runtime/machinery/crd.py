@@ -114,8 +114,10 @@ class KindMarkers(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
 
 
-Int32 = Annotated[int, CRD(format="int32")]
-Int64 = Annotated[int, CRD(format="int64")]
+Int32 = Annotated[int, pydantic.Field(ge=-(1 << 31), le=(1 << 31) - 1), CRD(format="int32")]
+"""An integer that fits into 32 bits. The class and the API server refuse others, which typed Go clients cannot read."""
+Int64 = Annotated[int, pydantic.Field(ge=-(1 << 63), le=(1 << 63) - 1), CRD(format="int64")]
+"""An integer that fits into 64 bits."""
 
 ATOMIC: Final = CRD(list_type="atomic")
 MAP_BY_NAME: Final = CRD(list_type="map", list_map_keys=("name",))
@@ -149,6 +151,7 @@ _BOUNDS: Final = frozenset(
         *("minItems", "maxItems", "minProperties", "maxProperties", "description"),
     }
 )
+_OF_64_BITS: Final = (("minimum", -(1 << 63)), ("maximum", (1 << 63) - 1))
 _FORMATS: Final = frozenset({"date", "date-time", "uuid", "email", "uri", "ipv4", "ipv6", "password"})
 """Formats that the API server checks and interprets in the same way as pydantic."""
 _TEXT_ONLY: Final = (Rule("self == self", "must be a string"),)
@@ -496,7 +499,8 @@ def _bounds(schema: Schema) -> Schema:
     for key, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if exclusive in schema:
             bounds[key], bounds[exclusive] = schema[exclusive], True
-    return bounds
+    # The API server refuses integers beyond 64 bits itself, and it would round these bounds.
+    return {key: value for key, value in bounds.items() if (key, value) not in _OF_64_BITS}
 
 
 def _constrain(schema: Schema, metadata: Iterable[object]) -> None:
@@ -577,7 +581,8 @@ def unreadable_in_go(kind: type[Object], data: JSON) -> field.FieldError | None:
     """Return an error for the first number or time of a custom resource that Go cannot read, or None.
 
     The API server does not check the formats int32 and int64, and accepts times that Go refuses. A typed Go client that
-    reads such an object fails for all objects of the kind. The metadata is not checked.
+    reads such an object fails for all objects of the kind. Int32 and Int64 have bounds, so this is for fields that have
+    only the format, and for times. The metadata is not checked.
     """
     if openapi.has_definition(openapi.name_of(kind)):
         return None  # the API server is written in Go

@@ -8,8 +8,10 @@ from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery import ATOMIC, CRD, JSON, MAP_BY_NAME, Int32, Object, Rule, Struct, is_unset
+from controller_runtime.machinery import ATOMIC, CRD, JSON, MAP_BY_NAME, Object, Rule, Struct, is_unset
 from pydantic import Field
+
+from pkg.apis.integers import Int32
 
 # Labels of Jobs and their pods.
 JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery import CRD, Int32, KindMarkers, Object, Struct
+from controller_runtime.machinery import CRD, KindMarkers, Object, Struct
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
+
+from pkg.apis.integers import Int32
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 
 from controller_runtime.client import LiveClient, dry_run
 from controller_runtime.envtest import Environment
-from controller_runtime.machinery import CRD, JSON, Int32, Object, Struct, unstructured
+from controller_runtime.machinery import CRD, JSON, Int32, Int64, Object, Struct, unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.openapi import INT_OR_STRING, QUANTITY
@@ -143,7 +143,9 @@ FIELDS: Final = [
     Field("object", object, ANYTHING, [1, {"a": 1}]),
     Field("IntOrString", IntOrString | None, INT_OR_STRING, [1, "50%"], [1.5, [], True]),
     Field("Quantity", Quantity | None, QUANTITY, ["1Gi", "500m", 2], [[], {}, "1 Gi"]),
-    Field("Int32", Int32 | None, {"type": "integer", "format": "int32"}, [1], ["1"]),
+    Field("Int32", Int32 | None, {**INTEGER, "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}, [1, -(2**31), 2**31 - 1], ["1", -(2**31) - 1, 2**31]),
+    Field("Int64", Int64 | None, {**INTEGER, "format": "int64"}, [1, -(2**63), 2**63 - 1], ["1"]),
+    Field("int32 without bounds", Annotated[int | None, CRD(format="int32")], {**INTEGER, "format": "int32"}, [2**31], ["1"]),
     Field("ge", Annotated[int, Ge(1)] | None, {**INTEGER, "minimum": 1}, [1, 7], [0, -1]),
     Field("Field(ge)", Annotated[int | None, pydantic.Field(ge=1, le=3)], {**INTEGER, "minimum": 1, "maximum": 3}, [1, 3], [0, 4]),
     Field("PositiveInt", PositiveInt | None, {**INTEGER, "minimum": 0, "exclusiveMinimum": True}, [1], [0, -1]),
@@ -298,6 +300,17 @@ async def test_class_and_server_agree(
         kind = KINDS[field.name]
         wrong += await _disagreements(live_client, kind, namespace, field, rng.sample([*VALUES.values()], 40))
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.integration
+async def test_class_and_server_refuse_what_does_not_fit_into_64_bits(
+    control_plane: Environment, live_client: LiveClient, namespace: str
+) -> None:
+    kind = KINDS["Int64"]
+    await control_plane.install_crds(custom_resource_definition(kind))
+    for value in (-(2**63) - 1, 2**63, 10**30):
+        assert not await admitted(live_client, kind, namespace, value)
+        assert decoded(kind, value) is None
 
 
 async def _disagreements(

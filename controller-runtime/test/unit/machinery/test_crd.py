@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a model and its markers to a CustomResourceDefinition."""
 
+import json
 from typing import Annotated, Any, ClassVar
 
 import pydantic
 import pytest
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, LocalObjectReference
@@ -16,11 +17,13 @@ from controller_runtime.machinery import (
     CRD,
     JSON,
     Int32,
+    Int64,
     KindMarkers,
     Object,
     PrinterColumn,
     Rule,
     Struct,
+    errors,
     openapi,
     unstructured,
 )
@@ -293,6 +296,55 @@ def test_numbers_and_times_that_go_cannot_read_are_found(spec: dict[str, Any], e
 
 def test_kubernetes_own_kinds_are_left_to_the_api_server() -> None:
     assert unreadable_in_go(ConfigMap, {"data": 2**70}) is None
+
+
+class Sizes(Struct):
+    small: Int32 = 0
+    maybe: Annotated[Int32 | None, CRD(minimum=1)] = None
+    large: Int64 | None = None
+    items: list[Int32] | None = None
+    by_name: dict[str, Int64] | None = None
+
+
+class Sized(Object, group="example.com", version="v1", plural="sized"):
+    spec: Sizes = Field(default_factory=Sizes)
+
+
+def test_numbers_of_a_size_have_bounds_in_the_definition_that_the_server_does_not_have_itself() -> None:
+    found = custom_resource_definition(Sized)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    small = {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}
+    large = {"type": "integer", "format": "int64"}
+    assert found["properties"]["spec"]["properties"] == {
+        "small": small,
+        "maybe": {**small, "minimum": 1},
+        "large": large,
+        "items": {"type": "array", "items": small},
+        "byName": {"type": "object", "additionalProperties": large},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"small": 2**31}, "spec.small"),
+        ({"maybe": -(2**31) - 1}, "spec.maybe"),
+        ({"large": 2**63}, "spec.large"),
+        ({"large": -(2**63) - 1}, "spec.large"),
+        ({"items": [1, 2**40]}, "spec.items.1"),
+        ({"byName": {"a": 10**30}}, "spec.byName.a"),
+    ],
+)
+def test_numbers_of_a_size_are_refused_beyond_it(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError) as from_dict:
+        Sized.from_dict({"spec": spec})
+    with pytest.raises(ValidationError) as from_json:
+        Sized.from_json(json.dumps({"spec": spec}))
+    for raised in (from_dict, from_json):
+        path, problem = errors.first_problem(raised.value)
+        assert path == field
+        assert problem.startswith("Input should be ")
+    largest = {"small": 2**31 - 1, "maybe": -(2**31), "large": 2**63 - 1, "byName": {"a": -(2**63)}}
+    assert Sized.from_dict({"spec": largest}).to_dict()["spec"] == largest
 
 
 class Templated(Struct):

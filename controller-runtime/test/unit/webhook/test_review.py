@@ -5,7 +5,7 @@ import base64
 import io
 import json
 import threading
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
@@ -17,7 +17,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.log import captured as capture_logs
-from controller_runtime.machinery import Int32, Object, Struct, crd, field
+from controller_runtime.machinery import CRD, Int32, Object, Struct, crd, field
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.serving import HTTPRequest
@@ -458,7 +458,8 @@ async def test_a_defaulters_changes_are_a_json_patch() -> None:
 
 
 class Settings(Struct):
-    seconds: Int32 = 0
+    seconds: Annotated[int, CRD(format="int32")] = 0
+    count: Int32 | None = None
     tags: set[str] = Field(default_factory=set)
 
 
@@ -507,6 +508,14 @@ async def test_an_object_that_go_can_read_must_stay_readable(old: int | None, co
     if code == 400:
         text = "Timer: spec.seconds: Invalid value: 2147483648: must fit into 32 bits"
         assert response["status"]["message"] == text
+
+
+async def test_a_number_that_does_not_fit_into_its_field_is_refused_with_the_fields_name() -> None:
+    asked = review(object={"metadata": {"name": "t"}, "spec": {"count": 2**31}})
+    response = await verdict(webhook.ValidatorHandler(Timer, Lenient()), asked)
+    assert response["status"]["code"] == 400
+    text = "Timer: spec.count: Input should be less than or equal to 2147483647"
+    assert response["status"]["message"] == text
 
 
 async def test_a_validator_that_does_not_ask_for_it_pays_for_no_check_of_numbers_for_go(

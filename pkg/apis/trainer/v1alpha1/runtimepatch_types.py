@@ -18,7 +18,9 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, Int64, Rule, Struct
+from controller_runtime.machinery import CRD, Rule, Struct
+
+from pkg.apis.integers import Int64
 
 FIELD_IMMUTABLE: Final = Rule("self == oldSelf", "field is immutable")
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, JSON, Int32, Object, Rule, Struct, is_unset
+from controller_runtime.machinery import CRD, JSON, Object, Rule, Struct, is_unset
 from controller_runtime.machinery.quantity import MAX_INT32, IntOrString
 from pydantic import Field
 
+from pkg.apis.integers import Int32
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.volcano.v1beta1 import NetworkTopologySpec
 

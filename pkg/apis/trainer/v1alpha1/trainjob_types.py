@@ -22,8 +22,6 @@ from controller_runtime.machinery import (
     CRD,
     MAP_BY_NAME,
     MAP_BY_TYPE,
-    Int32,
-    Int64,
     KindMarkers,
     Object,
     PrinterColumn,
@@ -33,6 +31,8 @@ from controller_runtime.machinery import (
 )
 from controller_runtime.machinery.quantity import MAX_INT32, IntOrString
 from pydantic import Field
+
+from pkg.apis.integers import Int32, Int64
 
 from .runtimepatch_types import FIELD_IMMUTABLE, RuntimePatch
 
