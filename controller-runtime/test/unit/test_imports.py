@@ -3,11 +3,15 @@
 """Importing the library changes nothing in the process, except that its modules are loaded."""
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 _PROBE = """
 import gc, json, signal, sys, threading
 before = (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), signal.getsignal(signal.SIGTERM), sys.meta_path[:])
@@ -47,6 +51,33 @@ def test_every_name_of_the_library_can_be_read() -> None:
     listed = json.loads(answer.stdout)
     assert {"Manager", "Request", "cache", "testing"} <= set(listed)
     assert "__main__" not in listed
+
+
+_WITHOUT_THE_EXTRA = """
+import sys
+sys.modules["kubernetes_asyncio"] = None
+import controller_runtime.interop
+import controller_runtime.interop.kubernetes_asyncio
+"""
+
+
+@pytest.mark.real_time
+def test_the_extra_of_a_module_is_named_if_it_is_missing() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_THE_EXTRA], capture_output=True, text=True, check=False
+    )
+    last = answer.stderr.strip().splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: ")
+    assert last.endswith("; install controller-runtime[kubernetes-asyncio]")
+
+
+def test_neither_the_library_nor_its_scaffold_require_kubernetes_asyncio() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = [*project["dependencies"], (ROOT / "requirements" / "runtime.lock").read_text()]
+    templates = [each.read_text() for each in (ROOT / "controller_runtime/tools/templates").rglob("*.tmpl")]
+    assert templates
+    assert not [each for each in [*required, *templates] if re.search("kubernetes.asyncio", each)]
+    assert "kubernetes-asyncio" in project["optional-dependencies"]
 
 
 _FOR_OPERATORS = """

@@ -1,0 +1,320 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The library beside kubernetes-asyncio: kinds from its models, our login for its clients, its login for our client.
+
+kubernetes-asyncio is the extra ``controller-runtime[kubernetes-asyncio]``, because operators do not need it, and its
+import loads more than a thousand generated modules (30 MiB). It is for programs that come from that client, or that use
+its exec and attach.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import weakref
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Final, ForwardRef, Self
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import pydantic
+
+try:
+    import aiohttp
+    import yarl
+    from kubernetes_asyncio.client import ApiClient, Configuration, models
+except ModuleNotFoundError as error:
+    text = f"{error}; install controller-runtime[kubernetes-asyncio]"
+    raise ModuleNotFoundError(text, name=error.name) from error
+
+from controller_runtime import rest
+from controller_runtime.apis.meta.v1 import Condition, LabelSelector, ObjectMeta
+from controller_runtime.machinery import JSON, Object, Struct
+from controller_runtime.machinery.errors import one_line
+from controller_runtime.machinery.meta import format_micro_time
+from controller_runtime.rest import layers
+
+_PREFIX: Final = re.compile(r".*?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
+"""What the name of a model has before the name of the kind, as in ``CoreV1Event`` and ``V1beta1DeviceClass``."""
+_LOGIN: Final = "BearerToken"
+"""The login that all methods of the generated APIs ask for."""
+
+
+def kind(
+    model: type[object], *, group: str = "", version: str, plural: str, namespaced: bool = True
+) -> type[Any]:
+    """Return the kind with the fields of a model, such as ``V1Ingress``. Equal calls return the same class.
+
+    Attributes have the names of the model's, but a leading underscore becomes a trailing one, which is also added to
+    names that the class itself uses. All fields are optional. The structs ``ObjectMeta``, ``LabelSelector`` and
+    ``Condition`` are those of the library, so that its functions accept them. Times in other structs are ``datetime``.
+
+    Raises:
+        TypeError: the model is not one of a kind.
+    """
+    fields = getattr(model, "openapi_types", {})
+    if "kind" not in fields or fields.get("metadata") != models.V1ObjectMeta.__name__:
+        raise TypeError(f"{model.__name__} is not the model of a kind: it lacks kind or V1ObjectMeta")
+    return _kind(model, group, version, plural, namespaced)  # type: ignore[arg-type]  # a class is hashable
+
+
+@lru_cache(maxsize=1024)
+def _kind(model: Any, group: str, version: str, plural: str, namespaced: bool) -> type[Object]:
+    names = {"group": group, "version": version, "plural": plural, "namespaced": namespaced}
+    return _made(model, Object, _PREFIX.sub("", model.__name__, count=1), names)
+
+
+@lru_cache(maxsize=4096)
+def _struct(model: Any) -> type[Struct]:
+    return _SHARED.get(model) or _made(model, Struct, model.__name__, {})
+
+
+def _made(model: type[Any], base: type[Any], name: str, keywords: dict[str, Any]) -> type[Any]:
+    fields: dict[str, Any] = {}
+    for attribute, text in model.openapi_types.items():
+        ours = f"{attribute.lstrip('_')}_" if attribute.startswith("_") else attribute
+        if ours in base.__pydantic_fields__:  # the API version, kind and metadata of an object
+            continue
+        ours = f"{ours}_" if hasattr(base, ours) else ours
+        wire = pydantic.Field(default=None, alias=model.attribute_map[attribute])
+        # A model may contain itself: it is then named, because the class does not exist yet.
+        fields[ours] = (_type(text, model.__name__, name) | None, wire)
+    made: type[Any] = pydantic.create_model(
+        name, __base__=base, __module__=__name__, __cls_kwargs__=keywords, **fields
+    )
+    return made
+
+
+def _type(text: str, model: str, own: str) -> Any:
+    """Return the type that a model writes as ``text``; ``own`` is the name of the class that is made of ``model``."""
+    if text.startswith("list["):
+        return list[_type(text[len("list[") : -1], model, own)]  # type: ignore[misc]  # a type of the model's
+    if text.startswith("dict("):
+        return dict[str, _type(text.partition(", ")[2][:-1], model, own)]  # type: ignore[misc]  # as above
+    if text == model:
+        return ForwardRef(own)
+    if text in _TYPES:
+        return _TYPES[text]
+    nested = getattr(models, text, None)
+    return JSON if nested is None else _struct(nested)  # some models name types that the package lacks
+
+
+def _write_time(moment: datetime) -> str:
+    if moment.tzinfo is None:
+        raise ValueError(f"the time {moment} has no time zone; write datetime.now(UTC), for instance")
+    return format_micro_time(moment)
+
+
+# The models have the same type for a Time and a MicroTime. Go accepts a Time with microseconds, but no MicroTime without them.
+_TYPES: Final[Mapping[str, Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "object": JSON,
+    "datetime": Annotated[datetime, pydantic.PlainSerializer(_write_time, return_type=str, when_used="json")],
+}
+_SHARED: Final[Mapping[type[Any], type[Struct]]] = {
+    models.V1ObjectMeta: ObjectMeta,
+    models.V1LabelSelector: LabelSelector,
+    models.V1Condition: Condition,
+}
+
+
+def configuration(config: rest.Config) -> Configuration:
+    """Return a Configuration with the server, TLS settings, proxy and credentials of ``config``.
+
+    The credentials are asked for their headers before each request, so they are renewed as those of our client are, and
+    a renewal serves both. Copies of the Configuration share them. Certificates that are in memory stay there.
+
+    An ApiClient reads certificates only when it is made: make another one after a client certificate was renewed.
+
+    Raises:
+        ConfigError: ``config`` impersonates a user, which a Configuration cannot.
+    """
+    if config.impersonate is not None:
+        raise rest.ConfigError(
+            "a Configuration cannot impersonate a user: leave impersonate out, and set its headers with "
+            "ApiClient.set_default_header"
+        )
+    return _Configuration(config)
+
+
+class _Configuration(Configuration):
+    """A Configuration that reads credentials and client certificates from a Config when they are needed."""
+
+    def __init__(self, config: rest.Config) -> None:
+        self._config = config
+        self._pair: _File | None = None
+        super().__init__(host=config.address.rstrip("/"))
+        self.proxy = config.proxy or None
+        self.disable_strict_ssl_verification = True  # as in TLSConfig
+        address = urlsplit(config.host)
+        self._login: rest.Credentials = config.credentials
+        if isinstance(config.credentials, rest.Anonymous) and address.username is not None:
+            self._login = rest.Basic(unquote(address.username), unquote(address.password or ""))
+        if (tls := config.tls) is None:
+            return
+        self.verify_ssl = tls.verify
+        self.tls_server_name = tls.server_name or None
+        self._ca = _File(tls.ca) if isinstance(tls.ca, bytes) else None
+        self.ssl_ca_cert = self._ca.path if self._ca is not None else str(tls.ca) if tls.ca else None
+
+    @property
+    def cert_file(self) -> str | None:
+        """The file with the client certificate that is valid now."""
+        tls = self._config.tls
+        if tls is None or (tls.issued is None and (tls.cert is None or tls.key is None)):
+            return None
+        cert, key = (tls.cert, tls.key) if tls.issued is None else (tls.issued.cert, tls.issued.key)
+        pem = b"\n".join(part.read_bytes() if isinstance(part, Path) else part or b"" for part in (cert, key))
+        if self._pair is None or self._pair.content != pem:
+            self._pair = _File(pem)
+        return self._pair.path
+
+    @cert_file.setter
+    def cert_file(self, value: str | None) -> None:
+        if value is not None:
+            raise AttributeError("the client certificate comes from the Config")
+
+    key_file = cert_file
+
+    async def auth_settings(self) -> dict[str, dict[str, str]]:
+        """Return the header that authenticates a request sent now.
+
+        Raises:
+            ConfigError: no credentials can be obtained, or they have a header that an ApiClient cannot send.
+        """
+        headers = await self._login.headers()
+        if unknown := headers.keys() - {"Authorization"}:
+            raise rest.ConfigError(f"an ApiClient sends only the header Authorization, not {min(unknown)}")
+        header = {"type": "api_key", "in": "header", "key": "authorization"}
+        return {_LOGIN: header | {"value": headers["Authorization"]}} if headers else {}
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        for shared in (self._config, self._login):
+            memo[id(shared)] = shared
+        copied: Self = super().__deepcopy__(memo)
+        return copied
+
+
+class _File:
+    """A text in a file that only this process can read, and that exists as long as this object."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        if hasattr(os, "memfd_create"):
+            file = os.memfd_create("certificate", os.MFD_CLOEXEC)
+            self.path = f"/proc/self/fd/{file}"
+            weakref.finalize(self, os.close, file)
+        else:
+            file, self.path = tempfile.mkstemp(prefix="certificate-")  # its mode is 0600
+            os.close(file)
+            weakref.finalize(self, os.unlink, self.path)
+        Path(self.path).write_bytes(content)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+def transport(api_client: ApiClient) -> rest.RoundTripper:
+    """Return a transport for a LiveClient or a cache that sends requests with the session and login of ``api_client``.
+
+    The caller closes ``api_client``. Redirects are not followed. As with our own transport, warnings of the server are
+    logged, and requests are sent again when the server asks for that.
+    """
+    return layers.RetryAfter(layers.Warn(_Session(api_client)))
+
+
+class _Session:
+    """The innermost round tripper: the aiohttp session of an ApiClient."""
+
+    def __init__(self, api_client: ApiClient) -> None:
+        self._client = api_client
+
+    async def send(self, request: rest.Request) -> rest.Response:
+        host = (self._client.configuration.host or "").rstrip("/")
+        session = self._client.rest_client
+        headers = {**self._client.default_headers, "Accept-Encoding": "identity", **request.headers}
+        if self._client.cookie:
+            headers["Cookie"] = self._client.cookie
+        try:
+            await self._client.update_params_for_auth(headers, [], [_LOGIN])
+        except Exception as error:  # the hook that renews the login may raise anything
+            raise rest.TransportError(f"the login failed: {one_line(error)}", host=host) from error
+        if session.pool_manager.closed:
+            raise rest.TransportError("the ApiClient is closed", host=host)
+        seconds, bounds = request.timeout, request.bounds
+        limits = aiohttp.ClientTimeout()  # without limits: a stream lasts
+        if not request.stream:
+            limits = aiohttp.ClientTimeout(total=bounds.seconds, sock_read=seconds)
+        options: dict[str, Any] = (
+            {"server_hostname": session.server_hostname} if session.server_hostname else {}
+        )
+        with _errors(host, request), anyio.fail_after(seconds if request.stream else None):
+            answer = await session.pool_manager.request(
+                request.method,
+                yarl.URL(host + request.target, encoded=True),
+                headers=headers,
+                data=request.body,
+                timeout=limits,
+                allow_redirects=False,
+                proxy=session.proxy,
+                proxy_headers=session.proxy_headers,
+                **options,
+            )
+        if request.stream:
+            return _Stream(answer, host, request)
+        with _errors(host, request):
+            async with answer:
+                return rest.CompleteResponse(answer.status, await _body(answer, host, bounds), answer.headers)
+
+
+async def _body(answer: aiohttp.ClientResponse, host: str, bounds: Any) -> bytes:
+    """Return the body, or nothing if it is longer than ``bounds`` but may be."""
+    pieces, length, most = [], 0, max(bounds.size, bounds.unread if answer.status < 400 else 0)
+    async for piece in answer.content.iter_any():
+        pieces.append(piece)
+        length += len(piece)
+        if length > bounds.size:
+            pieces.clear()
+        if length > most:
+            raise rest.AnswerError(f"the response is longer than {most} bytes", host=host)
+    return b"".join(pieces)
+
+
+class _Stream(rest.StreamResponse):
+    def __init__(self, answer: aiohttp.ClientResponse, host: str, request: rest.Request) -> None:
+        self.status, self.headers, self.host = answer.status, answer.headers, host
+        self._answer = answer
+        self._request = request
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        with _errors(self.host, self._request):
+            async for piece in self._answer.content.iter_any():
+                yield piece
+
+    async def close(self) -> None:
+        # aiohttp would wait in the background until the server has closed TLS, too.
+        if (connection := self._answer.connection) is not None and connection.transport is not None:
+            connection.transport.abort()
+        self._answer.close()
+
+
+@contextmanager
+def _errors(host: str, request: rest.Request) -> Iterator[None]:
+    """Convert the errors of aiohttp."""
+    try:
+        yield
+    except TimeoutError as error:
+        text = f"no response to {request.method} {request.path} in time"
+        raise rest.TransportTimeoutError(text, host=host) from error
+    except aiohttp.ClientConnectorError as error:
+        raise rest.ConnectError(one_line(error), host=host) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise rest.TransportError(one_line(error), host=host) from error
