@@ -9,10 +9,7 @@ its exec and attach.
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -150,7 +147,8 @@ class _Configuration(Configuration):
 
     def __init__(self, config: rest.Config) -> None:
         self._config = config
-        self._pair: _File | None = None
+        self._ca: rest.PrivateFile | None = None
+        self._pair: rest.PrivateFile | None = None
         super().__init__(host=config.address.rstrip("/"))
         self.proxy = config.proxy or None
         self.disable_strict_ssl_verification = True  # as in TLSConfig
@@ -162,7 +160,7 @@ class _Configuration(Configuration):
             return
         self.verify_ssl = tls.verify
         self.tls_server_name = tls.server_name or None
-        self._ca = _File(tls.ca) if isinstance(tls.ca, bytes) else None
+        self._ca = rest.PrivateFile(tls.ca) if isinstance(tls.ca, bytes) else None
         self.ssl_ca_cert = self._ca.path if self._ca is not None else str(tls.ca) if tls.ca else None
 
     @property
@@ -174,7 +172,7 @@ class _Configuration(Configuration):
         cert, key = (tls.cert, tls.key) if tls.issued is None else (tls.issued.cert, tls.issued.key)
         pem = b"\n".join(part.read_bytes() if isinstance(part, Path) else part or b"" for part in (cert, key))
         if self._pair is None or self._pair.content != pem:
-            self._pair = _File(pem)
+            self._pair = rest.PrivateFile(pem)
         return self._pair.path
 
     @cert_file.setter
@@ -197,29 +195,10 @@ class _Configuration(Configuration):
         return {_LOGIN: header | {"value": headers["Authorization"]}} if headers else {}
 
     def __deepcopy__(self, memo: Any) -> Self:
-        for shared in (self._config, self._login):
+        for shared in (self._config, self._login, self._ca, self._pair):
             memo[id(shared)] = shared
         copied: Self = super().__deepcopy__(memo)
         return copied
-
-
-class _File:
-    """A text in a file that only this process can read, and that exists as long as this object."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        if hasattr(os, "memfd_create"):
-            file = os.memfd_create("certificate", os.MFD_CLOEXEC)
-            self.path = f"/proc/self/fd/{file}"
-            weakref.finalize(self, os.close, file)
-        else:
-            file, self.path = tempfile.mkstemp(prefix="certificate-")  # its mode is 0600
-            os.close(file)
-            weakref.finalize(self, os.unlink, self.path)
-        Path(self.path).write_bytes(content)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
 
 
 def transport(api_client: ApiClient) -> rest.RoundTripper:

@@ -39,6 +39,7 @@ from .roundtrip import Response as Response
 from .roundtrip import RoundTripper as RoundTripper
 from .roundtrip import StreamResponse as StreamResponse
 from .tls import IssuedPair as IssuedPair
+from .tls import PrivateFile as PrivateFile
 from .tls import TLSConfig as TLSConfig
 from .tls import load_chain as load_chain
 from .transport import Transport as Transport

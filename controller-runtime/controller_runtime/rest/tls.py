@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
 import tempfile
+import weakref
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from .errors import ConfigError
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 class IssuedPair:
@@ -99,30 +104,57 @@ def _pem(part: bytes | Path) -> bytes:
     return part if isinstance(part, bytes) else part.read_bytes()
 
 
+class PrivateFile:
+    """A text in a file that only this process can read, for functions that accept only file names.
+
+    The file exists as long as this object. On Linux, it is in memory. Where the system has no such files, or forbids
+    them, it is a temporary file with the mode 0600.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self._end: weakref.finalize[..., PrivateFile]
+        file = _file_in_memory()
+        in_memory = file is not None
+        if file is not None:
+            self.path = str(_DESCRIPTORS / str(file))
+            self._end = weakref.finalize(self, os.close, file)
+        else:
+            file, self.path = tempfile.mkstemp(prefix="certificate-")
+            self._end = weakref.finalize(self, Path(self.path).unlink)
+        with open(file, "wb", closefd=not in_memory) as out:
+            out.write(content)
+
+    def close(self) -> None:
+        """Remove the file now."""
+        self._end()
+
+
+def _file_in_memory() -> int | None:
+    """Return the descriptor of a new file in memory, or None if there are none."""
+    if not hasattr(os, "memfd_create") or not _DESCRIPTORS.is_dir():
+        return None
+    try:
+        return os.memfd_create("certificate", os.MFD_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a sandbox
+            return None
+        raise
+
+
 def load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     """Load a PEM certificate chain and its key into ``context``.
 
-    On Linux, the key is never written to disk. Other systems have no files in memory: there, a temporary file that only
-    this user can read has the key while it is loaded.
+    The key is not written to disk, except on systems without files in memory; see :class:`PrivateFile`.
 
     Raises:
         ssl.SSLError: the certificate or the key is not valid PEM, or they do not match.
     """
-    # load_cert_chain accepts only file names.
-    if not hasattr(os, "memfd_create"):
-        with tempfile.NamedTemporaryFile(prefix="certificate-") as named:  # its mode is 0600
-            named.write(cert + b"\n" + key)
-            named.flush()
-            context.load_cert_chain(named.name)
-        return
-    # This file is in memory and has no name outside this process.
-    file = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    file = PrivateFile(cert + b"\n" + key)
     try:
-        with open(file, "wb", closefd=False) as out:
-            out.write(cert + b"\n" + key)
-        context.load_cert_chain(f"/proc/self/fd/{file}")
+        context.load_cert_chain(file.path)
     finally:
-        os.close(file)
+        file.close()
 
 
 def _stat(path: Path) -> tuple[int, int] | None:
