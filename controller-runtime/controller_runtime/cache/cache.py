@@ -60,6 +60,8 @@ class Cache:
         self._shared = SharedObjects()
         self._outage = Outage()
         self._tasks: TaskGroup | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop in which the cache runs."""
         self._stopped = False
 
     # Lifecycle.
@@ -67,8 +69,15 @@ class Cache:
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the informers until cancelled. Reads work as soon as ``task_status.started()`` has been called.
 
-        A stopped cache still answers reads of the kinds that were synced, with the last state that it received.
+        A stopped cache still answers reads of the kinds that were synced, with the last state that it received. It
+        cannot be started again.
+
+        Raises:
+            CacheNotStartedError: the cache has stopped.
         """
+        if self._stopped:
+            raise errors.CacheNotStartedError("the cache has stopped: make another one")
+        self._loop = asyncio.get_running_loop()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -83,6 +92,11 @@ class Cache:
         if self._tasks is not None:
             resource = functools.partial(self._mapper.resource_for, informer.kind)
             self._tasks.start_soon(informer.run, self._transport, resource)
+
+    def _check_loop(self, kind: type[Object]) -> None:
+        """Raise RuntimeError if a task of another event loop would wait for the first list of ``kind``."""
+        if self._tasks is not None and self._loop is not asyncio.get_running_loop():
+            raise RuntimeError(f"{kind.gvk.group_kind}: the cache runs in another event loop")
 
     async def ready(self) -> None:
         """Return when every kind in use is synced or :meth:`degraded`."""
@@ -178,6 +192,7 @@ class Cache:
         identity = _identity(kind)
         informer = self._informers.get(identity)
         if informer is None:
+            self._check_loop(kind)
             informer = self._informers[identity] = SharedInformer(kind, self.options, self._outage)
             self._launch(informer)
         return informer
@@ -274,6 +289,7 @@ class Cache:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
         informer = self._informer(kind)
         while not informer.is_readable(namespace):
+            self._check_loop(kind)
             try:
                 await informer.readable(namespace, self.options.read_timeout)
                 break

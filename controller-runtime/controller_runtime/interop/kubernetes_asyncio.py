@@ -9,6 +9,7 @@ its exec and attach.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -107,7 +108,8 @@ def _write_time(moment: datetime) -> str:
     return format_micro_time(moment)
 
 
-# The models have the same type for a Time and a MicroTime. Go accepts a Time with microseconds, but no MicroTime without them.
+# The models have the same type for a Time and a MicroTime. Go accepts a Time with microseconds, but no MicroTime
+# without them.
 _TYPES: Final[Mapping[str, Any]] = {
     "str": str,
     "int": int,
@@ -215,8 +217,12 @@ class _Session:
 
     def __init__(self, api_client: ApiClient) -> None:
         self._client = api_client
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, request: rest.Request) -> rest.Response:
+        self._loop = self._loop or asyncio.get_running_loop()
+        if self._loop is not asyncio.get_running_loop():
+            raise RuntimeError("the ApiClient was used in another event loop: make one in each loop")
         host = (self._client.configuration.host or "").rstrip("/")
         session = self._client.rest_client
         headers = {**self._client.default_headers, "Accept-Encoding": "identity", **request.headers}

@@ -200,6 +200,10 @@ class Throttle:
         self._burst = max(1, burst)
         self._limits: dict[tuple[str, str], _Limit] = {}
 
+    def forget(self) -> None:
+        """Forget tokens that were taken and requests that wait, which are those of a closed event loop."""
+        self._limits.clear()
+
     async def send(self, request: Request) -> Response:
         """Wait for a token, then send ``request``."""
         if self._qps > 0:

@@ -27,6 +27,9 @@ TLS_CHECK_PERIOD: Final = 10.0
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
+    It works in the event loop in which it was opened. When that loop is closed, as after ``asyncio.run``, it works in
+    the next loop that uses it, with new connections. It cannot be used in two loops at the same time.
+
     Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every attempt,
     ``may_write`` before each write, and ``unanswered`` after each write that may have been sent but got no response.
     """
@@ -45,28 +48,46 @@ class Transport:
         inner: RoundTripper = self._wire
         if may_write is not None:
             inner = layers.Fence(inner, may_write, config.address, unanswered=unanswered)
-        inner = layers.Throttle(inner, config.qps, config.burst)
-        inner = layers.Warn(inner)
+        self._throttle = layers.Throttle(inner, config.qps, config.burst)
+        inner = layers.Warn(self._throttle)
         if observe is not None:
             inner = layers.Meter(inner, self._wire.host, observe)
         inner = layers.RetryAfter(inner)
         self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.address)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop in which the transport is open."""
 
     async def send(self, request: Request) -> Response:
         """Return the server's response, regardless of its status.
 
         Raises:
             TransportError: no complete response was received.
+            RuntimeError: the transport is open in another event loop.
         """
+        if self._loop is not asyncio.get_running_loop() and self._loop is not None:
+            self._move()
         return await self._outermost.send(request)
 
+    def _move(self) -> None:
+        """Continue in the running event loop. Connections and waiting requests of the closed one are lost."""
+        if self._loop is not None and not self._loop.is_closed():
+            raise RuntimeError("the transport is open in another event loop: open a transport in each loop")
+        self._loop = asyncio.get_running_loop()
+        self._wire.move(self._loop)
+        self._throttle.forget()
+
     async def __aenter__(self) -> Self:
+        if self._loop is not asyncio.get_running_loop():
+            self._move()
         self._wire.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._loop is not asyncio.get_running_loop() and self._loop is not None:
+            self._move()
+        self._loop = None
         with anyio.CancelScope(shield=True):
             await self._wire.close()
 
@@ -93,15 +114,22 @@ class _Wire:
         """The server's host and port as written in its URL, which is client-go's metric label."""
         return self._config.address.partition("://")[2].partition("/")[0]
 
+    def move(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Use ``loop`` from now on; the former one is closed, and its connections with it."""
+        self._now = loop.time
+        self._pool = None
+        self._retired.clear()
+
     def open(self) -> None:
-        self._now = asyncio.get_running_loop().time
         self._context()
         self._opened = True
 
     async def close(self) -> None:
         self._opened = False
-        pool, self._pool = self._pool, None
-        for each in (*self._retired, *([pool] if pool else [])):
+        pools = [*self._retired, *([self._pool] if self._pool is not None else [])]
+        self._pool = None
+        self._retired.clear()
+        for each in pools:
             await each.close()
 
     async def send(self, request: Request) -> Response:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kubernetes-asyncio beside the library: both clients on a real API server, and exec on a server of the test's own."""
 
+import asyncio
 import dataclasses
 import gc
 import json
@@ -351,6 +352,23 @@ async def test_streams_that_break_requests_that_are_sent_again_and_closed_client
     async with ApiClient(kubernetes_asyncio.configuration(config)) as client:
         with pytest.raises(rest.ConnectError):
             await kubernetes_asyncio.transport(client).send(rest.Request("GET", "/ok"))
+
+
+def test_their_session_says_that_it_belongs_to_another_loop() -> None:
+    request = rest.Request("GET", "/ok")
+
+    async def refused() -> rest.RoundTripper:
+        async with ApiClient(Configuration(host="http://127.0.0.1:1")) as client:
+            made = kubernetes_asyncio.transport(client)
+            with pytest.raises(rest.ConnectError):
+                await made.send(request)
+        return made
+
+    transport = asyncio.run(refused())
+    with pytest.raises(
+        RuntimeError, match=r"^the ApiClient was used in another event loop: make one in each"
+    ):
+        asyncio.run(transport.send(request))
 
 
 async def test_a_login_of_theirs_that_fails_is_an_error_of_ours() -> None:
