@@ -5,6 +5,7 @@
 import base64
 import dataclasses
 import json
+import os
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -339,9 +340,20 @@ async def test_a_plugin_that_is_not_there_is_named_and_told_once(
 
 
 @pytest.mark.real_time
-async def test_a_plugin_that_is_not_installed_is_named_with_its_install_hint(write: Write) -> None:
-    made = {"apiVersion": VERSION, "command": "/no/such", "installHint": "Install it:\n  get no-such"}
-    wanted = r"exec /no/such: No such file or directory: Install it: get no-such$"
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("/no/such", "No such file or directory"),
+        ("no-such-plugin", "No such file or directory"),
+        (os.devnull, "Permission denied"),
+    ],
+    ids=["a path", "a name in PATH", "not a program"],
+)
+async def test_a_plugin_that_is_not_installed_is_named_with_its_install_hint(
+    write: Write, command: str, problem: str
+) -> None:
+    made = {"apiVersion": VERSION, "command": command, "installHint": "Install it:\n  get no-such"}
+    wanted = rf"exec {command}: {problem}: Install it: get no-such$"
     with pytest.raises(rest.ConfigError, match=wanted):
         await rest.load_config(str(write(exec=made)))
 
