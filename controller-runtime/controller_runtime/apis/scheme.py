@@ -20,10 +20,12 @@ def kinds() -> tuple[type[Object], ...]:
     from controller_runtime.apis.apps import v1 as apps
     from controller_runtime.apis.authentication import v1 as authentication
     from controller_runtime.apis.authorization import v1 as authorization
+    from controller_runtime.apis.autoscaling import v1 as autoscaling
     from controller_runtime.apis.batch import v1 as batch
     from controller_runtime.apis.coordination import v1 as coordination
     from controller_runtime.apis.core import v1 as core
     from controller_runtime.apis.node import v1 as node
+    from controller_runtime.apis.policy import v1 as policy
     from controller_runtime.apis.rbac import v1 as rbac
     from controller_runtime.apis.scheduling import v1 as scheduling
 
@@ -40,6 +42,7 @@ def kinds() -> tuple[type[Object], ...]:
         authentication.TokenRequest,
         authentication.TokenReview,
         authorization.SubjectAccessReview,
+        autoscaling.Scale,
         batch.CronJob,
         batch.Job,
         coordination.Lease,
@@ -54,6 +57,7 @@ def kinds() -> tuple[type[Object], ...]:
         core.Service,
         core.ServiceAccount,
         node.RuntimeClass,
+        policy.Eviction,
         rbac.ClusterRole,
         rbac.ClusterRoleBinding,
         rbac.Role,

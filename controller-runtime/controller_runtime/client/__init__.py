@@ -15,10 +15,12 @@ from .cached import ReadThrough as ReadThrough
 from .interfaces import Client as Client
 from .interfaces import FieldIndexer as FieldIndexer
 from .interfaces import IndexerFunc as IndexerFunc
+from .interfaces import LogClient as LogClient
 from .interfaces import ObjectList as ObjectList
 from .interfaces import Patch as Patch
 from .interfaces import Reader as Reader
 from .interfaces import ReaderWriter as ReaderWriter
+from .interfaces import ScaleClient as ScaleClient
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Watcher as Watcher
@@ -35,6 +37,7 @@ from .options import DeleteOptions as DeleteOptions
 from .options import FieldValidation as FieldValidation
 from .options import LabelSelectorLike as LabelSelectorLike
 from .options import ListOptions as ListOptions
+from .options import LogOptions as LogOptions
 from .options import PatchOptions as PatchOptions
 from .options import Propagation as Propagation
 from .options import UpdateOptions as UpdateOptions

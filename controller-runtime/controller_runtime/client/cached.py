@@ -15,7 +15,7 @@ from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
 
-from . import interfaces, lazy
+from . import interfaces, lazy, subresources
 from . import options as opts
 from .wrappers import ReadOnly
 
@@ -121,7 +121,7 @@ class _CachedWriter:
             self._cache.remember_delete(obj, uid=uid)
 
 
-class CachedClient(_CachedWriter):
+class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
     """A Client over a cache and a live client.
 
     Kinds in ``uncached`` are read from the server. So are kinds without a model if ``live_unstructured`` is set. If
@@ -149,10 +149,14 @@ class CachedClient(_CachedWriter):
         """The writer of ``status``."""
         return self.subresource("status")
 
-    def subresource(self, name: str) -> CachedSubResource:
-        """Return the writer of one subresource."""
-        live = self._live.subresource(name)
-        return CachedSubResource(live, self._cache, self._live, name)
+    def _subresource(self, name: str) -> CachedSubResource:
+        return CachedSubResource(self._live.subresource(name), self._cache, self._live, name)
+
+    def _scales(self) -> interfaces.ScaleClient:
+        return self._live.subresource("scale")
+
+    def _logs(self) -> interfaces.LogClient:
+        return self._live.subresource("log")
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""

@@ -9,9 +9,10 @@ Every call raises :class:`controller_runtime.machinery.errors.StatusError` if th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -20,6 +21,8 @@ from controller_runtime.machinery import NamespacedName, Object
 from . import options as opts
 
 if TYPE_CHECKING:
+    from controller_runtime.apis.autoscaling.v1 import Scale
+
     from .watching import Watch
 
 T = TypeVar("T", bound=Object)
@@ -110,6 +113,51 @@ class SubResourceClient(Protocol):
         """Server-side apply the subresource."""
 
 
+class ScaleClient(Protocol):
+    """Reads and writes the ``scale`` of objects that have replicas, e.g. of Deployments.
+
+    ``obj`` names the object, and a Scale contains the replicas. Only ``spec.replicas`` of a Scale can be changed. If a
+    written Scale has a resourceVersion, it must be the newest version of the object, as in an update of the object.
+    """
+
+    @overload
+    async def get(self, obj: Object) -> Scale: ...
+    @overload
+    async def get(self, obj: Object, into: type[T]) -> T: ...
+
+    async def update(self, obj: Object, scale: T, **options: Unpack[opts.UpdateOptions]) -> T:
+        """Replace the scale of ``obj``; ConflictError if the Scale's ``resourceVersion`` is not the newest."""
+
+    async def patch(
+        self, obj: Object, patch: Patch, scale: Scale | None = None, **options: Unpack[opts.PatchOptions]
+    ) -> Scale:
+        """Send ``patch.data(scale)`` to the scale of ``obj``; a raw patch needs no ``scale``."""
+
+    async def apply(self, obj: Object, scale: T, **options: Unpack[opts.ApplyOptions]) -> T:
+        """Server-side apply the fields of ``scale`` that are set. API servers refuse this for custom kinds (500)."""
+
+
+class LogClient(Protocol):
+    """Reads the logs of containers."""
+
+    async def get(self, pod: Object, **options: Unpack[opts.LogOptions]) -> str:
+        """Return the log. If it has more than 16 MiB, this is an AnswerError: use ``limit_bytes`` or :meth:`stream`."""
+
+    def stream(
+        self, pod: Object, *, follow: bool = False, **options: Unpack[opts.LogOptions]
+    ) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        """Return the log's lines as they arrive.
+
+        ::
+
+            async with client.subresource("log").stream(pod, follow=True) as lines:
+                async for line in lines:
+                    print(line)
+
+        With ``follow``, the lines end when the container ends.
+        """
+
+
 class StatusClient(Protocol):
     """Provides a writer of the ``status`` subresource."""
 
@@ -139,8 +187,12 @@ class Watcher(Protocol):
 class Client(Reader, Writer, StatusClient, Protocol):
     """Reads and writes objects and their subresources."""
 
-    def subresource(self, name: str) -> SubResourceClient:
-        """Return the writer of one subresource."""
+    @overload
+    def subresource(self, name: Literal["scale"]) -> ScaleClient: ...  # type: ignore[overload-overlap]  # a name is typed by its value
+    @overload
+    def subresource(self, name: Literal["log"]) -> LogClient: ...  # type: ignore[overload-overlap]  # a name is typed by its value
+    @overload
+    def subresource(self, name: str) -> SubResourceClient: ...
 
 
 IndexerFunc = Callable[[K], Iterable[str]]

@@ -13,7 +13,7 @@ from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.rawjson import parts as parts_of
 from controller_runtime.rest import request as requests
 
-from . import bodies, interfaces
+from . import bodies, interfaces, subresources
 from . import options as opts
 from .watching import Watch
 
@@ -22,7 +22,7 @@ _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": 
 _log = log.logger_from("client")
 
 
-class LiveClient:
+class LiveClient(subresources.ByName["SubResource"]):
     """A Client that sends every call to the API server.
 
     ``field_validation`` sets how the server treats unknown and duplicate fields in writes. It drops them (``Ignore``),
@@ -46,9 +46,14 @@ class LiveClient:
         """The writer of ``status``."""
         return SubResource(self, "status")
 
-    def subresource(self, name: str) -> SubResource:
-        """Return the writer of one subresource."""
+    def _subresource(self, name: str) -> SubResource:
         return SubResource(self, name)
+
+    def _scales(self) -> subresources.Scales:
+        return subresources.Scales(self, self._subresource(subresources.SCALE))
+
+    def _logs(self) -> subresources.Logs:
+        return subresources.Logs(self)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
@@ -104,25 +109,25 @@ class LiveClient:
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
-        return await self._update(obj, "", options)
+        return await self._update(obj, obj, "", options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        return (await self._patch(obj, patch, "", options)).object
+        return (await self._patch(obj, obj, patch, "", options)).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
     ) -> LazyObject[T]:
         """Patch as :meth:`patch` does; return the object undecoded."""
-        return await self._patch(obj, patch, "", options)
+        return await self._patch(obj, obj, patch, "", options)
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        return (await self._apply(obj, "", options)).object
+        return (await self._apply(obj, obj, "", options)).object
 
     async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
-        return await self._apply(obj, "", options)
+        return await self._apply(obj, obj, "", options)
 
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
@@ -159,45 +164,62 @@ class LiveClient:
         if body := await self._send(request):
             rest.decoded(parts_of, body)
 
-    async def _update(self, obj: T, subresource: str, options: opts.UpdateOptions) -> T:
+    # ``body`` is ``obj`` itself or, for a subresource of another kind, an object of that kind.
+
+    async def _update(self, obj: Object, body: T, subresource: str, options: opts.UpdateOptions) -> T:
         opts.check_options(opts.UpdateOptions, options)
         options.setdefault("field_validation", self.field_validation)
-        kind, body = type(obj), obj.to_json()
-        resource = await self.mapper.resource_for(kind)
+        kind, text = type(body), body.to_json()
+        resource = await self.mapper.resource_for(type(obj))
         metadata_only = bodies.is_metadata(kind)
         request = requests.update(
-            resource, obj.namespace, obj.name, body, metadata_only=metadata_only, **options
+            resource, obj.namespace, obj.name, text, metadata_only=metadata_only, **options
         )
         return bodies.ResponseObject(
             kind, await self._send(_below(request, subresource)), name=obj.name
         ).object
 
     async def _patch(
-        self, obj: T, patch: interfaces.Patch, subresource: str, options: opts.PatchOptions
+        self,
+        obj: Object,
+        body: T,
+        patch: interfaces.Patch,
+        subresource: str,
+        options: opts.PatchOptions,
     ) -> LazyObject[T]:
         opts.check_options(opts.PatchOptions, options)
-        return await self._sent(obj, patch.content_type, patch.data(obj), subresource, options)
+        path = (type(obj), obj.namespace, obj.name, subresource)
+        return await self._sent(path, type(body), patch.content_type, patch.data(body), options)
 
-    async def _apply(self, obj: T, subresource: str, options: opts.ApplyOptions) -> LazyObject[T]:
+    async def _apply(
+        self, obj: Object, body: T, subresource: str, options: opts.ApplyOptions
+    ) -> LazyObject[T]:
         opts.check_options(opts.ApplyOptions, options)
         checked = cast("opts.PatchOptions", options)
-        return await self._sent(obj, requests.APPLY, bodies.apply_configuration(obj), subresource, checked)
+        path = (type(obj), obj.namespace, obj.name, subresource)
+        return await self._sent(path, type(body), requests.APPLY, bodies.apply_configuration(body), checked)
 
     async def _sent(
-        self, obj: T, content_type: str, body: bytes, subresource: str, options: opts.PatchOptions
+        self,
+        path: tuple[type[Object], str, str, str],
+        kind: type[T],
+        content_type: str,
+        text: bytes,
+        options: opts.PatchOptions,
     ) -> LazyObject[T]:
+        """Send a patch to the path: the kind, namespace and name of an object, and a subresource."""
         options.setdefault("field_validation", self.field_validation)
-        kind = type(obj)
+        target, namespace, name, subresource = path
         request = requests.patch(
-            await self.mapper.resource_for(kind),
-            obj.namespace,
-            obj.name,
-            body,
+            await self.mapper.resource_for(target),
+            namespace,
+            name,
+            text,
             content_type=content_type,
             metadata_only=bodies.is_metadata(kind),
             **options,
         )
-        return bodies.ResponseObject(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return bodies.ResponseObject(kind, await self._send(_below(request, subresource)), name=name)
 
     async def _send(self, request: rest.Request) -> bytes:
         return (await self._exchange(request))[1]
@@ -225,6 +247,7 @@ class SubResource:
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
+        body = subresources.named_as(body, obj)
         opts.check_options(opts.CreateOptions, options)
         options.setdefault("field_validation", self._client.field_validation)
         resource = await self._client.mapper.resource_for(type(obj))
@@ -236,21 +259,21 @@ class SubResource:
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
-        return await self._client._update(obj, self._name, options)
+        return await self._client._update(obj, obj, self._name, options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
-        return (await self._client._patch(obj, patch, self._name, options)).object
+        return (await self._client._patch(obj, obj, patch, self._name, options)).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
     ) -> LazyObject[T]:
         """Patch the subresource; return the object undecoded."""
-        return await self._client._patch(obj, patch, self._name, options)
+        return await self._client._patch(obj, obj, patch, self._name, options)
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        return (await self._client._apply(obj, self._name, options)).object
+        return (await self._client._apply(obj, obj, self._name, options)).object
 
 
 def _below(request: rest.Request, subresource: str) -> rest.Request:

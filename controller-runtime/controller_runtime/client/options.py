@@ -13,6 +13,7 @@ from functools import cache
 from typing import Literal, TypedDict
 
 from controller_runtime.machinery.labels import LabelSelectorLike as LabelSelectorLike
+from controller_runtime.rest.request import LogOptions as LogOptions
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 FieldValidation = Literal["Ignore", "Warn", "Strict"]

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, Unpack, cast
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
 
-from . import interfaces, lazy
+from . import interfaces, lazy, subresources
 from . import options as opts
 
 T = TypeVar("T", bound=Object)
@@ -124,7 +124,7 @@ class _NamespacedWriter:
         return await self._client.apply(self._scope.object(obj), **options)
 
 
-class Namespaced(_NamespacedWriter):
+class Namespaced(_NamespacedWriter, subresources.ByName["NamespacedSubResource"]):
     """A Client for one namespace. Objects without a namespace are put into it; any other namespace is a ValueError."""
 
     _client: interfaces.Client
@@ -138,9 +138,14 @@ class Namespaced(_NamespacedWriter):
         """The writer of ``status``."""
         return self.subresource("status")
 
-    def subresource(self, name: str) -> NamespacedSubResource:
-        """Return the writer of one subresource."""
+    def _subresource(self, name: str) -> NamespacedSubResource:
         return NamespacedSubResource(self._client.subresource(name), self._scope)
+
+    def _scales(self) -> interfaces.ScaleClient:
+        return subresources.ScalesOf(self._client.subresource("scale"), target=self._scope.object)
+
+    def _logs(self) -> interfaces.LogClient:
+        return subresources.LogsOf(self._client.subresource("log"), self._scope.object)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         namespace, name = NamespacedName.of(key)
@@ -240,7 +245,7 @@ class _WriterWithSettings:
         return await self._client.apply(obj, **self._settings.of_apply(options))
 
 
-class WithSettings(_WriterWithSettings):
+class WithSettings(_WriterWithSettings, subresources.ByName["SubResourceWithSettings"]):
     """A Client that adds settings to each write; reads are passed on."""
 
     _client: interfaces.Client
@@ -254,9 +259,14 @@ class WithSettings(_WriterWithSettings):
         """The writer of ``status``."""
         return self.subresource("status")
 
-    def subresource(self, name: str) -> SubResourceWithSettings:
-        """Return the writer of one subresource."""
+    def _subresource(self, name: str) -> SubResourceWithSettings:
         return SubResourceWithSettings(self._client.subresource(name), self._settings)
+
+    def _scales(self) -> interfaces.ScaleClient:
+        return subresources.ScalesOf(self._client.subresource("scale"), options=self._settings.of)
+
+    def _logs(self) -> interfaces.LogClient:
+        return self._client.subresource("log")
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         return await self._client.get(kind, key)

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, Unpack, cast
 import msgspec
 
 from controller_runtime import client, rest
+from controller_runtime.client import subresources
 from controller_runtime.client.live import SubResource
 from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource
 
@@ -51,6 +52,10 @@ class Call:
 
 class FakeClient(client.LiveClient):
     """A LiveClient for an API server in memory. It records its calls, and is also a FieldIndexer.
+
+    These subresources work without an interceptor: ``status``; ``scale`` of Kubernetes' own kinds and of custom kinds
+    whose CRD declares it; ``eviction``, which deletes the Pod unless a PodDisruptionBudget forbids it; ``token`` of a
+    ServiceAccount; ``log``, which returns the texts in :attr:`logs`.
 
     ``objects`` are stored as they are, including their status, but without ``managedFields``. If an object has no
     resourceVersion, it gets one. Other fields that a server sets, such as ``uid``, are set only on objects that are
@@ -102,9 +107,16 @@ class FakeClient(client.LiveClient):
         """The writer of ``status``."""
         return FakeSubResource(self, "status")
 
-    def subresource(self, name: str) -> FakeSubResource:
-        """Return a subresource. Only ``status`` and ``eviction`` (it deletes the Pod) work without an interceptor."""
+    def _subresource(self, name: str) -> FakeSubResource:
         return FakeSubResource(self, name)
+
+    def _logs(self) -> subresources.Logs:
+        return _FakeLogs(self)
+
+    @property
+    def logs(self) -> dict[tuple[str, str, str], str]:
+        """The logs of containers, by namespace, pod and container; a container that is not in it has no output."""
+        return self._server.logs
 
     def add(self, obj: Object) -> None:
         """Store an object without checks and without recording a call; AlreadyExistsError if it exists."""
@@ -205,27 +217,28 @@ class FakeClient(client.LiveClient):
         """Call :meth:`patch`, so that a subclass has to override only that method."""
         return LazyObject.of(await self.patch(obj, patch, **options))
 
-    async def _update(self, obj: T, subresource: str, options: client.UpdateOptions) -> T:
-        self.record("update", type(obj), obj.key, _document_of(obj), subresource, options)
-        return await super()._update(obj, subresource, options)
+    async def _update(self, obj: Object, body: T, subresource: str, options: client.UpdateOptions) -> T:
+        self.record("update", type(obj), obj.key, _document_of(body), subresource, options)
+        return await super()._update(obj, body, subresource, options)
 
-    async def _apply(self, obj: T, subresource: str, options: client.ApplyOptions) -> Any:
-        self.record("apply", type(obj), obj.key, _document_of(obj), subresource, options)
-        return await super()._apply(obj, subresource, options)
+    async def _apply(self, obj: Object, body: T, subresource: str, options: client.ApplyOptions) -> Any:
+        self.record("apply", type(obj), obj.key, _document_of(body), subresource, options)
+        return await super()._apply(obj, body, subresource, options)
 
     async def _patch(
-        self, obj: T, patch: client.Patch, subresource: str, options: client.PatchOptions
+        self, obj: Object, body: T, patch: client.Patch, subresource: str, options: client.PatchOptions
     ) -> Any:
-        logged, text = dict(options), patch.data(obj)
+        logged, text = dict(options), patch.data(body)
         try:
-            body = msgspec.json.decode(text)
+            sent = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            body = None  # the server refuses the request
+            sent = None  # the server refuses the request
         verb = "apply" if patch.content_type == client.APPLY else "patch"
         if verb == "patch":
             logged["type"] = patch.content_type
-        self.record(verb, type(obj), obj.key, body, subresource, logged)
-        return await super()._patch(obj, client.raw_patch(patch.content_type, text), subresource, options)
+        self.record(verb, type(obj), obj.key, sent, subresource, logged)
+        raw = client.raw_patch(patch.content_type, text)
+        return await super()._patch(obj, body, raw, subresource, options)
 
     def record(
         self,
@@ -264,6 +277,17 @@ class FakeSubResource(SubResource):
     ) -> LazyObject[T]:
         """Call :meth:`patch`, so that a subclass has to override only that method."""
         return LazyObject.of(await self.patch(obj, patch, **options))
+
+
+class _FakeLogs(subresources.Logs):
+    _client: FakeClient
+
+    async def _response(
+        self, pod: Object, options: client.LogOptions, *, stream: bool = False, follow: bool = False
+    ) -> rest.Response:
+        logged = {**options, "follow": follow}
+        self._client.record("get", type(pod), pod.key, subresource=subresources.LOG, options=logged)
+        return await super()._response(pod, options, stream=stream, follow=follow)
 
 
 class _InProcess:

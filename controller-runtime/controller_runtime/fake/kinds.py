@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller_runtime.machinery import (
     GVK,
@@ -61,6 +61,20 @@ _NEED_VERSION: Final = frozenset(
         "ValidatingWebhookConfiguration",
     }
 )
+Path = tuple[str, ...]
+
+
+class ScalePaths(NamedTuple):
+    """The fields of an object that its subresource ``scale`` shows."""
+
+    spec: Path = ("spec", "replicas")
+    status: Path = ("status", "replicas")
+    selector: Path = ("spec", "selector")
+
+
+_SCALED: Final = frozenset(
+    {("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")}
+)
 _ORPHANING: Final = frozenset({"Job", "ReplicationController"})
 
 
@@ -81,6 +95,8 @@ class KindProperties:
     orphans: bool = False
     """True if a delete without a propagation policy orphans the dependents."""
     custom: bool = True
+    scale: ScalePaths | None = None
+    """None if the kind has no subresource ``scale``."""
 
 
 def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProperties:
@@ -117,8 +133,25 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
         resource = Resource(gvk.group, gvk.version, names["plural"], spec.get("scope") != "Cluster")
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         status = "status" in (version.get("subresources") or {})
-        properties.append(KindProperties(gvk, resource, openapi.merge_schema_of_crd(schema), status=status))
+        scale = (version.get("subresources") or {}).get("scale")
+        properties.append(
+            KindProperties(
+                gvk,
+                resource,
+                openapi.merge_schema_of_crd(schema),
+                status=status,
+                scale=None if scale is None else _scale_paths(scale),
+            )
+        )
     return properties
+
+
+def _scale_paths(scale: Mapping[str, JSON]) -> ScalePaths:
+    def path(name: str) -> Path:
+        text = str(scale.get(name) or "")
+        return tuple(text.strip(".").split(".")) if text else ()
+
+    return ScalePaths(path("specReplicasPath"), path("statusReplicasPath"), path("labelSelectorPath"))
 
 
 @cache
@@ -137,6 +170,7 @@ def _kubernetes(gvk: GVK, resource: Resource, schema: MergeSchema, *, status: bo
         needs_version=gvk.kind in _NEED_VERSION,
         orphans=gvk.kind in _ORPHANING,
         custom=False,
+        scale=ScalePaths() if (gvk.group, gvk.kind) in _SCALED else None,
     )
 
 

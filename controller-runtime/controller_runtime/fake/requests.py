@@ -23,6 +23,7 @@ from controller_runtime.machinery import (
 )
 from controller_runtime.rest import CompleteResponse, Request, Response
 
+from . import subresources
 from .storage import DeleteOptions
 from .tables import Document, Table, not_served
 
@@ -93,8 +94,13 @@ class ParsedRequest:
         return "as=PartialObjectMetadata" in self.request.headers.get("Accept", "")
 
     def check_subresource(self) -> None:
-        """Raise NotFoundError if the kind does not have the requested subresource; only ``status`` is supported."""
-        if self.subresource and (self.subresource != "status" or not self.table.properties.status):
+        """Raise NotFoundError if the kind does not have the requested subresource ``status`` or ``scale``.
+
+        No other subresource can be read, updated or patched, except the log of a pod.
+        """
+        properties = self.table.properties
+        has = {"": True, "status": properties.status, "scale": properties.scale is not None}
+        if not has.get(self.subresource):
             raise self.table.no_subresource(self.key.name)
 
     def manager(self, user: str) -> str:
@@ -129,7 +135,9 @@ class ParsedRequest:
         )
 
     def representation(self, document: Document) -> Document:
-        """Return an object in the form that the client asks for: whole, or only its metadata."""
+        """Return an object in the form that the client asks for: whole, only its metadata, or its scale."""
+        if self.subresource == "scale":
+            return subresources.scale_of(self.table, document)
         if self.metadata_only:
             return {**_META, "kind": "PartialObjectMetadata", "metadata": document["metadata"]}
         gvk = self.gvk

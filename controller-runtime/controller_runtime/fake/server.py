@@ -13,16 +13,17 @@ from typing import Any, Final
 
 import anyio
 
-from controller_runtime.machinery import NamespacedName, Object, errors
+from controller_runtime.machinery import GVK, NamespacedName, Object, errors
 from controller_runtime.rest import CompleteResponse, Request, Response
 
-from . import kinds, requests
+from . import kinds, requests, subresources
 from .requests import ParsedRequest
 from .storage import Storage
 from .tables import Document, Table, not_served
 from .watches import Current, History, View, Watches
 from .writes import Writes, completer
 
+_POD: Final = GVK("", "v1", "Pod")
 _READS: Final = ("get", "list", "watch")
 _TOO_NEW: Final = 3.0
 """Maximum seconds that a list waits for its view to show the resourceVersion in the request."""
@@ -53,6 +54,8 @@ class Server:
         self.admit = self.writes.admit
         self.admit_subresource = self.writes.admit_subresource
         self.complete = self.writes.complete
+        self.logs: dict[tuple[str, str, str], str] = {}
+        """The logs of containers, by namespace, pod and container."""
         self._current = Current(self.history, storage)
 
     # Kinds.
@@ -128,6 +131,10 @@ class Server:
         if isinstance(parsed, CompleteResponse):
             return parsed
         match parsed.verb:
+            case "get" if parsed.subresource == "log" and parsed.gvk == _POD:
+                pod = parsed.table.find(parsed.key).document
+                text = subresources.log_of(pod, parsed.query, self.logs)
+                return CompleteResponse(200, text.encode(), {"Content-Type": "text/plain"})
             case "get":
                 parsed.check_subresource()
                 return requests.success(parsed.representation(parsed.table.find(parsed.key).document))

@@ -66,7 +66,7 @@ class Storage:
         new_uid: Callable[[], str] | None = None,
         new_suffix: Callable[[], str] | None = None,
     ) -> None:
-        self._now = now or (lambda: datetime.now(UTC))
+        self.now = now or (lambda: datetime.now(UTC))
         self._new_uid = new_uid or _counting("00000000-0000-4000-8000-{:012d}")
         self._new_suffix = new_suffix or _counting("{:05d}")
         self._version = 999
@@ -183,7 +183,9 @@ class Storage:
         checks.check_version(table, config, row.document)
         checks.check_uid(table, config, row.document)
         wanted = (
-            {"status"} if subresource else config.keys() - ({"status"} if table.properties.status else set())
+            {"status"}
+            if subresource == "status"
+            else config.keys() - ({"status"} if table.properties.status else set())
         )
         config = {name: value for name, value in config.items() if name in wanted}
         mine = ownership.fields_of(config, schema)
@@ -209,7 +211,7 @@ class Storage:
         """
         row = table.find(key)
         checks.check_preconditions(table, row.document, options.preconditions)
-        left = _marked(table, row.document, options, self._now())
+        left = _marked(table, row.document, options, self.now())
         if left is None:
             if not options.dry_run:
                 self.drop(table, key, row.document)
@@ -240,7 +242,7 @@ class Storage:
         checks.check_metadata(table, document)
         metadata = document["metadata"]  # an admission may have replaced it
         metadata["uid"] = self._new_uid()
-        metadata["creationTimestamp"] = format_time(self._now())
+        metadata["creationTimestamp"] = format_time(self.now())
         if table.properties.generation:
             metadata["generation"] = 1
         row = Stored(document, _owning(owners))
@@ -326,10 +328,10 @@ def _main_part(table: Table, document: Document) -> Document:
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
     """Return the object after a PUT of ``new`` over ``old``.
 
-    A PUT to a subresource sets only the status. Any other PUT sets all fields that clients may write; if the status is
+    A PUT to the status sets only the status. Any other PUT sets all fields that clients may write; if the status is
     a subresource, the old status stays.
     """
-    if subresource:
+    if subresource == "status":
         result = {k: v for k, v in old.items() if k != "status"}
         result["metadata"] = dict(old["metadata"])
         return {**result, "status": new["status"]} if "status" in new else result

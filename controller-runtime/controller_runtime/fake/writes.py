@@ -19,7 +19,7 @@ from controller_runtime.client import JSON as JSON_PATCH
 from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, openapi
 from controller_runtime.machinery import patch as patches
 
-from . import checks
+from . import checks, subresources
 from .garbage import NAMESPACES
 from .requests import ParsedRequest, Tables, checked
 from .storage import Storage
@@ -112,7 +112,7 @@ class Writes:
         """Make a write without a review. Return the stored object, a Status or, for a deleted collection, a list."""
         match parsed.verb:
             case "create" if parsed.subresource:
-                return self._evicted(parsed)
+                return self._posted(parsed, user)
             case "create":
                 return self._created(parsed, user, self._creation(parsed, user).new)
             case "delete":
@@ -153,11 +153,23 @@ class Writes:
         assert document is not None  # noqa: S101 -- a create has an object
         return self._storage.create(parsed.table, document, parsed.manager(user), dry_run=parsed.dry_run)
 
-    def _evicted(self, parsed: ParsedRequest) -> Document:
+    def _posted(self, parsed: ParsedRequest, user: str) -> Document:
+        """Evict a pod, or return a token of a ServiceAccount."""
         self._check_namespace(parsed)
-        if (parsed.gvk.kind, parsed.subresource) != ("Pod", "eviction"):
+        kind, body = (parsed.gvk.group, parsed.gvk.kind, parsed.subresource), parsed.body()
+        if kind == ("", "ServiceAccount", "token"):
+            account = parsed.table.find(parsed.key).document
+            return subresources.issued(account, body, self._storage.now())
+        if kind != ("", "Pod", "eviction"):
             raise parsed.table.no_subresource(parsed.key.name)
-        options = parsed.delete_options(parsed.body().get("deleteOptions") or {})
+        options = parsed.delete_options(body.get("deleteOptions") or {})
+        pod = parsed.table.find(parsed.key).document
+        budgets = self._tables.get(subresources.BUDGETS)
+        found = subresources.budget_after(pod, budgets, self._storage.now())
+        if found is not None and budgets is not None:
+            row, after = found
+            manager, dry_run = parsed.manager(user), options.dry_run
+            self._storage.rewrite(budgets, row, after, manager, subresource="status", dry_run=dry_run)
         self._storage.delete(parsed.table, parsed.key, options)
         return dict(_SUCCESS)
 
@@ -196,6 +208,9 @@ class Writes:
     def _updated(self, parsed: ParsedRequest, user: str, dry_run: bool) -> Document:
         document = parsed.document()
         manager = parsed.manager(user)
+        if parsed.subresource == "scale":
+            live = parsed.table.find(parsed.key).document
+            document = subresources.rescaled(parsed.table, live, document)
         return self._storage.update(
             parsed.table, document, manager, subresource=parsed.subresource, dry_run=dry_run
         )
@@ -204,16 +219,24 @@ class Writes:
         manager = parsed.manager(user)
         if parsed.is_apply:
             checks.check_manager(parsed.query.get("fieldManager", ""))
+            config = parsed.document()
+            if parsed.subresource == "scale":
+                live = parsed.table.find(parsed.key).document
+                subresources.check_apply(parsed.table)
+                config = subresources.configuration_of(parsed.table, live, config)
             return self._storage.apply(
                 parsed.table,
-                parsed.document(),
+                config,
                 manager,
                 subresource=parsed.subresource,
                 force=parsed.query.get("force") == "true",
                 dry_run=dry_run,
             )
         row = parsed.table.find(parsed.key)
-        after = patched(parsed.table, row.document, parsed.body(), parsed.content_type)
+        before = parsed.representation(row.document) if parsed.subresource == "scale" else row.document
+        after = patched(parsed.table, before, parsed.body(), parsed.content_type)
+        if parsed.subresource == "scale":
+            after = subresources.rescaled(parsed.table, row.document, after)
         return self._storage.patched(
             parsed.table, row, after, manager, subresource=parsed.subresource, dry_run=dry_run
         )

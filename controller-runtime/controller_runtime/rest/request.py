@@ -30,6 +30,7 @@ COLLECTION: Final = Bounds(1 << 30, 600.0)
 DELETION: Final = Bounds(1 << 20, 600.0, unread=1 << 30)
 """Limits for the deletion of a collection. The response contains all deleted objects, but they are not needed."""
 JSON: Final = "application/json"
+TEXT: Final = "text/plain"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -55,6 +56,23 @@ class PatchOptions(WriteOptions, total=False):
     """Query parameters of patches."""
 
     force: bool
+
+
+class LogOptions(TypedDict, total=False):
+    """Which part of a container's log is returned."""
+
+    container: str
+    """The default is the only container of the pod."""
+    previous: bool
+    """Return the log of the container's previous run, which has ended."""
+    timestamps: bool
+    """Begin each line with its time."""
+    tail_lines: int
+    """The maximum number of lines; the last lines are returned."""
+    since_seconds: int
+    """Return only lines of the last seconds."""
+    limit_bytes: int
+    """The maximum number of bytes; the last line may be cut."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -250,6 +268,32 @@ def post(request: Request, body: bytes, **options: Unpack[WriteOptions]) -> Requ
 def subresource(request: Request, name: str) -> Request:
     """Return ``request`` with the path of the subresource ``name``; ``request`` must name one object."""
     return msgspec.structs.replace(request, path=f"{request.path}/{segment(name)}")
+
+
+def log(
+    resource: Resource, namespace: str, name: str, *, follow: bool = False, **options: Unpack[LogOptions]
+) -> Request:
+    """Read the log of a container of a pod.
+
+    With ``follow``, the response ends with the container. A quiet container may be silent for any time, so there is no
+    time limit: make the request a stream.
+    """
+    query = _query(
+        container=options.get("container", ""),
+        follow="true" if follow else "",
+        previous="true" if options.get("previous") else "",
+        timestamps="true" if options.get("timestamps") else "",
+        tailLines=_number(options.get("tail_lines")),
+        sinceSeconds=_number(options.get("since_seconds")),
+        limitBytes=_number(options.get("limit_bytes")),
+    )
+    read = subresource(get(resource, namespace, name), "log")
+    timeout = None if follow else DEFAULT_TIMEOUT
+    return msgspec.structs.replace(read, query=query, headers={"Accept": f"{TEXT}, */*"}, timeout=timeout)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
 
 
 def _accept(metadata_only: bool) -> dict[str, str]:

@@ -35,6 +35,13 @@ class Gadget(Object, group=GROUP, version="v1", kind="Gadget", plural="gadgets")
     status: dict[str, Any] | None = None
 
 
+class Scaled(Object, group=GROUP, version="v1", kind="Scaled", plural="scaleds"):
+    """A custom resource with the subresource ``scale``."""
+
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
 class Planet(Object, group=GROUP, version="v1", kind="Planet", plural="planets", namespaced=False):
     """A cluster-scoped custom resource, with another field instead of a spec."""
 
@@ -82,6 +89,18 @@ CRDS: Final = [
         subresources={"status": {}},
     ),
     definition(Gadget, {"spec": ANYTHING, "status": ANYTHING}),
+    definition(
+        Scaled,
+        {"spec": ANYTHING, "status": ANYTHING},
+        subresources={
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.size",
+                "statusReplicasPath": ".status.size",
+                "labelSelectorPath": ".status.chosen",
+            },
+        },
+    ),
     definition(Planet, {"mass": {"type": "integer"}}),
 ]
 

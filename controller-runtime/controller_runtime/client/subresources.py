@@ -1,0 +1,193 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The subresources that are not of the kind of their object: ``scale`` is a Scale, and ``log`` is text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, Unpack, overload
+
+import msgspec
+
+from controller_runtime import rest
+from controller_runtime.machinery import Object
+from controller_runtime.rest import request as requests
+
+from . import interfaces
+from . import options as opts
+
+if TYPE_CHECKING:
+    from controller_runtime.apis.autoscaling.v1 import Scale
+
+    from .live import LiveClient, SubResource
+
+T = TypeVar("T", bound=Object)
+S = TypeVar("S")
+SCALE: Final = "scale"
+LOG: Final = "log"
+
+
+def scale_kind() -> type[Scale]:
+    """Return the kind Scale, whose module is imported on first use."""
+    from controller_runtime.apis.autoscaling.v1 import Scale
+
+    return Scale
+
+
+def named_as(body: T, obj: Object) -> T:
+    """Return ``body`` or, if it has no name, a copy with the name and namespace of ``obj``, as the server demands."""
+    if body.name:
+        return body
+    named = body.model_copy()
+    named.metadata = body.metadata.model_copy(update={"name": obj.name, "namespace": obj.namespace or None})
+    return named
+
+
+class ByName(ABC, Generic[S]):
+    """A base of clients: the method ``subresource``."""
+
+    @overload
+    def subresource(self, name: Literal["scale"]) -> interfaces.ScaleClient: ...
+    @overload
+    def subresource(self, name: Literal["log"]) -> interfaces.LogClient: ...
+    @overload
+    def subresource(self, name: str) -> S: ...
+    def subresource(self, name: str) -> Any:
+        """Return the client of one subresource. ``scale`` and ``log`` have clients with methods of their own."""
+        if name == SCALE:
+            return self._scales()
+        return self._logs() if name == LOG else self._subresource(name)
+
+    @abstractmethod
+    def _subresource(self, name: str) -> S: ...
+    @abstractmethod
+    def _scales(self) -> interfaces.ScaleClient: ...
+    @abstractmethod
+    def _logs(self) -> interfaces.LogClient: ...
+
+
+class Scales:
+    """Reads and writes the ``scale`` of objects with a LiveClient: see :class:`.interfaces.ScaleClient`."""
+
+    def __init__(self, client: LiveClient, subresource: SubResource) -> None:
+        self._client = client
+        self._subresource = subresource
+
+    async def get(self, obj: Object, into: type[Any] | None = None) -> Any:
+        """Return the scale of ``obj``, always from the server."""
+        return await self._subresource.get(obj, scale_kind() if into is None else into)
+
+    async def update(self, obj: Object, scale: T, **options: Unpack[opts.UpdateOptions]) -> T:
+        """Replace the scale of ``obj``; ConflictError if the Scale's ``resourceVersion`` is not the newest."""
+        return await self._client._update(obj, named_as(scale, obj), SCALE, options)
+
+    async def patch(
+        self,
+        obj: Object,
+        patch: interfaces.Patch,
+        scale: Scale | None = None,
+        **options: Unpack[opts.PatchOptions],
+    ) -> Scale:
+        """Send ``patch.data(scale)`` to the scale of ``obj``; a raw patch needs no ``scale``."""
+        body = scale_kind()() if scale is None else scale
+        return (await self._client._patch(obj, body, patch, SCALE, options)).object
+
+    async def apply(self, obj: Object, scale: T, **options: Unpack[opts.ApplyOptions]) -> T:
+        """Server-side apply the fields of ``scale`` that are set."""
+        return (await self._client._apply(obj, named_as(scale, obj), SCALE, options)).object
+
+
+class ScalesOf:
+    """Passes calls to another ScaleClient, with another target or with other options of writes."""
+
+    def __init__(
+        self,
+        scales: interfaces.ScaleClient,
+        *,
+        target: Callable[[Object], Object] = lambda obj: obj,
+        options: Callable[[Any], Any] = lambda options: options,
+    ) -> None:
+        self._scales = scales
+        self._target = target
+        self._options = options
+
+    async def get(self, obj: Object, into: type[Any] | None = None) -> Any:
+        return await self._scales.get(self._target(obj), scale_kind() if into is None else into)
+
+    async def update(self, obj: Object, scale: T, **options: Unpack[opts.UpdateOptions]) -> T:
+        return await self._scales.update(self._target(obj), scale, **self._options(options))
+
+    async def patch(
+        self,
+        obj: Object,
+        patch: interfaces.Patch,
+        scale: Scale | None = None,
+        **options: Unpack[opts.PatchOptions],
+    ) -> Scale:
+        return await self._scales.patch(self._target(obj), patch, scale, **self._options(options))
+
+    async def apply(self, obj: Object, scale: T, **options: Unpack[opts.PatchOptions]) -> T:
+        return await self._scales.apply(self._target(obj), scale, **self._options(options))
+
+
+class Logs:
+    """Reads the logs of containers with a LiveClient: see :class:`.interfaces.LogClient`."""
+
+    def __init__(self, client: LiveClient) -> None:
+        self._client = client
+
+    async def get(self, pod: Object, **options: Unpack[opts.LogOptions]) -> str:
+        """Return the log."""
+        response = await self._response(pod, options)
+        return (await response.read()).decode("utf-8", "replace")
+
+    def stream(
+        self, pod: Object, *, follow: bool = False, **options: Unpack[opts.LogOptions]
+    ) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        """Return the log's lines as they arrive."""
+        opts.check_options(opts.LogOptions, options)
+        return self._stream(pod, options, follow=follow)
+
+    @asynccontextmanager
+    async def _stream(
+        self, pod: Object, options: opts.LogOptions, *, follow: bool
+    ) -> AsyncGenerator[AsyncIterator[str]]:
+        response = await self._response(pod, options, stream=True, follow=follow)
+        try:
+            async with aclosing(_lines(response)) as lines:
+                yield lines
+        finally:
+            await response.close()
+
+    async def _response(
+        self, pod: Object, options: opts.LogOptions, *, stream: bool = False, follow: bool = False
+    ) -> rest.Response:
+        opts.check_options(opts.LogOptions, options)
+        resource = await self._client.mapper.resource_for(type(pod))
+        request = requests.log(resource, pod.namespace, pod.name, follow=follow, **options)
+        response = await self._client.transport.send(msgspec.structs.replace(request, stream=stream))
+        await response.raise_for_status(media_type=requests.TEXT)
+        return response
+
+
+async def _lines(response: rest.Response) -> AsyncGenerator[str]:
+    async for line in response.lines():
+        yield line.decode("utf-8", "replace")
+
+
+class LogsOf:
+    """Passes calls to another LogClient, with another target."""
+
+    def __init__(self, logs: interfaces.LogClient, target: Callable[[Object], Object]) -> None:
+        self._logs = logs
+        self._target = target
+
+    async def get(self, pod: Object, **options: Unpack[opts.LogOptions]) -> str:
+        return await self._logs.get(self._target(pod), **options)
+
+    def stream(
+        self, pod: Object, *, follow: bool = False, **options: Unpack[opts.LogOptions]
+    ) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        return self._logs.stream(self._target(pod), follow=follow, **options)

@@ -1,0 +1,245 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The subresources beside ``status`` as an API server answers them: ``scale``, ``eviction``, ``token`` and ``log``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from controller_runtime.apis.meta.v1 import LabelSelector
+from controller_runtime.machinery import GVK, JSON, errors, field, labels
+from controller_runtime.machinery.meta import format_time
+
+from .kinds import Path
+from .tables import Document, Stored, Table
+
+SCALE: Final = GVK("autoscaling", "v1", "Scale")
+BUDGETS: Final = ("policy", "v1", "poddisruptionbudgets")
+_TOKEN_REQUEST: Final = GVK("authentication.k8s.io", "v1", "TokenRequest")
+_SHORTEST_TOKEN: Final = 600
+_TOKEN_LIFETIME: Final = 3600
+_IN_SCALE: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_UNPROCESSED_DELAY: Final = 10
+
+
+# scale
+
+
+def scale_of(table: Table, document: Document) -> Document:
+    """Return the Scale of an object.
+
+    Raises:
+        ServerError: the object of a custom kind does not contain the replicas.
+    """
+    paths = table.properties.scale
+    assert paths is not None  # noqa: S101 -- the request was checked
+    wanted = _at(document, paths.spec)
+    if wanted is None and table.properties.custom:
+        text = f'the spec replicas field ".{".".join(paths.spec)}" does not exist'
+        details = {"causes": [{"message": text}]}
+        message = f"Internal error occurred: {text}"
+        raise errors.ServerError(message, code=500, reason="InternalError", details=details)
+    selector = _at(document, paths.selector) if paths.selector else None
+    if isinstance(selector, dict):
+        structured = {"matchLabels", "matchExpressions"} & selector.keys()
+        known = LabelSelector.from_dict(selector if structured else {"matchLabels": selector})
+        selector = str(labels.from_label_selector(known))
+    replicas = 1 if wanted is None else wanted  # the default of Kubernetes' own kinds
+    return {
+        "kind": SCALE.kind,
+        "apiVersion": SCALE.api_version,
+        "metadata": {key: value for key, value in document["metadata"].items() if key in _IN_SCALE},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": {
+            "replicas": _at(document, paths.status) or 0,
+            **({"selector": selector} if selector else {}),
+        },
+    }
+
+
+def configuration_of(table: Table, document: Document, scale: Document) -> Document:
+    """Return the part of an object that a Scale contains, as an apply configuration of the object.
+
+    Raises:
+        BadRequestError: ``scale`` is not a Scale, or has the name of another object.
+        InvalidError: the number of replicas is negative.
+    """
+    paths = table.properties.scale
+    assert paths is not None  # noqa: S101 -- the request was checked
+    if (scale.get("apiVersion"), scale.get("kind")) != (SCALE.api_version, SCALE.kind):
+        text = (
+            f"the object provided is a {scale.get('kind')} of {scale.get('apiVersion')}, not a {SCALE.kind}"
+        )
+        raise errors.BadRequestError(text, code=400, reason="BadRequest")
+    metadata, name = scale.get("metadata") or {}, document["metadata"]["name"]
+    check_name(metadata, name)
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if replicas < 0 and table.properties.custom:
+        path, text = f".{'.'.join(paths.spec)}", "should be a non-negative integer"
+        raise table.invalid(name, path, f"Invalid value: {replicas}: {text}")
+    if replicas < 0:
+        text = "must be greater than or equal to 0"
+        wrong = field.invalid(field.Path("spec").child("replicas"), replicas, text)
+        raise errors.new_invalid(SCALE, name, field.AggregateError([wrong]))
+    part: JSON = replicas
+    for step in reversed(paths.spec):
+        part = {step: part}
+    identity = {
+        key: document["metadata"][key] for key in ("name", "namespace") if key in document["metadata"]
+    }
+    given = {key: metadata[key] for key in ("resourceVersion", "uid") if metadata.get(key)}
+    kept = {key: document[key] for key in ("apiVersion", "kind") if key in document}
+    return {**kept, "metadata": identity | given, **part}
+
+
+def check_apply(table: Table) -> None:
+    """Raise ServerError for a custom kind: API servers cannot apply a Scale to its objects."""
+    if table.properties.custom:
+        raise errors.ServerError(
+            "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, "
+            "Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+        )
+
+
+def rescaled(table: Table, document: Document, scale: Document) -> Document:
+    """Return a copy of an object with the replicas of a Scale. Raises the same as :func:`configuration_of`."""
+    config = configuration_of(table, document, scale)
+    after: Document = _merged(document, {k: v for k, v in config.items() if k not in ("apiVersion", "kind")})
+    return after
+
+
+def _merged(value: JSON, change: JSON) -> JSON:
+    if not isinstance(value, dict) or not isinstance(change, dict):
+        return change
+    return {**value, **{key: _merged(value.get(key), each) for key, each in change.items()}}
+
+
+def _at(document: JSON, path: Path) -> JSON:
+    for step in path:
+        document = document.get(step) if isinstance(document, dict) else None
+    return document
+
+
+def check_name(metadata: Mapping[str, Any], name: str) -> None:
+    """Raise BadRequestError if the metadata of a subresource names another object."""
+    if metadata.get("name") != name:
+        text = f"the name of the object ({metadata.get('name') or ''}) does not match the name on the URL ({name})"
+        raise errors.BadRequestError(text, code=400, reason="BadRequest")
+
+
+# eviction
+
+
+def budget_after(pod: Document, budgets: Table | None, now: datetime) -> tuple[Stored, Document] | None:
+    """Return the PodDisruptionBudget that an eviction of ``pod`` uses, and its state after the eviction, or None.
+
+    A pod without a phase counts as running, and a pod without the condition Ready counts as ready.
+
+    Raises:
+        TooManyRequestsError: the budget does not allow the eviction now.
+        ServerError: several budgets select the pod.
+    """
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    ended = status.get("phase") in ("Pending", "Succeeded", "Failed") or metadata.get("deletionTimestamp")
+    if budgets is None or ended:
+        return None
+    found = [row for row in budgets.rows.values() if _selects(row.document, metadata)]
+    if not found:
+        return None
+    if len(found) > 1:
+        text = (
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+        raise errors.ServerError(f"Internal error occurred: {text}", code=500, reason="InternalError")
+    row = found[0]
+    name, state = row.document["metadata"]["name"], row.document.get("status") or {}
+    healthy, desired = state.get("currentHealthy") or 0, state.get("desiredHealthy") or 0
+    ready: Document = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
+    if ready.get("status", "True") != "True":
+        policy = (row.document.get("spec") or {}).get("unhealthyPodEvictionPolicy")
+        if policy == "AlwaysAllow" or healthy >= desired > 0:
+            return None
+    if (state.get("observedGeneration") or 0) < (row.document["metadata"].get("generation") or 0):
+        text = f"The disruption budget {name} is still being processed by the server."
+        raise _refusal(text, retry_after=_UNPROCESSED_DELAY)
+    allowed = state.get("disruptionsAllowed") or 0
+    if allowed <= 0:
+        needs = f"needs {desired} healthy pods and has {healthy} currently"
+        raise _refusal(f"The disruption budget {name} {needs}")
+    disrupted = {**(state.get("disruptedPods") or {}), metadata["name"]: format_time(now)}
+    after = {**state, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
+    return row, {**row.document, "status": after}
+
+
+def _selects(budget: Document, metadata: Document) -> bool:
+    selector = (budget.get("spec") or {}).get("selector")
+    if selector is None or budget["metadata"].get("namespace") != metadata.get("namespace"):
+        return False
+    return labels.from_label_selector(LabelSelector.from_dict(selector)).matches(metadata.get("labels"))
+
+
+def _refusal(text: str, *, retry_after: int = 0) -> errors.TooManyRequestsError:
+    details: dict[str, JSON] = {"causes": [{"reason": "DisruptionBudget", "message": text}]}
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    return errors.TooManyRequestsError(
+        _REFUSED, code=429, reason="TooManyRequests", details=details, retry_after=retry_after or None
+    )
+
+
+# token and log
+
+
+def issued(account: Document, body: Document, now: datetime) -> Document:
+    """Return a TokenRequest with a token of a ServiceAccount; no server accepts the token.
+
+    Raises:
+        InvalidError: the lifetime is shorter than ten minutes.
+    """
+    spec = dict(body.get("spec") or {})
+    lifetime = spec.setdefault("expirationSeconds", _TOKEN_LIFETIME)
+    if lifetime < _SHORTEST_TOKEN:
+        path = field.Path("spec").child("expirationSeconds")
+        wrong = field.invalid(path, lifetime, "may not specify a duration less than 10 minutes")
+        raise errors.new_invalid(_TOKEN_REQUEST, "", field.AggregateError([wrong]))
+    metadata = {key: account["metadata"][key] for key in ("name", "namespace")}
+    status = {
+        "token": "fake-token",
+        "expirationTimestamp": format_time(now + timedelta(seconds=lifetime)),
+    }
+    return {
+        "apiVersion": _TOKEN_REQUEST.api_version,
+        "kind": _TOKEN_REQUEST.kind,
+        "metadata": metadata | {"creationTimestamp": format_time(now)},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def log_of(pod: Document, query: Mapping[str, str], logs: Mapping[tuple[str, str, str], str]) -> str:
+    """Return the log of a container: the whole text, unless ``tailLines`` or ``limitBytes`` cut it.
+
+    Raises:
+        BadRequestError: the pod has no such container, or several containers and the request names none.
+    """
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    names = [each["name"] for part in ("containers", "initContainers") for each in spec.get(part) or ()]
+    container = query.get("container", "")
+    if not container and len(spec.get("containers") or ()) == 1:
+        container = names[0]
+    if container not in names:
+        text = f"container {container} is not valid for pod {metadata['name']}"
+        if not container:
+            listed = " ".join(names)
+            text = f"a container name must be specified for pod {metadata['name']}, choose one of: [{listed}]"
+        raise errors.BadRequestError(text, code=400, reason="BadRequest")
+    text = logs.get((metadata.get("namespace") or "", metadata["name"], container), "")
+    if "tailLines" in query:
+        lines = text.splitlines(keepends=True)
+        text = "".join(lines[max(0, len(lines) - int(query["tailLines"])) :])
+    if "limitBytes" in query:
+        text = text.encode()[: int(query["limitBytes"])].decode(errors="ignore")
+    return text

@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Scales, evictions under a PodDisruptionBudget, and tokens."""
+
+from typing import Any
+
+from controller_runtime.apis.apps.v1 import Deployment
+from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
+from controller_runtime.apis.autoscaling.v1 import Scale, ScaleSpec
+from controller_runtime.apis.core.v1 import Pod, ServiceAccount
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.policy.v1 import Eviction
+from controller_runtime.client import JSON, MERGE, STRATEGIC, merge_from, raw_patch
+from controller_runtime.client.cached import Backend
+from controller_runtime.machinery import GVK, Object, unstructured
+
+from .world import Gadget, Observation, Scaled, config_map, observe, pod, widget
+
+BUDGET = unstructured(GVK("policy", "v1", "PodDisruptionBudget"))
+DEPLOYMENTS = {
+    "selector": {"matchLabels": {"app": "d"}},
+    "template": {
+        "metadata": {"labels": {"app": "d"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    },
+}
+
+
+def deployment(ns: str) -> Deployment:
+    return Deployment.from_dict(
+        {"metadata": {"name": "d", "namespace": ns}, "spec": DEPLOYMENTS | {"replicas": 2}}
+    )
+
+
+def scaled(ns: str, **spec: Any) -> Any:
+    return widget(ns, Scaled, "s", spec=spec)
+
+
+def of(replicas: int, **metadata: Any) -> Scale:
+    return Scale(metadata=ObjectMeta(**metadata), spec=ScaleSpec(replicas=replicas))
+
+
+async def _scales(c: Backend, obj: Object) -> list[Observation]:
+    scales = c.subresource("scale")
+    first = await scales.get(obj)
+    second = first.deep_copy()
+    second.spec.replicas = 3
+    newer = await scales.update(obj, second)
+    wrong_uid = "11111111-1111-4111-8111-111111111111"
+    return [
+        await observe(scales.update(obj, second)),
+        await observe(scales.update(obj, of(0))),
+        await observe(scales.update(obj, of(-1))),
+        (await observe(scales.update(obj, of(1, uid=wrong_uid))))[:4],
+        await observe(scales.update(obj, of(1, name="other"))),
+        await observe(scales.patch(obj, raw_patch(MERGE, b'{"spec":{"replicas":5}}'))),
+        await observe(scales.patch(obj, merge_from(newer), first)),
+        await observe(scales.patch(obj, merge_from(newer, optimistic_lock=True), first)),
+        await observe(
+            scales.patch(obj, raw_patch(JSON, b'[{"op":"add","path":"/spec/replicas","value":4}]'))
+        ),
+        await observe(scales.update(obj, of(9), dry_run=True)),
+        (await observe(scales.apply(obj, of(6), field_owner="me")))[:4],
+        await observe(scales.apply(obj, of(7), field_owner="you", force=True)),
+        (await observe(scales.apply(obj, of(8), field_owner="me")))[:4],
+        await observe(scales.get(obj)),
+        (await c.get(type(obj), obj.key)).metadata.generation,
+    ]
+
+
+async def scales_of_deployments(c: Backend, ns: str) -> list[Observation]:
+    made = await c.create(deployment(ns))
+    made.status.replicas = 1
+    before = await observe(c.subresource("scale").get(made))
+    await c.status.update(made)
+    strategic = raw_patch(STRATEGIC, b'{"spec":{"replicas":7}}')
+    return [
+        before,
+        await observe(c.subresource("scale").get(made)),
+        *await _scales(c, made),
+        await observe(c.subresource("scale").patch(made, strategic)),
+    ]
+
+
+async def scales_of_custom_kinds(c: Backend, ns: str) -> list[Observation]:
+    made = await c.create(scaled(ns, size=2))
+    made.status = {"size": 1, "chosen": "app=x"}
+    await c.status.update(made)
+    return [await observe(c.subresource("scale").get(made)), *await _scales(c, made)]
+
+
+async def scales_that_do_not_exist(c: Backend, ns: str) -> list[Observation]:
+    made = await c.create(scaled(ns))
+    gadget = await c.create(widget(ns, Gadget))
+    scales = c.subresource("scale")
+    return [
+        await observe(scales.get(made)),
+        await observe(scales.get(gadget)),
+        await observe(scales.update(gadget, of(1))),
+        await observe(scales.get(await c.create(config_map(ns)))),
+        await observe(scales.get(deployment(ns))),
+        await observe(scales.update(deployment(ns), of(1))),
+        await observe(scales.patch(deployment(ns), raw_patch(MERGE, b"{}"))),
+    ]
+
+
+async def evictions_under_a_budget(c: Backend, ns: str) -> list[Observation]:
+    budget = await c.create(
+        BUDGET.from_dict(
+            {
+                "metadata": {"name": "b", "namespace": ns},
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
+            }
+        )
+    )
+    evictions = c.subresource("eviction")
+
+    async def running(name: str, ready: str = "True") -> Pod:
+        obj = pod(ns)
+        obj.metadata.name, obj.metadata.labels = name, {"a": "b"}
+        obj = await c.create(obj)
+        patch = (
+            b'{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"'
+            + ready.encode()
+            + b'"}]}}'
+        )
+        return await c.status.patch(obj, raw_patch(MERGE, patch))
+
+    async def allow(**status: Any) -> None:
+        found: Any = await c.get(BUDGET, budget.key)
+        found.status = {
+            "observedGeneration": 1,
+            "currentHealthy": 0,
+            "desiredHealthy": 1,
+            "disruptionsAllowed": 0,
+            "expectedPods": 1,
+        } | status
+        await c.status.update(found)
+
+    async def left() -> Any:
+        found: Any = await c.get(BUDGET, budget.key)
+        status = found.to_dict()["status"]
+        return [status.get("disruptionsAllowed"), sorted(status.get("disruptedPods") or ())]
+
+    one, sick = await running("one"), await running("sick", "False")
+    observations = []
+    waiting = pod(ns)
+    waiting.metadata.labels = {"a": "b"}
+    pending = await c.status.patch(
+        await c.create(waiting), raw_patch(MERGE, b'{"status":{"phase":"Pending"}}')
+    )
+    observations.append((await observe(evictions.create(pending, Eviction())))[0])
+    await allow()
+    observations += [
+        await observe(evictions.create(one, Eviction())),
+        (await observe(evictions.create(sick, Eviction())))[:3],
+    ]
+    await allow(currentHealthy=1)
+    observations += [
+        (await observe(evictions.create(one, Eviction())))[:3],
+        (await observe(evictions.create(sick, Eviction())))[0],
+    ]
+    await allow(disruptionsAllowed=1)
+    observations += [
+        (await observe(evictions.create(one, Eviction(), dry_run=True)))[0],
+        await left(),
+        (await observe(evictions.create(one, Eviction())))[0],
+        await left(),
+        (await observe(c.get(Pod, one.key)))[:3],
+    ]
+    return observations
+
+
+async def tokens_of_service_accounts(c: Backend, ns: str) -> list[Observation]:
+    account = await c.create(ServiceAccount.from_dict({"metadata": {"name": "a", "namespace": ns}}))
+    tokens = c.subresource("token")
+    issued = await tokens.create(account, TokenRequest(spec=TokenRequestSpec(expiration_seconds=900)))
+    short = TokenRequest(spec=TokenRequestSpec(expiration_seconds=60))
+    missing = ServiceAccount.from_dict({"metadata": {"name": "b", "namespace": ns}})
+    return [
+        (bool(issued.status.token), bool(issued.status.expiration_timestamp), issued.spec.expiration_seconds),
+        (issued.name, issued.namespace),
+        await observe(tokens.create(account, short)),
+        await observe(tokens.create(missing, TokenRequest())),
+    ]
