@@ -27,6 +27,8 @@ from .roundtrip import Response, RoundTripper
 
 MAX_RETRIES: Final = 10
 MAX_WARNINGS: Final = 1000
+UNTOLD_WAIT: Final = 5.0
+"""Seconds that a request may wait for retries before a line in the log says so."""
 _LONGEST_WARNING: Final = 256
 _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _log: Final = log.logger_from("rest")
@@ -93,16 +95,18 @@ class Authorize:
 class RetryAfter:
     """Retries a 429 or 5xx after the delay in its Retry-After header, as client-go does.
 
-    Streams are not retried: their caller decides when to reconnect.
+    Streams are not retried: their caller decides when to reconnect. If a request waits for more than five seconds in
+    total, one line in the log names the request and the server's reason, e.g. a disruption budget.
     """
 
     def __init__(self, inner: RoundTripper, *, max_retries: int = MAX_RETRIES) -> None:
         self._inner = inner
         self._max_retries = max_retries
+        self._lines = log.LineLimiter()
 
     async def send(self, request: Request) -> Response:
         """Send ``request``. While the response requests a delay, send it again, at most ``max_retries`` times."""
-        retries = 0
+        retries, wait = 0, 0.0
         while True:
             response = await self._inner.send(request)
             if request.stream or (response.status != 429 and response.status < 500):
@@ -110,6 +114,9 @@ class RetryAfter:
             delay = errors.parse_retry_after(response.headers.get("Retry-After"))
             if delay is None:
                 return response
+            if wait <= UNTOLD_WAIT < wait + delay:
+                await self._tell(request, response, wait + delay)
+            wait += delay
             await anyio.sleep(delay)
             if retries == self._max_retries:
                 # The delay has passed, so the returned header says 0: the caller must not wait a second time.
@@ -118,6 +125,23 @@ class RetryAfter:
                 return response
             retries += 1
             await response.close()
+
+    async def _tell(self, request: Request, response: Response, wait: float) -> None:
+        """Log that a request waits, and for what."""
+        if (held_back := self._lines.allow()) is None:
+            return
+        error = errors.status_error(response.status, response.headers, await response.read())
+        causes = (str(cause.get("message") or "") for cause in error.causes)
+        reason = log.cut(" ".join(filter(None, (error.message, *causes))))
+        _log.warning(
+            "Request waits because the API server asks to retry it later",
+            method=request.method,
+            path=request.path,
+            status=response.status,
+            reason=reason,
+            seconds=wait,
+            **held_back,
+        )
 
 
 class Warn:

@@ -6,8 +6,10 @@ import aiohttp
 import anyio
 import pytest
 
+from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Container, Event, Pod, PodSpec
 from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.policy.v1 import Eviction
 from controller_runtime.client import (
     LiveClient,
     Watch,
@@ -17,7 +19,7 @@ from controller_runtime.client import (
     with_field_validation,
 )
 from controller_runtime.envtest import Environment
-from controller_runtime.machinery import errors
+from controller_runtime.machinery import GVK, errors, unstructured
 from controller_runtime.rest import Config, Request, Response, RESTMapper, Transport
 
 pytestmark = pytest.mark.integration
@@ -142,3 +144,50 @@ async def test_settings_reach_the_server(live_client: LiveClient, namespace: str
     unknown = ConfigMap.from_dict({"metadata": {"name": "u", "namespace": namespace}, "dta": {}})
     with pytest.raises(errors.BadRequestError, match="unknown field"):
         await with_field_validation(live_client, "Strict").create(unknown)
+
+
+async def test_an_eviction_that_a_budget_refuses_is_retried_and_named(
+    live_client: LiveClient, namespace: str
+) -> None:
+    budget = unstructured(GVK("policy", "v1", "PodDisruptionBudget")).from_dict(
+        {
+            "metadata": {"name": "b", "namespace": namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
+        }
+    )
+    metadata = ObjectMeta(name="p", namespace=namespace, labels={"app": "a"})
+    pod = await live_client.create(
+        Pod(metadata=metadata, spec=PodSpec(containers=[Container(name="c", image="i")]))
+    )
+    pod.status.phase = "Running"
+    pod = await live_client.status.update(pod)
+    budget = await live_client.create(budget)
+    with (
+        log.captured() as lines,
+        anyio.move_on_after(3) as waiting,
+    ):  # nobody computes the status of the budget
+        await live_client.subresource("eviction").create(pod, Eviction())
+    assert waiting.cancelled_caught
+    (line,) = [each for each in lines if "asks to retry it later" in each["event"]]
+    assert line["path"] == f"/api/v1/namespaces/{namespace}/pods/p/eviction"
+    assert "The disruption budget b is still being processed by the server." in line["reason"]
+
+    await live_client.delete(budget)
+    await live_client.subresource("eviction").create(pod, Eviction())
+    with pytest.raises(errors.NotFoundError):
+        await live_client.get(Pod, pod.key)
+
+
+async def test_the_log_of_a_pod_without_a_node_is_refused_with_the_reason_of_the_server(
+    live_client: LiveClient, namespace: str
+) -> None:
+    metadata = ObjectMeta(name="p", namespace=namespace)
+    pod = await live_client.create(
+        Pod(metadata=metadata, spec=PodSpec(containers=[Container(name="c", image="i")]))
+    )
+    logs = live_client.subresource("log")
+    assert await logs.get(pod) == ""
+    with pytest.raises(errors.BadRequestError, match="container x is not valid for pod p"):
+        await logs.get(pod, container="x", tail_lines=3)
+    async with logs.stream(pod, follow=True) as lines:
+        assert [line async for line in lines] == []

@@ -166,6 +166,35 @@ async def test_a_server_that_stays_busy_is_believed_in_the_end() -> None:
     assert refused.value.retry_after == 0  # the layer has waited already
 
 
+async def test_a_request_that_waits_long_is_named_once_with_the_reason() -> None:
+    causes = [
+        {"reason": "DisruptionBudget", "message": "The budget b needs 1 healthy pods and has 1 currently"}
+    ]
+    refusal = {"kind": "Status", "code": 429, "message": "Cannot evict pod.", "details": {"causes": causes}}
+
+    def refusing() -> rest.FakeTransport:
+        return answers(rest.FakeResponse(429, refusal, headers={"Retry-After": "2"}))
+
+    with log.captured() as lines:
+        await layers.RetryAfter(refusing(), max_retries=1).send(GET)
+        assert lines == []
+        await layers.RetryAfter(refusing(), max_retries=9).send(rest.Request("POST", "/pods/p/eviction"))
+    (line,) = lines
+    assert line["log_level"] == "warning"
+    assert (line["method"], line["path"], line["status"]) == ("POST", "/pods/p/eviction", 429)
+    assert line["reason"] == "Cannot evict pod. The budget b needs 1 healthy pods and has 1 currently"
+    assert line["seconds"] == 6
+
+
+async def test_many_requests_that_wait_do_not_fill_the_log() -> None:
+    layer = layers.RetryAfter(answers(rest.FakeResponse(503, headers={"Retry-After": "10"})), max_retries=0)
+    with log.captured() as lines:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(100):
+                tasks.start_soon(layer.send, GET)
+    assert 0 < len(lines) <= 25
+
+
 async def test_a_refused_identity_is_renewed_once_for_all_who_were_refused() -> None:
     credentials = Renewable("old", "new")
 
