@@ -49,6 +49,7 @@ if _typing.TYPE_CHECKING:
     from .client import Writer as Writer
     from .client import ignore_not_found as ignore_not_found
     from .client import merge_from as merge_from
+    from .client import retry_on_conflict as retry_on_conflict
     from .client import strategic_merge_from as strategic_merge_from
     from .client import with_field_owner as with_field_owner
     from .controller import ControllerOptions as ControllerOptions
@@ -58,6 +59,7 @@ if _typing.TYPE_CHECKING:
     from .controller.controllerutil import controller_of as controller_of
     from .controller.controllerutil import create_or_patch as create_or_patch
     from .controller.controllerutil import create_or_update as create_or_update
+    from .controller.controllerutil import owner_reference as owner_reference
     from .controller.controllerutil import remove_finalizer as remove_finalizer
     from .controller.controllerutil import set_controller_reference as set_controller_reference
     from .controller.controllerutil import set_owner_reference as set_owner_reference
@@ -98,6 +100,7 @@ if _typing.TYPE_CHECKING:
     from .recorder import NORMAL as NORMAL
     from .recorder import WARNING as WARNING
     from .recorder import EventRecorder as EventRecorder
+    from .recorder import reference as reference
     from .rest import Config as Config
     from .rest import load_config as load_config
     from .webhook import CustomDefaulter as CustomDefaulter
@@ -120,6 +123,7 @@ else:
                 "Writer",
                 "ignore_not_found",
                 "merge_from",
+                "retry_on_conflict",
                 "strategic_merge_from",
                 "with_field_owner",
             ),
@@ -131,6 +135,7 @@ else:
                 "controller_of",
                 "create_or_patch",
                 "create_or_update",
+                "owner_reference",
                 "remove_finalizer",
                 "set_controller_reference",
                 "set_owner_reference",
@@ -181,6 +186,7 @@ else:
                 "NORMAL",
                 "WARNING",
                 "EventRecorder",
+                "reference",
             ),
             "rest": (
                 "Config",

@@ -50,6 +50,7 @@ from .patch import STRATEGIC as STRATEGIC
 from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
 from .patch import strategic_merge_from as strategic_merge_from
+from .retry import retry_on_conflict as retry_on_conflict
 from .watching import Watch as Watch
 from .wrappers import dry_run as dry_run
 from .wrappers import ignore_not_found as ignore_not_found

@@ -166,6 +166,15 @@ def _key_of(text: bytes) -> str:
         return "?"
 
 
+def check_single(obj: Object) -> None:
+    """Raise InvalidRequestError for a list of objects, such as a ``v1`` List: the server stores only its items."""
+    kind = type(obj).gvk.kind
+    unnamed = kind.endswith("List") and not obj.name and not obj.metadata.generate_name
+    if unnamed and isinstance(obj.to_dict().get("items"), list):
+        text = "this is a list of objects; write each of its items"
+        raise rest.InvalidRequestError(f"{type(obj).gvk.api_version} {kind}: {text}")
+
+
 def apply_configuration(obj: Object) -> bytes:
     """Return ``obj`` as an apply configuration: without ``managedFields``, which the server rejects."""
     if obj.metadata.managed_fields is None:

@@ -99,6 +99,7 @@ class LiveClient(subresources.ByName["SubResource"]):
     async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         opts.check_options(opts.CreateOptions, options)
+        bodies.check_single(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         options.setdefault("field_validation", self.field_validation)
@@ -195,6 +196,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         self, obj: Object, body: T, subresource: str, options: opts.ApplyOptions
     ) -> LazyObject[T]:
         opts.check_options(opts.ApplyOptions, options)
+        bodies.check_single(body)
         checked = cast("opts.PatchOptions", options)
         path = (type(obj), obj.namespace, obj.name, subresource)
         return await self._sent(path, type(body), requests.APPLY, bodies.apply_configuration(body), checked)

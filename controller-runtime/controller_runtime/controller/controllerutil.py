@@ -137,7 +137,7 @@ def remove_owner_reference(owner: Object, obj: Object) -> None:
         OwnerReferenceError: ``owner`` is not an owner of ``obj``.
     """
     refs = obj.metadata.owner_references or []
-    index = _index(refs, _unchecked(owner))
+    index = _index(refs, owner_reference(owner))
     if index is None:
         raise OwnerReferenceError(f"{_named(obj)} does not have an owner reference for {_named(owner)}")
     obj.metadata.owner_references = [*refs[:index], *refs[index + 1 :]]
@@ -150,7 +150,7 @@ def remove_controller_reference(owner: Object, obj: Object) -> None:
         OwnerReferenceError: ``owner`` does not control ``obj``.
     """
     controller = controller_of(obj)
-    if controller is None or not _same(controller, _unchecked(owner)):
+    if controller is None or not _same(controller, owner_reference(owner)):
         raise OwnerReferenceError(f"{_named(obj)} is not controlled by {_named(owner)}")
     remove_owner_reference(owner, obj)
 
@@ -167,7 +167,7 @@ def has_controller_reference(obj: Object) -> bool:
 
 def has_owner_reference(refs: Sequence[OwnerReference] | None, owner: Object) -> bool:
     """Return whether one of ``refs`` has the group, kind and name of ``owner``."""
-    return _index(refs or (), _unchecked(owner)) is not None
+    return _index(refs or (), owner_reference(owner)) is not None
 
 
 def contains_finalizer(obj: Object, finalizer: str) -> bool:
@@ -219,10 +219,15 @@ def _reference(owner: Object, obj: Object) -> OwnerReference:
             "cross-namespace owner references are disallowed, "
             f"owner's namespace {owner.namespace}, obj's namespace {obj.namespace}"
         )
-    return _unchecked(owner)
+    return owner_reference(owner)
 
 
-def _unchecked(owner: Object) -> OwnerReference:
+def owner_reference(owner: Object) -> OwnerReference:
+    """Return the reference to ``owner``, for ``metadata.ownerReferences`` of an object.
+
+    The kind is that of the class, so ``owner`` may lack ``apiVersion`` and ``kind``. Nothing is checked; use
+    :func:`set_owner_reference` or :func:`set_controller_reference` for objects of this program.
+    """
     gvk = type(owner).gvk
     return OwnerReference(
         api_version=gvk.api_version, kind=gvk.kind, name=owner.name, uid=owner.metadata.uid or ""

@@ -234,14 +234,17 @@ class Broadcaster:
 
 
 def reference(obj: Object) -> ObjectReference:
-    """Return the reference to ``obj`` for the ``involvedObject`` of an event."""
-    meta = obj.metadata
+    """Return the reference to ``obj``, e.g. for the ``involvedObject`` of an event or a field in a status.
+
+    If the object has no ``apiVersion`` and ``kind``, the reference has those of its class.
+    """
+    meta, gvk = obj.metadata, type(obj).gvk
     return ObjectReference(
-        kind=obj.kind,
+        kind=obj.kind or gvk.kind,
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        api_version=obj.api_version,
+        api_version=obj.api_version or gvk.api_version,
         resource_version=meta.resource_version,
     )
 

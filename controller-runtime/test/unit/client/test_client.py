@@ -10,6 +10,7 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod
 from controller_runtime.client import LiveClient, merge_from
+from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, errors, metadata_only, unstructured
 from controller_runtime.rest import FakeResponse, FakeTransport
 
@@ -185,3 +186,21 @@ async def test_a_list_names_and_skips_objects_that_are_not_of_the_kind() -> None
     (reason,) = listed.skipped
     assert str(reason).startswith("ConfigMap n/bad: ")
     assert "data: Input should be an object" in str(reason)
+
+
+@pytest.mark.parametrize(("api_version", "kind"), [("v1", "List"), ("v1", "ConfigMapList")])
+async def test_a_list_of_objects_is_refused_before_anything_is_sent(api_version: str, kind: str) -> None:
+    item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}}
+    listed = unstructured(GVK.parse(api_version, kind)).from_dict({"items": [item]})
+    client = FakeClient()
+    for call in (client.apply(listed, field_owner="me"), client.create(listed)):
+        with pytest.raises(
+            rest.InvalidRequestError, match=f"v1 {kind}: this is a list of objects; write each"
+        ):
+            await call
+
+
+async def test_an_object_whose_kind_is_called_a_list_is_applied() -> None:
+    kind = unstructured(GVK("example.com", "v1", "AllowList"))
+    allowed = kind.from_dict({"metadata": {"name": "a", "namespace": "n"}, "items": []})
+    assert (await FakeClient().apply(allowed, field_owner="me")).name == "a"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import controller_runtime as ctrl
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod, PodStatus
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
@@ -228,3 +229,22 @@ async def test_a_patch_writes_the_status_apart(
     assert got == result
     assert [call.subresource for call in client.calls if call.verb == "patch"] == subresources
     assert (stored.labels, stored.status.phase if stored.status else None) == (labels or {}, phase)
+
+
+def test_a_reference_to_an_object_without_type_meta_has_the_kind_of_its_class() -> None:
+    bare = Pod(metadata=ObjectMeta(namespace="n", name="p", uid="u", resource_version="7"))
+    bare.api_version = bare.kind = None
+    assert ctrl.reference(bare).to_dict() == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "n",
+        "name": "p",
+        "uid": "u",
+        "resourceVersion": "7",
+    }
+    assert ctrl.owner_reference(bare).to_dict() == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "p",
+        "uid": "u",
+    }
