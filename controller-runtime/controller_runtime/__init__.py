@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """controller-runtime for Python: the names that a controller needs, ``import controller_runtime as ctrl``.
 
+    ctrl.log.configure()
     manager = ctrl.Manager(await ctrl.load_config(), ctrl.Options())
     ctrl.new_controller_managed_by(manager).for_(Pod).complete(reconciler)
     async with ctrl.setup_signal_handler() as stop:

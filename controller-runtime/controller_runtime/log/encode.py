@@ -66,7 +66,11 @@ def renderer(options: Options, now_ns: Callable[[], int], caller: Callable[[], s
         message, name = raised.text(event.pop("event", "")), event.pop(LOGGER_NAME, None)
         if isinstance(error, BaseException):
             event["error"] = error
-        fields = {key: _value(value) for key, value in event.items()}
+        # Most values are short texts, which stay as they are.
+        fields = {
+            key: value if type(value) is str and len(value) <= LONGEST else _value(value)
+            for key, value in event.items()
+        }
         line = _Line(
             level=_NAMES.get(method, method),
             ts=_time(now_ns(), options.time_encoding),

@@ -35,6 +35,11 @@ def test_python_in_the_documents_runs(block: str, monkeypatch: pytest.MonkeyPatc
     assert threading.enumerate() == before
 
 
+@pytest.mark.parametrize("block", [each for each in BLOCKS if "asyncio.run(main())" in str(each.values[0])])
+def test_every_program_of_the_documents_writes_its_log(block: str) -> None:
+    assert re.search(r"^    (ctrl\.)?log\.configure\(\)$", block, re.MULTILINE)
+
+
 def test_the_reference_covers_every_package() -> None:
     directives = re.findall(
         r"^::: controller_runtime\.(\w+)",
