@@ -25,7 +25,7 @@ from pkg.app.flags import FLAGS
 from pkg.app.goflags import Flag
 from pkg.app.podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
 from pkg.statusserver import server as statusserver
-from pkg.util.cert import certificates
+from pkg.util import cert
 
 
 def pages() -> dict[str, str]:
@@ -141,8 +141,8 @@ def _metrics() -> str:
 
 
 def _wrappers() -> list[MetricWrapperBase]:
-    modules = (metrics.registry, pkg.metrics.metrics, certificates, statusserver)
-    found = {id(each): each for module in modules for each in vars(module).values()}
+    owners = (metrics.registry, pkg.metrics.metrics, cert.METRICS, statusserver)
+    found = {id(each): each for owner in owners for each in vars(owner).values()}
     return [each for each in found.values() if isinstance(each, MetricWrapperBase)]
 
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,27 +34,21 @@ def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runti
         admission.setup(mgr, runtimes, cfg)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
         return None
+    from controller_runtime import certrotation
+
     from pkg.util import cert  # slow to load, and not needed with certificates from files
 
-    def register() -> None:  # an earlier access to the server would start it
-        mgr.webhook_server.use(certificates)
-        admission.setup(mgr, runtimes, cfg)
-
-    def check() -> None:
-        certificates.check()
-        mgr.webhook_server.started_checker()()
-
-    options = cert.Options(
-        namespace=cert.operator_namespace(),
-        secret=cfg.cert_management.webhook_secret_name or "",
-        service=cfg.cert_management.webhook_service_name or "",
+    options = cert.options(
+        cfg.cert_management.webhook_secret_name or "", cfg.cert_management.webhook_service_name or ""
     )
-    connect = functools.partial(cert.connect, mgr.config, options)
-    recorder = mgr.event_recorder_for(cert.EVENT_SOURCE)
-    certificates = cert.Certificates(options, connect, recorder, when_served=register)
-    mgr.add(certificates)
-    mgr.add_readyz_check("readyz", check)
-    return certificates
+    return certrotation.add_to_manager(
+        mgr,
+        options,
+        lambda: admission.setup(mgr, runtimes, cfg),
+        event_source=cert.EVENT_SOURCE,
+        metrics=cert.METRICS,
+        check="readyz",
+    )
 
 
 def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | None) -> StatusServer:

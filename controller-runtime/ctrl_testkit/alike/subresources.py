@@ -10,8 +10,7 @@ from controller_runtime.apis.autoscaling.v1 import Scale, ScaleSpec
 from controller_runtime.apis.core.v1 import Pod, ServiceAccount
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.policy.v1 import Eviction
-from controller_runtime.client import JSON, MERGE, STRATEGIC, merge_from, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import JSON, MERGE, STRATEGIC, Client, merge_from, raw_patch
 from controller_runtime.machinery import GVK, Object, unstructured
 
 from .world import Gadget, Observation, Scaled, config_map, observe, pod, widget
@@ -40,7 +39,7 @@ def of(replicas: int, **metadata: Any) -> Scale:
     return Scale(metadata=ObjectMeta(**metadata), spec=ScaleSpec(replicas=replicas))
 
 
-async def _scales(c: Backend, obj: Object) -> list[Observation]:
+async def _scales(c: Client, obj: Object) -> list[Observation]:
     scales = c.subresource("scale")
     first = await scales.get(obj)
     second = first.deep_copy()
@@ -68,7 +67,7 @@ async def _scales(c: Backend, obj: Object) -> list[Observation]:
     ]
 
 
-async def scales_of_deployments(c: Backend, ns: str) -> list[Observation]:
+async def scales_of_deployments(c: Client, ns: str) -> list[Observation]:
     made = await c.create(deployment(ns))
     made.status.replicas = 1
     before = await observe(c.subresource("scale").get(made))
@@ -82,14 +81,14 @@ async def scales_of_deployments(c: Backend, ns: str) -> list[Observation]:
     ]
 
 
-async def scales_of_custom_kinds(c: Backend, ns: str) -> list[Observation]:
+async def scales_of_custom_kinds(c: Client, ns: str) -> list[Observation]:
     made = await c.create(scaled(ns, size=2))
     made.status = {"size": 1, "chosen": "app=x"}
     await c.status.update(made)
     return [await observe(c.subresource("scale").get(made)), *await _scales(c, made)]
 
 
-async def scales_that_do_not_exist(c: Backend, ns: str) -> list[Observation]:
+async def scales_that_do_not_exist(c: Client, ns: str) -> list[Observation]:
     made = await c.create(scaled(ns))
     gadget = await c.create(widget(ns, Gadget))
     scales = c.subresource("scale")
@@ -104,7 +103,7 @@ async def scales_that_do_not_exist(c: Backend, ns: str) -> list[Observation]:
     ]
 
 
-async def evictions_under_a_budget(c: Backend, ns: str) -> list[Observation]:
+async def evictions_under_a_budget(c: Client, ns: str) -> list[Observation]:
     budget = await c.create(
         BUDGET.from_dict(
             {
@@ -171,7 +170,7 @@ async def evictions_under_a_budget(c: Backend, ns: str) -> list[Observation]:
     return observations
 
 
-async def tokens_of_service_accounts(c: Backend, ns: str) -> list[Observation]:
+async def tokens_of_service_accounts(c: Client, ns: str) -> list[Observation]:
     account = await c.create(ServiceAccount.from_dict({"metadata": {"name": "a", "namespace": ns}}))
     tokens = c.subresource("token")
     issued = await tokens.create(account, TokenRequest(spec=TokenRequestSpec(expiration_seconds=900)))

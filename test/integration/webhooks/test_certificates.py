@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime import webhook
+from controller_runtime import certrotation, webhook
 from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from controller_runtime.apis.core.v1 import Event, Secret
 from controller_runtime.client import LiveClient
@@ -24,7 +24,6 @@ from trainerctl.localcluster.access import role_binding
 from hack import rbac
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.util import cert
-from pkg.util.cert import pki
 from pkg.webhooks import trainingruntime_webhook
 
 pytestmark = pytest.mark.integration
@@ -72,22 +71,18 @@ def replicas(
 ) -> Callable[..., Any]:
     """Return a function that runs replicas; the API server calls the webhook of each for this namespace."""
     del trainer_control_plane, granted
-    options = cert.Options(
-        namespace=namespace,
-        secret="certs",
-        service="manager",
-        configuration=namespace,
-        mutating=namespace,
-        settle=0.5,
+    options = cert.options(
+        "certs", "manager", namespace=namespace, validating=namespace, mutating=namespace, settle=0.5
     )
-    connect = functools.partial(cert.connect, trainer_config, options)
+    connect = functools.partial(certrotation.connect, trainer_config, options)
 
     @asynccontextmanager
     async def run(count: int) -> AsyncIterator[list[cert.Certificates]]:
         broadcaster = Broadcaster(live_client)
         servers, made = [], []
         for _ in range(count):
-            certificates = cert.Certificates(options, connect, broadcaster.recorder_for(cert.EVENT_SOURCE))
+            events = broadcaster.recorder_for(cert.EVENT_SOURCE)
+            certificates = cert.Certificates(options, connect, events, metrics=cert.METRICS)
             server = webhook.Server("127.0.0.1", 0)
             server.use(certificates)
             validator = trainingruntime_webhook.TrainingRuntimeWebhook()
@@ -146,7 +141,7 @@ async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate
     async with replicas(3):
         await eventually(asked, timeout=5, reason="the API server asks all three soon after they are ready")
         first = await live_client.get(Secret, (namespace, "certs"))
-        authorities = [pki.Material.from_data(first.data or {}).ca_crt]
+        authorities = [certrotation.Material.from_data(first.data or {}).ca_crt]
         assert authorities[0].count(b"BEGIN CERTIFICATE") == 1
         for _ in range(3):
             await live_client.delete(first)
@@ -157,10 +152,10 @@ async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate
 
             async def restored() -> Secret | None:
                 found = await live_client.get(Secret, (namespace, "certs"))
-                return found if pki.Material.from_data(found.data or {}).ca_crt else None
+                return found if certrotation.Material.from_data(found.data or {}).ca_crt else None
 
             found = await eventually(restored, timeout=30, reason="the Secret is restored")
-            authorities.append(pki.Material.from_data(found.data or {}).ca_crt)
+            authorities.append(certrotation.Material.from_data(found.data or {}).ca_crt)
         assert len(set(authorities)) == 4
         await live_client.update(Secret(metadata=found.metadata, data={"tls.crt": "bm9uc2Vuc2U="}))
 

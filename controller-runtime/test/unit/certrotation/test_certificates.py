@@ -8,23 +8,24 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.admissionregistration.v1 import (
-    MutatingWebhookConfiguration,
-    ValidatingWebhookConfiguration,
-)
-from controller_runtime.apis.core.v1 import Secret
-from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import interceptor
-from controller_runtime.envtest import Authority
-from controller_runtime.healthz import NotHealthyError
-from controller_runtime.machinery.errors import ConflictError, ForbiddenError, NotFoundError
-from controller_runtime.serving import certificates
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from pkg.util.cert import Material, configurations, pki
+from controller_runtime.apis.admissionregistration.v1 import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
+from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.certrotation import Material, cluster, configurations, pki
+from controller_runtime.client import interceptor
+from controller_runtime.envtest import Authority
+from controller_runtime.healthz import NotHealthyError
+from controller_runtime.machinery.errors import ConflictError, ForbiddenError, NotFoundError
+from controller_runtime.serving import certificates
 
 SECRET = Secret(metadata=ObjectMeta(name="certs", namespace="system"))
 
@@ -124,7 +125,7 @@ async def test_the_former_authority_is_trusted_for_a_day_and_then_no_more(world:
         await anyio.sleep(2 * 3600)
         assert await world.bundles() == [after.ca_crt] * 2
         found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
-        assert configurations.SINCE not in found.annotations
+        assert cluster.SINCE not in found.annotations
 
 
 async def test_the_secret_holds_the_former_authority_for_a_day(world: Any, admits: Any) -> None:
@@ -275,7 +276,7 @@ def signed(good: Material, *, of_authority: bool = False, usage: x509.ExtensionT
 def garbled(good: Material) -> Material:
     """Return ``good`` with an authority whose name is not text, and no serving certificate."""
     body = pki.certificate(good.ca_crt).public_bytes(serialization.Encoding.DER)
-    body = body.replace(b"kubeflow-trainer-ca", b"\xffubeflow-trainer-ca", 2)
+    body = body.replace(b"webhook-ca", b"\xffebhook-ca", 2)
     text = base64.encodebytes(body).decode()
     pem = f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n".encode()
     return Material(pem, good.ca_key, b"", b"")
@@ -495,7 +496,7 @@ def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any)
     authority = b""
     for minute in range(configurations.MAX_FORMER + 5):
         now = world.began + timedelta(minutes=minute)
-        authority = Authority.create("kubeflow-trainer-ca", now=now).certificate
+        authority = Authority.create("webhook-ca", now=now).certificate
         assert configurations.trust(configuration, authority, b"", now)
         assert not configurations.trust(configuration, authority, b"", now)
     assert configuration.webhooks is not None
@@ -524,7 +525,7 @@ def bundles_of(configuration: ValidatingWebhookConfiguration) -> list[bytes]:
 
 
 def test_a_bundle_that_makes_no_sense_is_replaced(world: Any) -> None:
-    authority = Authority.create("kubeflow-trainer-ca").certificate
+    authority = Authority.create("webhook-ca").certificate
     configuration = configuration_with(b"garbage", b"-----BEGIN CERTIFICATE-----\nAAAA\n", authority)
     assert configurations.trust(configuration, authority, b"", world.began)
     assert bundles_of(configuration) == [authority] * 3
@@ -556,7 +557,7 @@ def test_what_we_still_serve_with_stays_trusted_whatever_became_of_the_configura
     now = world.began + timedelta(days=30)
     assert configurations.trust(configuration, old, served, now)
     assert bundles_of(configuration) == [old + served]
-    assert configuration.annotations[configurations.SINCE] == now.isoformat(timespec="seconds")
+    assert configuration.annotations[cluster.SINCE] == now.isoformat(timespec="seconds")
     assert not configurations.trust(configuration, old, b"", now + timedelta(hours=23))
     assert configurations.trust(configuration, old, b"", now + timedelta(hours=25))
     assert bundles_of(configuration) == [old]
@@ -569,7 +570,7 @@ def test_an_overlap_whose_start_somebody_removed_starts_again(world: Any) -> Non
     configuration.metadata.annotations = None
     now = world.began + timedelta(hours=1)
     assert configurations.trust(configuration, current, b"", now)
-    assert configuration.annotations[configurations.SINCE] == now.isoformat(timespec="seconds")
+    assert configuration.annotations[cluster.SINCE] == now.isoformat(timespec="seconds")
 
 
 async def test_a_namespace_that_is_missing_is_what_readiness_tells(world: Any) -> None:
@@ -583,3 +584,68 @@ async def test_a_namespace_that_is_missing_is_what_readiness_tells(world: Any) -
         await anyio.sleep(1)
         with pytest.raises(NotHealthyError, match='namespaces "system" not found'):
             replica.check()
+
+
+def conversion(**called: Any) -> CustomResourceDefinition:
+    webhook = {"clientConfig": called, "conversionReviewVersions": ["v1"]}
+    return CustomResourceDefinition.from_dict(
+        {
+            "metadata": {"name": "websites.example.com"},
+            "spec": {
+                "group": "example.com",
+                "names": {"kind": "Website", "plural": "websites"},
+                "scope": "Namespaced",
+                "versions": [
+                    {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {}}}
+                ],
+                "conversion": {"strategy": "Webhook", "webhook": webhook},
+            },
+        }
+    )
+
+
+def test_the_conversion_of_a_crd_trusts_the_authority_and_keeps_everything_else(world: Any) -> None:
+    service = {"name": "converter", "namespace": "system", "path": "/convert", "port": 8443}
+    crd = conversion(service=service)
+    authority = pki.issue(["x"], world.began).ca_crt
+    before = crd.to_dict()
+
+    assert configurations.server_names("manager", "system", [crd]) == [
+        "manager.system.svc",
+        "converter.system.svc",
+    ]
+    assert configurations.trust(crd, authority, b"", world.began)
+    assert not configurations.trust(crd, authority, b"", world.began)
+
+    after = crd.to_dict()
+    called = after["spec"]["conversion"]["webhook"]["clientConfig"]
+    assert base64.b64decode(called.pop("caBundle")) == authority
+    assert after == before
+
+
+def test_a_crd_without_a_conversion_webhook_is_left_alone(world: Any) -> None:
+    crd = conversion()
+    assert crd.spec is not None
+    crd.spec.conversion = {"strategy": "None"}
+    assert not configurations.trust(crd, b"", b"", world.began)
+    assert configurations.server_names("manager", "system", [crd]) == ["manager.system.svc"]
+
+
+async def test_every_named_configuration_gets_the_authority(world: Any) -> None:
+    crd = conversion(service={"name": "manager", "namespace": "system"})
+    first = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
+    second = ValidatingWebhookConfiguration.from_dict(first.to_dict())
+    second.metadata = ObjectMeta(name="second")
+    world.client.add(second)
+    world.client.add(crd)
+    async with world.replicas(validating=("validator", "second"), conversions=(crd.name,)) as (replica,):
+        await replica.served()
+    authority = (await world.material()).ca_crt
+    found = [
+        await world.client.get(ValidatingWebhookConfiguration, ("", name)) for name in ("validator", "second")
+    ]
+    bundles = [hook.client_config.ca_bundle for each in found for hook in each.webhooks]
+    stored = await world.client.get(CustomResourceDefinition, crd.key)
+    bundles.append(stored.spec.conversion["webhook"]["clientConfig"]["caBundle"])
+    assert len(bundles) == 5
+    assert {base64.b64decode(each) for each in bundles} == {authority}

@@ -15,6 +15,7 @@ changes of its webhook configurations within ``settle`` seconds.
 from __future__ import annotations
 
 import base64
+import functools
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -23,6 +24,8 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
+from prometheus_client.metrics import Counter, Gauge
+
 from controller_runtime import healthz, log, metrics, recorder, rest
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
@@ -35,36 +38,14 @@ from controller_runtime.machinery.errors import (
 )
 from controller_runtime.serving.certificates import SKEW
 from controller_runtime.webhook import server_context
-from prometheus_client.metrics import Counter, Gauge
 
 from . import configurations, pki
 from .cluster import Cluster, Options
 from .pki import Material, Verdict
 
-# +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update
-
-EVENT_SOURCE: Final = "trainer-webhook-certificates"
 CREATED: Final = "WebhookCertificatesCreated"
 RENEWED: Final = "WebhookCertificatesRenewed"
 REPAIRED: Final = "WebhookCertificatesRepaired"
-
-ISSUED: Final = Counter(
-    "kubeflow_trainer_webhook_certificates_issued_total",
-    "Certificates that this replica put into the Secret, by reason: created, renewed, repaired",
-    ["reason"],
-    registry=metrics.REGISTRY,
-)
-FAILURES: Final = Counter(
-    "kubeflow_trainer_webhook_certificates_failures_total",
-    "Passes in which the Secret or the webhook configuration could not be brought into order",
-    registry=metrics.REGISTRY,
-)
-EXPIRY: Final = Gauge(
-    "kubeflow_trainer_webhook_certificate_expiry_timestamp_seconds",
-    "Expiry of the certificate that this replica serves with, and of its authority",
-    ["certificate"],
-    registry=metrics.REGISTRY,
-)
 
 _BREATH: Final = 0.1
 """Seconds that a pass waits after a change, so that several changes cause only one pass."""
@@ -73,6 +54,35 @@ _EXPECTED: Final = (StatusError, rest.RestError, OSError)
 """OSError is expected, because loading a certificate needs a file descriptor, and all of them may be in use."""
 
 _log = log.logger_from("cert-rotation")
+
+
+class Metrics:
+    """The metrics of certificates. All their names begin with ``prefix``, e.g. ``my_operator_webhook``."""
+
+    def __init__(self, prefix: str) -> None:
+        self.issued: Final = Counter(
+            f"{prefix}_certificates_issued_total",
+            "Certificates that this replica put into the Secret, by reason: created, renewed, repaired",
+            ["reason"],
+            registry=metrics.REGISTRY,
+        )
+        self.failures: Final = Counter(
+            f"{prefix}_certificates_failures_total",
+            "Passes in which the Secret or the webhook configuration could not be brought into order",
+            registry=metrics.REGISTRY,
+        )
+        self.expiry: Final = Gauge(
+            f"{prefix}_certificate_expiry_timestamp_seconds",
+            "Expiry of the certificate that this replica serves with, and of its authority",
+            ["certificate"],
+            registry=metrics.REGISTRY,
+        )
+
+
+@functools.cache
+def default_metrics() -> Metrics:
+    """Return the metrics of programs that name none. They are registered at the first call."""
+    return Metrics("controller_runtime_webhook")
 
 
 async def in_thread(make: Callable[..., Material], *args: object) -> Material:
@@ -98,6 +108,7 @@ class Certificates:
         when_served: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         make: Callable[..., Awaitable[Material]] = in_thread,
+        metrics: Metrics | None = None,
     ) -> None:
         self._options = options
         self._connect = connect
@@ -105,6 +116,7 @@ class Certificates:
         self._when_served = when_served
         self._now = now
         self._make = make
+        self._metrics = metrics or default_metrics()
         self._context = server_context()
         self._served: Material | None = None
         self._proved: tuple[Material, list[str]] | None = None
@@ -149,7 +161,7 @@ class Certificates:
                     self._problem = log.describe(error)
                     wait = _BREATH
                 except _EXPECTED as error:
-                    FAILURES.inc()
+                    self._metrics.failures.inc()
                     self._problem = log.describe(error)
                     _log.error("Webhook certificates are not in order", error=error)
                     wait = min(_RETRY[0] * 2.0**failed, _RETRY[1])
@@ -167,7 +179,7 @@ class Certificates:
             OSError: the certificate cannot be loaded at the moment.
         """
         options = self._options
-        configs = await configurations.read(cluster.client, options.configuration, options.mutating)
+        configs = await configurations.read(cluster.client, options)
         names = configurations.server_names(options.service, options.namespace, configs)
         material = await self._valid_material(cluster, names)
         await self._trust(cluster, configs, material)
@@ -200,9 +212,9 @@ class Certificates:
         if verdict:
             made = found
         elif verdict.authority:
-            made = await self._make(pki.issue, names, now)
+            made = await self._make(pki.issue, names, now, self._options.subjects)
         else:
-            made = await self._make(pki.reissue, found, names, now)
+            made = await self._make(pki.reissue, found, names, now, self._options.subjects)
         secret.data = self._data(secret, found, made, now)
         secret = await write(secret)
         if not verdict:
@@ -246,7 +258,7 @@ class Certificates:
             reason, label, kind, why = RENEWED, "renewed", recorder.NORMAL, str(verdict)
         else:
             reason, label, kind, why = REPAIRED, "repaired", recorder.WARNING, str(verdict)
-        ISSUED.labels(label).inc()
+        self._metrics.issued.labels(label).inc()
         self._events.event(secret, kind, reason, f"New {what} for the webhooks: {why}")
         show = _log.warning if kind == recorder.WARNING else _log.info
         show("Webhook certificates issued", secret=str(secret.key), issued=what, reason=why)
@@ -259,7 +271,7 @@ class Certificates:
         """Add the authority of ``material`` to each of the webhook configurations ``configs`` that lacks it."""
         served = self._served.ca_crt if self._served is not None else b""
         for each in configs:
-            if configurations.trust(each, material.ca_crt, served, self._now()):
+            if configurations.trust(each, material.ca_crt, served, self._now(), self._options.since):
                 self._trusted = (b"", 0.0)
                 await cluster.client.update(each)
                 _log.info("Webhook configuration trusts the authority", name=each.name)
@@ -282,7 +294,7 @@ class Certificates:
         context = pki.serving_context(material)
         self._context, self._served = context, material
         for label, pem in (("authority", material.ca_crt), ("serving", material.tls_crt)):
-            EXPIRY.labels(label).set(pki.certificate(pem).not_valid_after_utc.timestamp())
+            self._metrics.expiry.labels(label).set(pki.certificate(pem).not_valid_after_utc.timestamp())
         _log.info(
             "Serving with the certificate", expires=pki.certificate(material.tls_crt).not_valid_after_utc
         )

@@ -13,16 +13,16 @@ from typing import Any, cast
 
 import anyio
 import pytest
+
 from controller_runtime.apis.admissionregistration.v1 import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
 from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.certrotation import Certificates, Material, Options, cluster
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.recorder import EventRecorder
-
-from pkg.util.cert import Certificates, Material, Options, cluster
 
 NAMESPACE, SECRET, HOOKS, MUTATING = "system", "certs", "validator", "defaulter"
 HOST = "manager.system.svc"
@@ -88,14 +88,15 @@ class World:
         async def at_once(make: Callable[..., Material], *args: Any) -> Material:
             return make(*args)
 
-        options = Options(
-            namespace=NAMESPACE,
-            secret=SECRET,
-            service="manager",
-            configuration=HOOKS,
-            mutating=MUTATING,
-            **changes,
-        )
+        given: dict[str, Any] = {
+            "namespace": NAMESPACE,
+            "secret": SECRET,
+            "service": "manager",
+            "validating": (HOOKS,),
+            "mutating": (MUTATING,),
+            "may_be_denied": (MutatingWebhookConfiguration,),
+        }
+        options = Options(**given | changes)
         return Certificates(
             options, self.connect, self.events, when_served=when_served, now=self.now, make=at_once
         )

@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from controller_runtime import client, rest
 
-from pkg.util.cert import cluster
+from controller_runtime import client, rest
+from controller_runtime.apis.admissionregistration.v1 import MutatingWebhookConfiguration
+from controller_runtime.certrotation import cluster
 
 HOOKS = {
     "apiVersion": "admissionregistration.k8s.io/v1",
@@ -56,7 +57,13 @@ async def test_a_configuration_that_the_role_denies_is_watched_once_it_may_be_re
     server, changes = Server(), list[float]()
     server.permitted = permitted
     live = client.LiveClient(server.transport, rest.RESTMapper(server.transport))
-    options = cluster.Options(namespace="system", secret="certs", service="manager", mutating="defaulter")
+    options = cluster.Options(
+        namespace="system",
+        secret="certs",
+        service="manager",
+        mutating=("defaulter",),
+        may_be_denied=(MutatingWebhookConfiguration,),
+    )
     connected = cluster.Cluster(live, server.transport, options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connected.watch, lambda: changes.append(anyio.current_time()))

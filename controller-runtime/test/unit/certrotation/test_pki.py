@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from pkg.util.cert import Material, pki
+from controller_runtime.certrotation import Material, pki
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 NAMES = ["manager.system.svc", "127.0.0.1", "::1"]
@@ -40,9 +40,9 @@ def test_a_go_manager_can_take_the_secret_over(made: Material) -> None:
     assert made.ca_key.startswith(b"-----BEGIN RSA PRIVATE KEY-----")
     ca = pki.certificate(made.ca_crt)
     alternatives = ca.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert alternatives.get_values_for_type(x509.DNSName) == ["kubeflow-trainer-ca"]
+    assert alternatives.get_values_for_type(x509.DNSName) == ["webhook-ca"]
     (name,) = ca.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    assert name.value == "kubeflow-trainer-ca"
+    assert name.value == "webhook-ca"
 
 
 def test_data_is_kept_as_a_secret_keeps_it(made: Material) -> None:

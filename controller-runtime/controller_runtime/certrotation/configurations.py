@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The webhook configurations: the authorities that the API server trusts, and the names by which it calls us."""
+"""Webhook configurations and CRDs: the authorities that the API server trusts, and the names by which it calls us."""
 
 from __future__ import annotations
 
@@ -12,32 +12,29 @@ from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
-from controller_runtime import client, log
-from controller_runtime.apis.admissionregistration.v1 import (
-    MutatingWebhook,
-    MutatingWebhookConfiguration,
-    ValidatingWebhook,
-    ValidatingWebhookConfiguration,
-)
-from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.serving import certificates
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from controller_runtime import client, log
+from controller_runtime.apis.admissionregistration.v1 import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+    WebhookClientConfig,
+)
+from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.serving import certificates
+
 from . import pki
+from .cluster import SINCE, Options
 
-# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=validator.trainer.kubeflow.org,verbs=get;list;watch;update
-# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=defaulter.trainer.kubeflow.org,verbs=get;list;watch;update
-
-Configuration = ValidatingWebhookConfiguration | MutatingWebhookConfiguration
+Configuration = ValidatingWebhookConfiguration | MutatingWebhookConfiguration | CustomResourceDefinition
 
 OVERLAP: Final = timedelta(hours=24)
 """Time for which former authorities are trusted in addition to a new one.
 
 After this time, every replica uses the new authority.
 """
-SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
-"""Annotation with the time when the newest authority was added. It is removed when no other authority is trusted."""
 MAX_FORMER: Final = 64
 """Maximum number of former authorities that are kept, even if there are more rotations within the overlap."""
 
@@ -48,26 +45,22 @@ _DENIED: Final = "The role does not permit reading the webhook configuration: it
 _log = log.logger_from("cert-rotation")
 
 
-async def read(reader: client.Reader, validating: str, mutating: str) -> list[Configuration]:
-    """Return the configurations with these names that exist.
+async def read(reader: client.Reader, options: Options) -> list[Configuration]:
+    """Return the configurations with webhooks that exist.
 
-    The mutating configuration is also left out if the role does not permit reading it. Trainer v2.1 has no such
-    configuration, and its role does not permit reading one.
+    Configurations of the kinds in ``options.may_be_denied`` are also left out if the role does not permit reading them.
 
     Raises:
         StatusError: the API server refused a request.
     """
     found: list[Configuration] = []
-    for kind, name in (
-        (ValidatingWebhookConfiguration, validating),
-        (MutatingWebhookConfiguration, mutating),
-    ):
+    for kind, name in options.configurations():
         try:
             found.append(await reader.get(kind, ("", name)))
         except NotFoundError:
             _log.warning(_ABSENT, kind=kind.gvk.kind, name=name)
         except ForbiddenError:
-            if kind is not MutatingWebhookConfiguration:
+            if kind not in options.may_be_denied:
                 raise
             _log.warning(_DENIED, kind=kind.gvk.kind, name=name)
     return found
@@ -76,10 +69,7 @@ async def read(reader: client.Reader, validating: str, mutating: str) -> list[Co
 def server_names(service: str, namespace: str, configurations: Iterable[Configuration]) -> list[str]:
     """Return the names that a serving certificate must have: our Service's name, and the names that the hooks call."""
     names = {f"{service}.{namespace}.svc": None}
-    for hook in (hook for each in configurations for hook in each.webhooks or ()):
-        called = hook.client_config
-        if called is None:
-            continue
+    for called in (called for each in configurations for called in _clients(each)):
         if called.service is not None and called.service.name and called.service.namespace:
             names[f"{called.service.name}.{called.service.namespace}.svc"] = None
         elif called.url and (host := _host(called.url)):
@@ -87,30 +77,49 @@ def server_names(service: str, namespace: str, configurations: Iterable[Configur
     return list(names)
 
 
-def trust(configuration: Configuration, current: bytes, served: bytes, now: datetime) -> bool:
+def _clients(configuration: Configuration) -> list[WebhookClientConfig]:
+    """Return how the API server calls the webhooks of a configuration."""
+    if not isinstance(configuration, CustomResourceDefinition):
+        found = (hook.client_config for hook in configuration.webhooks or ())
+        return [each for each in found if each is not None]
+    conversion = (configuration.spec.conversion if configuration.spec is not None else None) or {}
+    called = (conversion.get("webhook") or {}).get("clientConfig")
+    return [WebhookClientConfig.from_dict(called)] if isinstance(called, dict) else []
+
+
+def _set_bundle(configuration: Configuration, called: WebhookClientConfig, bundle: bytes) -> None:
+    called.ca_bundle = base64.b64encode(bundle).decode()
+    if isinstance(configuration, CustomResourceDefinition) and configuration.spec.conversion is not None:
+        webhook = {**configuration.spec.conversion["webhook"], "clientConfig": called.to_dict()}
+        configuration.spec.conversion = {**configuration.spec.conversion, "webhook": webhook}
+
+
+def trust(
+    configuration: Configuration, current: bytes, served: bytes, now: datetime, annotation: str = SINCE
+) -> bool:
     """Put ``current`` first in every hook's bundle. Return True if anything changed.
 
     During the overlap, the bundle also contains the authorities that were trusted before, and the authority ``served``,
     which signed the certificate that this replica serves. The start of the overlap is stored in an annotation of the
     configuration, where all replicas see it.
     """
-    hooks = [hook for hook in configuration.webhooks or () if hook.client_config is not None]
-    before = [_bundle(hook) for hook in hooks]
+    clients = _clients(configuration)
+    before = [pki.decoded(each.ca_bundle) for each in clients]
     newest = _certificates(current)
     former = _former(newest, (*before, served), now)
     since = None
     if former:
         leads = all(_certificates(bundle)[: len(newest)] == newest for bundle in before)
-        since = _since(configuration, now) if leads else now
+        since = _since(configuration, now, annotation) if leads else now
         if since is None:
             since = now
         elif now - since > OVERLAP:
             former, since = [], None
     wanted = b"".join([current if current.endswith(b"\n") or not former else current + b"\n", *former])
-    changed = _set_since(configuration, since)
-    for hook, bundle in zip(hooks, before, strict=True):
-        if bundle != wanted and hook.client_config is not None:
-            hook.client_config.ca_bundle = base64.b64encode(wanted).decode()
+    changed = _set_since(configuration, since, annotation)
+    for called, bundle in zip(clients, before, strict=True):
+        if bundle != wanted:
+            _set_bundle(configuration, called, wanted)
             changed = True
     return changed
 
@@ -140,29 +149,25 @@ def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datet
     return [kept[cert] for cert in by_age[:MAX_FORMER]]
 
 
-def _since(configuration: Configuration, now: datetime) -> datetime | None:
+def _since(configuration: Configuration, now: datetime, annotation: str) -> datetime | None:
     try:
-        noted = datetime.fromisoformat(configuration.annotations.get(SINCE, ""))
+        noted = datetime.fromisoformat(configuration.annotations.get(annotation, ""))
     except ValueError:
         return None
     return noted if noted.tzinfo is not None and noted <= now + certificates.SKEW else None
 
 
-def _set_since(configuration: Configuration, since: datetime | None) -> bool:
+def _set_since(configuration: Configuration, since: datetime | None, annotation: str) -> bool:
     """Set or remove the annotation with the start of the overlap. Return True if anything changed."""
     annotations = dict(configuration.annotations)
     if since is None:
-        annotations.pop(SINCE, None)
+        annotations.pop(annotation, None)
     else:
-        annotations[SINCE] = since.isoformat(timespec="seconds")
+        annotations[annotation] = since.isoformat(timespec="seconds")
     changed = annotations != dict(configuration.annotations)
     if changed:
         configuration.metadata.annotations = annotations or None
     return changed
-
-
-def _bundle(hook: ValidatingWebhook | MutatingWebhook) -> bytes:
-    return pki.decoded(hook.client_config.ca_bundle if hook.client_config is not None else None)
 
 
 def _host(url: str) -> str | None:

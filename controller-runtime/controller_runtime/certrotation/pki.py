@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The content of the Secret: an authority and a serving certificate, their generation and validation.
 
-The authority's key is RSA in PKCS#1: Kubeflow Trainer's Go manager reads only this form, and must be able to take over
-the Secret again. The serving key is EC, so that a handshake costs next to nothing.
+The authority's key is RSA in PKCS#1: managers in Go that use OPA's cert-controller read only this form, and can share
+the Secret or take it over. The serving key is EC, so that a handshake costs next to nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Self, TypeVar
 
-from controller_runtime.rest import load_chain
-from controller_runtime.serving import certificates
-from controller_runtime.webhook import server_context
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-CA_NAME: Final = "kubeflow-trainer-ca"
-SERVING_NAME: Final = "kubeflow-trainer-webhooks"
-ORGANIZATION: Final = "kubeflow-trainer"
+from controller_runtime.rest import load_chain
+from controller_runtime.serving import certificates
+from controller_runtime.webhook import server_context
 
 CA_LIFETIME: Final = timedelta(days=3650)
 SERVING_LIFETIME: Final = timedelta(days=365)
@@ -97,6 +94,18 @@ class Verdict:
         return "; ".join(filter(None, (self.authority, self.serving)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subjects:
+    """The names in new certificates."""
+
+    authority: str = "webhook-ca"
+    serving: str = "webhooks"
+    organization: str = "controller-runtime"
+
+
+DEFAULT_SUBJECTS: Final = Subjects()
+
+
 def inspect(material: Material, names: Collection[str], now: datetime) -> Verdict:
     """Check that ``material`` can serve ``names`` and does not expire soon, and return the problems.
 
@@ -146,17 +155,17 @@ def renewal(material: Material) -> datetime:
     )
 
 
-def issue(names: Sequence[str], now: datetime) -> Material:
+def issue(names: Sequence[str], now: datetime, subjects: Subjects = DEFAULT_SUBJECTS) -> Material:
     """Return a new authority with a serving certificate for ``names``. This takes a tenth of a second of CPU time."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    subject = _name(CA_NAME)
+    subject = _name(subjects.authority, subjects)
     unsigned = certificates.authority(
         certificates.builder(subject, subject, key.public_key(), now, now + CA_LIFETIME),
         key.public_key(),
         path_length=None,
         purposes=("digital_signature", "key_encipherment", "key_cert_sign"),
     )
-    ca = unsigned.add_extension(certificates.alternative_names([CA_NAME]), critical=False).sign(
+    ca = unsigned.add_extension(certificates.alternative_names([subjects.authority]), critical=False).sign(
         key, hashes.SHA256()
     )
     pkcs1 = key.private_bytes(
@@ -164,10 +173,12 @@ def issue(names: Sequence[str], now: datetime) -> Material:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
-    return reissue(Material(certificates.certificate_pem(ca), pkcs1, b"", b""), names, now)
+    return reissue(Material(certificates.certificate_pem(ca), pkcs1, b"", b""), names, now, subjects)
 
 
-def reissue(material: Material, names: Sequence[str], now: datetime) -> Material:
+def reissue(
+    material: Material, names: Sequence[str], now: datetime, subjects: Subjects = DEFAULT_SUBJECTS
+) -> Material:
     """Return ``material`` with a new serving certificate for ``names``. The authority of ``material`` must be valid."""
     ca = certificate(material.ca_crt)
     ca_key = serialization.load_pem_private_key(material.ca_key, None)
@@ -175,7 +186,7 @@ def reissue(material: Material, names: Sequence[str], now: datetime) -> Material
     key = ec.generate_private_key(ec.SECP256R1())
     until = min(now + SERVING_LIFETIME, ca.not_valid_after_utc)
     unsigned = certificates.leaf(
-        certificates.builder(_name(SERVING_NAME), ca.subject, key.public_key(), now, until),
+        certificates.builder(_name(subjects.serving, subjects), ca.subject, key.public_key(), now, until),
         ca_key.public_key(),
         ExtendedKeyUsageOID.SERVER_AUTH,
     )
@@ -289,5 +300,5 @@ def _check_period(name: str, cert: x509.Certificate, now: datetime) -> None:
         raise UnusableError(f"{name} is not valid before {cert.not_valid_before_utc:%Y-%m-%d}")
 
 
-def _name(common_name: str) -> x509.Name:
-    return x509.Name.from_rfc4514_string(f"CN={common_name},O={ORGANIZATION}")
+def _name(common_name: str, subjects: Subjects) -> x509.Name:
+    return x509.Name.from_rfc4514_string(f"CN={common_name},O={subjects.organization}")
