@@ -15,12 +15,10 @@ from datetime import datetime
 from typing import Final, TypedDict
 
 import anyio
-import msgspec
-from controller_runtime import rest
 from controller_runtime.client import LiveClient, Reader
-from controller_runtime.machinery import GVK, metadata_only, unstructured
+from controller_runtime.machinery import GVK, Object, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.rest import NoKindMatchError, RestError, request
+from controller_runtime.rest import NoKindMatchError, RestError
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
@@ -31,10 +29,9 @@ from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
 _PAGE: Final = 500
 _PAGES: Final = 40
 """We read at most this many pages of a kind, because a namespace may have any number of events."""
-LOG_TYPE: Final = "text/plain"
-"""The media type of a log."""
 _LOGS: Final = 3
-_LOG_TAIL: Final = (("tailLines", "20"), ("limitBytes", "16384"))
+_LOG_LINES: Final = 20
+_LOG_BYTES: Final = 16384
 _LOG_SECONDS: Final = 5.0
 
 
@@ -143,14 +140,18 @@ class Reading:
                 group.start_soon(self._read_log, self._client, status.pod.name, status.name, previous)
 
     async def _read_log(self, client: LiveClient, pod: str, container: str, previous: bool) -> None:
-        query = [("container", container), *_LOG_TAIL, *([("previous", "true")] if previous else [])]
+        logs, target = client.subresource("log"), pod_named(self._namespace, pod)
         try:
-            asked = await log_request(client, (self._namespace, pod), query)
-            response = await client.transport.send(msgspec.structs.replace(asked, timeout=_LOG_SECONDS))
-            await response.raise_for_status(media_type=LOG_TYPE)
-            text = (await response.read()).decode("utf-8", "replace")
-        except (StatusError, RestError) as error:
-            self._unread[f"log of {pod}"] = str(error)
+            with anyio.fail_after(_LOG_SECONDS):
+                text = await logs.get(
+                    target,
+                    container=container,
+                    previous=previous,
+                    tail_lines=_LOG_LINES,
+                    limit_bytes=_LOG_BYTES,
+                )
+        except (StatusError, RestError, TimeoutError) as error:
+            self._unread[f"log of {pod}"] = str(error) or f"no response within {_LOG_SECONDS:g} s"
             return
         self._logs[pod, container] = text.splitlines()
 
@@ -178,13 +179,10 @@ async def listed(
     return found, False
 
 
-async def log_request(
-    client: LiveClient, pod: tuple[str, str], query: Iterable[tuple[str, str]]
-) -> rest.Request:
-    """Return the request for the log of a container."""
-    resource = await client.mapper.resource_for(unstructured(kinds.VERSIONS[kinds.POD][0]))
-    target = request.subresource(request.get(resource, *pod), "log")
-    return msgspec.structs.replace(target, query=tuple(query), headers={"Accept": f"{LOG_TYPE}, */*"})
+def pod_named(namespace: str, name: str) -> Object:
+    """Return a pod without content, whose log can be read."""
+    metadata = {"namespace": namespace, "name": name}
+    return unstructured(kinds.VERSIONS[kinds.POD][0]).from_dict({"metadata": metadata})
 
 
 def _selections(namespace: str, name: str) -> list[tuple[str, Selection]]:

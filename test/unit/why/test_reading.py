@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_runtime import rest
-from controller_runtime.client import LiveClient, interceptor
+from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, Unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
@@ -137,16 +136,6 @@ async def test_a_cluster_without_job_set_is_named() -> None:
 async def test_a_train_job_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(NotFoundError):
         await reading.take(client_of(TrainJobObjects()), "team-a", "other", NOW)
-
-
-async def test_a_log_is_asked_for_as_text() -> None:
-    served = {"resources": [{"name": "pods", "kind": "Pod", "namespaced": True}]}
-    client = LiveClient(rest.FakeTransport(lambda _: rest.FakeResponse(200, served)))
-
-    request = await reading.log_request(client, ("team-a", "llama"), [("container", "node")])
-
-    assert request.path == "/api/v1/namespaces/team-a/pods/llama/log"
-    assert request.headers["Accept"] == "text/plain, */*"
 
 
 async def test_secrets_are_read_as_metadata_alone() -> None:

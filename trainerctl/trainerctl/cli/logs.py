@@ -9,8 +9,8 @@ import itertools
 from typing import Final
 
 import anyio
-import msgspec
 from controller_runtime import rest
+from controller_runtime.client import LogOptions
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
 from pkg.constants.trainer import NODE
@@ -117,32 +117,22 @@ class _Log:
             streams.say_error(f"{self._pod.name} has not started; see trainerctl why {named}")
             self.code = 1
             return self.code
-        request = await reading.log_request(
-            self._cluster.client,
-            (self._pod.namespace, self._pod.name),
-            (("container", container_of(self._pod)), *self._query()),
-        )
-        if self._arguments.follow:
-            request = msgspec.structs.replace(request, stream=True, timeout=None)
+        pod = reading.pod_named(self._pod.namespace, self._pod.name)
+        logs = self._cluster.client.subresource("log")
         try:
-            response = await self._cluster.client.transport.send(request)
-            await response.raise_for_status(media_type=reading.LOG_TYPE)
-            async for line in response.lines():
-                self._say(line.decode("utf-8", "replace").rstrip("\n").expandtabs())
+            async with logs.stream(pod, follow=self._arguments.follow, **self._options()) as lines:
+                async for line in lines:
+                    self._say(line.expandtabs())
         except (StatusError, rest.RestError) as error:
             streams.say_error(f"{self._pod.name}: {error}")
             self.code = 1
         return self.code
 
-    def _query(self) -> list[tuple[str, str]]:
-        query = []
+    def _options(self) -> LogOptions:
+        options = LogOptions(container=container_of(self._pod), previous=self._arguments.previous)
         if self._arguments.tail is not None:
-            query.append(("tailLines", str(self._arguments.tail)))
-        if self._arguments.follow:
-            query.append(("follow", "true"))
-        if self._arguments.previous:
-            query.append(("previous", "true"))
-        return query
+            options["tail_lines"] = self._arguments.tail
+        return options
 
     def _say(self, line: str) -> None:
         prefix = ((f"[{step_of(self._pod)} {_rank(self._pod)}] ", self._style),) if self._style else ()
