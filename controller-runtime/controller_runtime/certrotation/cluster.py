@@ -84,29 +84,42 @@ class Cluster:
         A role that does not permit reading one of the kinds in ``may_be_denied`` may be replaced later. The watch of
         such an object therefore begins only when a read is no longer forbidden: a watch would log each of its failures.
         """
+        # A cache has one selection of objects for each kind, so a second name of a kind needs a cache of its own.
+        caches: list[dict[type[Object], str]] = [{Secret: self.options.secret}]
+        for kind, name in self.options.configurations():
+            found = next((each for each in caches if kind not in each), None)
+            if found is None:
+                caches.append(found := {})
+            found[kind] = name
 
         def notify(*_: object) -> None:
             changed()
 
-        async def follow(kind: type[Object], only: cache.ByObject) -> None:
-            watched = cache.Cache(self.transport, options=cache.Options(by_object={kind: only}))
-            informer = await watched.get_informer(kind)
-            informer.add_event_handler(cache.EventHandlerFuncs(notify, notify, notify))
-            await watched.start()
-
-        async def follow_configuration(kind: ConfigurationKind, name: str) -> None:
-            if kind in self.options.may_be_denied:
-                while not await self._may_read(kind, name):  # noqa: ASYNC110 - no watch reports a new role
+        async def add(watched: cache.Cache, of: type[Object], name: str) -> None:
+            if of in self.options.may_be_denied:
+                while not await self._may_read(of, name):  # noqa: ASYNC110 - no watch reports a new role
                     await anyio.sleep(UNTIL_PERMITTED)
-            await follow(kind, cache.ByObject(fields={"metadata.name": name}))
+            informer = await watched.get_informer(of)
+            informer.add_event_handler(cache.EventHandlerFuncs(notify, notify, notify))
 
-        secret = {"metadata.name": self.options.secret}
         async with anyio.create_task_group() as tasks:
-            for kind, name in self.options.configurations():
-                tasks.start_soon(follow_configuration, kind, name)
-            await follow(Secret, cache.ByObject(namespaces=(self.options.namespace,), fields=secret))
+            for each in caches:
+                selected = {
+                    of: cache.ByObject(
+                        namespaces=(self.options.namespace,) if of is Secret else None,
+                        fields={"metadata.name": name},
+                    )
+                    for of, name in each.items()
+                }
+                watched = cache.Cache(self.transport, options=cache.Options(by_object=selected))
+                for of, name in each.items():
+                    if of in self.options.may_be_denied:
+                        tasks.start_soon(add, watched, of, name)
+                    else:
+                        await add(watched, of, name)
+                tasks.start_soon(watched.start)
 
-    async def _may_read(self, kind: ConfigurationKind, name: str) -> bool:
+    async def _may_read(self, kind: type[Object], name: str) -> bool:
         try:
             await self.client.get(kind, ("", name))
         except ForbiddenError:
