@@ -1,0 +1,478 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Finds common mistakes in the pod templates of a JobSet, for which the API server will refuse the JobSet's Jobs.
+
+Only what every supported API server refuses is reported. The API server has the last word, because this is not checked:
+whether the objects exist to which a template refers, quotas, and admission; the fields of the Job around the template;
+Windows; annotations for AppArmor and seccomp; rare volume sources and projections; sysctls, ``matchLabelKeys``,
+``resizePolicy`` and rules for restarts; the sums of pod-level resources.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from controller_runtime.machinery import field, names, quantity
+from controller_runtime.machinery.printable import cut
+
+Path = tuple[str | int, ...]
+Data = Mapping[str, Any]
+Problems = Iterator[tuple[Path, str]]
+"""Paths of fields, and what is wrong with them. The text is empty if a value is missing."""
+
+_MOST: Final = 16
+"""Maximum number of violations that are reported for one JobSet."""
+_SHOWN: Final = 128
+"""Maximum number of characters of a tenant's value in a message."""
+_READ: Final = 1024
+"""Names are checked up to this length. The limits for names are lower."""
+_HUGE_PAGES: Final = "hugepages-"
+_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+class Violation(NamedTuple):
+    """A field of a pod template for which the API server will refuse the Jobs of a replicated job."""
+
+    job: str
+    """The name of the replicated job."""
+    path: Path
+    """The path from the JobSet to the field. If a value is missing, the path leads to the place where it belongs."""
+    error: field.FieldError
+    """The error. Its path begins at the Job, as in the API server's answer."""
+
+    @property
+    def sentence(self) -> str:
+        """The violation in one sentence."""
+        return f"the API server will refuse the Jobs of {cut(self.job, _SHOWN)}: {self.error}"
+
+
+def violations(job_set: Data) -> list[Violation]:
+    """Return the violations in the pod templates of a JobSet, at most 16.
+
+    The JobSet must be valid for its schema, which determines the types of all fields.
+    """
+    found: list[Violation] = []
+    spec = _map(job_set, "spec")
+    claims = [each for policy in _maps(spec, "volumeClaimPolicies") for each in _maps(policy, "templates")]
+    claimed = {_at(each, ("metadata", "name")) for each in claims}  # JobSet adds these volumes to the pods
+    for index, job in enumerate(_maps(spec, "replicatedJobs")):
+        of_job = _map(job, "template", "spec")
+        inside: Path = ("spec", "replicatedJobs", index, "template", "spec")
+        problems = itertools.chain(_walk(of_job, _JOB, ()), _mounts(of_job, claimed))
+        for path, detail in itertools.islice(problems, _MOST - len(found)):
+            value = _at(of_job, path)
+            kind = field.ErrorType.INVALID if detail else field.ErrorType.REQUIRED
+            shown = cut(value, _SHOWN) if isinstance(value, str) else field.OMITTED
+            error = field.FieldError(kind, _render(("spec", *path)), shown, detail)
+            found.append(Violation(str(job.get("name")), (*inside, *path), error))
+    return found
+
+
+_Check = Callable[[Any], str]
+"""Returns what is wrong with a value, or an empty text."""
+_Rule = Any
+"""The rule for a value: a check, a map with the rules for fields, or a list with the rule for items.
+
+In a map, ``name!`` is a required field, ``name*`` is a field that must be unique among the items of a list, and the
+empty name has a function that yields the problems of the map as a whole. A pair of checks is for the keys and the
+values of a map.
+"""
+
+
+def _walk(value: Any, rule: _Rule, path: Path) -> Problems:
+    """Yield the problems of a value. Fields without a value, or with an empty text, count only if they are required."""
+    if isinstance(rule, dict):
+        for key, of_field in rule.items():
+            name = key.rstrip("!*")
+            if not name:
+                yield from (((*path, *below), detail) for below, detail in of_field(value))
+            elif not (held := value.get(name)) and "!" in key:
+                yield (*path, name), ""
+            elif held not in (None, ""):
+                yield from _walk(held, of_field, (*path, name))
+    elif isinstance(rule, list):
+        for index, item in enumerate(value):
+            yield from _walk(item, rule[0], (*path, index))
+        yield from _repeated(value, rule[0], path)
+    elif isinstance(rule, tuple):
+        for key, held in value.items():
+            if detail := rule[0](key) or rule[1]("" if held is None else held):
+                yield (*path, key), detail
+    elif rule is not None and (detail := rule(value)):
+        yield path, detail
+
+
+def _repeated(value: Any, of_item: _Rule, path: Path) -> Problems:
+    for name in [key.rstrip("!*") for key in of_item if "*" in key] if isinstance(of_item, dict) else ():
+        taken = {""}
+        for index, item in enumerate(value):
+            if (held := str(item.get(name) or "")) in taken and held:
+                yield (*path, index, name), "must be unique"
+            taken.add(held)
+
+
+def _text(check: Callable[[str], list[str]]) -> _Check:
+    return lambda value: next(iter(check(value[:_READ])), "") if isinstance(value, str) else ""
+
+
+def _matching(pattern: str, detail: str) -> _Check:
+    matches = re.compile(pattern, re.ASCII | re.DOTALL).fullmatch
+    return lambda value: detail if isinstance(value, str) and not matches(value[:_READ]) else ""
+
+
+def _between(low: int, high: int = 2**31 - 1) -> _Check:
+    return lambda value: (
+        names.range_error(low, high) if isinstance(value, int) and not low <= value <= high else ""
+    )
+
+
+def _one_of(*allowed: str) -> _Check:
+    return lambda value: "" if value in allowed else f"supported values: {', '.join(allowed)}"
+
+
+def _any(value: Any) -> str:
+    del value
+    return ""
+
+
+def _port(value: Any) -> str:
+    return _PORT_NAME(value) if isinstance(value, str) else _PORT(value)
+
+
+def _address(value: Any) -> str:
+    try:
+        ipaddress.ip_address(str(value)[:_READ])
+    except ValueError:
+        return "must be an IP address"
+    return ""
+
+
+def _is_device(name: str) -> bool:
+    return "/" in name and "kubernetes.io/" not in name
+
+
+def _resource(name: str) -> str:
+    if detail := _KEY(f"requests.{name}" if _is_device(name) else name):
+        return detail
+    if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
+        return f"must be {', '.join(_STANDARD)} or {_HUGE_PAGES}SIZE, or have a domain, as example.com/device"
+    return "must not begin with requests." if _is_device(name) and name.startswith("requests.") else ""
+
+
+def _amount(value: Any) -> int:
+    """Return a quantity in billionths."""
+    return quantity.parse(str(value)).nanos
+
+
+def _resources(data: Data) -> Problems:
+    limits, requests = _map(data, "limits"), _map(data, "requests")
+    for kind, amounts in (("limits", limits), ("requests", requests)):
+        for name, value in amounts.items():
+            if (amount := _amount(value)) < 0:
+                yield (kind, name), "must not be negative"
+            elif _is_device(name) and amount % 10**9:
+                yield (kind, name), "must be an integer"
+    for name, value in requests.items():
+        exact, limit = _is_device(name) or name.startswith(_HUGE_PAGES), limits.get(name)
+        if limit is None and exact:
+            yield (
+                ("limits", name),
+                "must be equal to the request, because this resource cannot be overcommitted",
+            )
+        elif limit is not None and (over := _amount(value) - _amount(limit)) and (exact or over > 0):
+            yield (
+                ("requests", name),
+                f"must be {'' if exact else 'at most '}{cut(str(limit), _SHOWN)}, the limit",
+            )
+    used = {*limits, *requests}
+    if any(name.startswith(_HUGE_PAGES) for name in used) and not used & {"cpu", "memory"}:
+        yield (), "huge pages need cpu or memory, too"
+
+
+def _sole(*also: str) -> Callable[[Data], Problems]:
+    """Return a check that a map has at most one field besides ``also``."""
+
+    def check(data: Data) -> Problems:
+        present = [name for name, held in data.items() if held is not None and name not in also]
+        yield from (((name,), f"excludes {present[0]}") for name in present[1:2])
+
+    return check
+
+
+def _handler(data: Data) -> Problems:
+    present = [name for name in _ACTIONS if data.get(name) is not None]
+    yield from (((name,), f"excludes {present[0]}") for name in present[1:2])
+    if not present:
+        yield (), "must have a handler, such as exec or httpGet"
+
+
+def _toleration(data: Data) -> Problems:
+    operator, value = data.get("operator") or "Equal", data.get("value") or ""
+    if not data.get("key") and operator != "Exists":
+        yield ("operator",), "must be Exists if the key is empty"
+    if (
+        detail := _VALUE(value)
+        if operator == "Equal"
+        else value and operator == "Exists" and "excludes Exists"
+    ):
+        yield ("value",), detail
+    if data.get("tolerationSeconds") is not None and data.get("effect") != "NoExecute":
+        yield ("effect",), "must be NoExecute if tolerationSeconds is set"
+
+
+def _variable(data: Data) -> Problems:
+    source = data.get("valueFrom")
+    if source is not None and (not source or data.get("value")):
+        yield ("valueFrom",), "excludes value" if source else "must have a source"
+
+
+def _requirement(data: Data) -> Problems:
+    operator, count = data.get("operator"), len(data.get("values") or ())
+    if operator in ("Exists", "DoesNotExist") and count:
+        yield ("values",), f"must be empty for the operator {operator}"
+    elif (operator in ("In", "NotIn") and not count) or (operator in ("Gt", "Lt") and count != 1):
+        yield ("values",), f"must have {'one value' if operator in ('Gt', 'Lt') else 'values'} for {operator}"
+
+
+def _source(data: Data) -> Problems:
+    yield from _sole("prefix")(data)
+    if not data.get("configMapRef") and not data.get("secretRef"):
+        yield (), "must have configMapRef or secretRef"
+
+
+def _empty_dir(data: Data) -> Problems:
+    if _amount(data.get("sizeLimit") or 0) < 0:
+        yield ("sizeLimit",), "must not be negative"
+
+
+def _claim(data: Data) -> Problems:
+    yield from _sole("name")(data)
+    if not data.get("resourceClaimName") and not data.get("resourceClaimTemplateName"):
+        yield (), "must have resourceClaimName or resourceClaimTemplateName"
+
+
+def _spread(data: Data) -> Problems:
+    if data.get("minDomains") is not None and data.get("whenUnsatisfiable") != "DoNotSchedule":
+        yield ("minDomains",), "needs whenUnsatisfiable: DoNotSchedule"
+
+
+def _container(data: Data) -> Problems:
+    context = _map(data, "securityContext")
+    privileged, added = context.get("privileged"), _at(context, ("capabilities", "add")) or ()
+    if context.get("allowPrivilegeEscalation") is False and (privileged or "CAP_SYS_ADMIN" in added):
+        yield (
+            ("securityContext", "allowPrivilegeEscalation"),
+            "cannot be false with privileged or CAP_SYS_ADMIN",
+        )
+    for index, mount in enumerate(_maps(data, "volumeMounts")):
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            yield ("volumeMounts", index, "subPathExpr"), "excludes subPath"
+        if mount.get("mountPropagation") == "Bidirectional" and not privileged:
+            yield ("volumeMounts", index, "mountPropagation"), "Bidirectional needs a privileged container"
+    for name in ("livenessProbe", "startupProbe"):
+        if _at(data, (name, "successThreshold")) not in (None, 0, 1):
+            yield (name, "successThreshold"), "must be 1"
+
+
+def _pod(data: Data) -> Problems:
+    if data.get("hostPID") and data.get("shareProcessNamespace"):
+        yield ("shareProcessNamespace",), "excludes hostPID"
+    if data.get("dnsPolicy") == "None" and not _at(data, ("dnsConfig", "nameservers")):
+        yield ("dnsConfig", "nameservers"), ""
+    pairs = set[Any]()
+    for index, each in enumerate(_maps(data, "topologySpreadConstraints")):
+        if (pair := (str(each.get("topologyKey")), str(each.get("whenUnsatisfiable")))) in pairs:
+            yield ("topologySpreadConstraints", index), "repeats topologyKey and whenUnsatisfiable"
+        pairs.add(pair)
+    yield from _containers(data)
+
+
+def _containers(data: Data) -> Problems:
+    claims = {each.get("name") for each in _maps(data, "resourceClaims")}
+    taken, host_ports = set[Any](), set[Any]()
+    for kind in ("containers", "initContainers"):
+        for index, each in enumerate(_maps(data, kind)):
+            if (name := each.get("name")) in taken and name:
+                yield (kind, index, "name"), "must be unique"
+            taken.add(name)
+            for at, claim in enumerate(_maps(_map(each, "resources"), "claims")):
+                if claim.get("name") not in claims:
+                    yield (
+                        (kind, index, "resources", "claims", at, "name"),
+                        "the pod has no such resource claim",
+                    )
+            if kind == "initContainers":
+                for field_name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+                    if each.get(field_name) is not None and each.get("restartPolicy") != "Always":
+                        yield (kind, index, field_name), "needs restartPolicy Always in an init container"
+                continue
+            for at, port in enumerate(_maps(each, "ports")):
+                number = port.get("hostPort") or None
+                if data.get("hostNetwork") and number not in (None, port.get("containerPort")):
+                    yield (kind, index, "ports", at, "hostPort"), "must equal containerPort with hostNetwork"
+                key = (port.get("protocol") or "TCP", port.get("hostIP") or "", number)
+                if number is not None and key in host_ports:
+                    yield (kind, index, "ports", at, "hostPort"), "must be unique in the pod"
+                host_ports.add(key)
+
+
+def _job(data: Data) -> Problems:
+    policy = _at(data, ("template", "spec", "restartPolicy"))
+    if data.get("podFailurePolicy") is not None and policy != "Never":
+        yield ("template", "spec", "restartPolicy"), "must be Never because the Job has a podFailurePolicy"
+
+
+def _mounts(job: Data, claimed: set[Any]) -> Problems:
+    """Yield a problem for each mount whose volume is neither in the pod nor ``claimed``."""
+    pod = _map(job, "template", "spec")
+    volumes = {each.get("name") for each in _maps(pod, "volumes")} | claimed
+    for kind, place in itertools.product(("containers", "initContainers"), ("volumeMounts", "volumeDevices")):
+        for index, container in enumerate(_maps(pod, kind)):
+            for at, mount in enumerate(_maps(container, place)):
+                if mount.get("name") not in volumes:
+                    yield ("template", "spec", kind, index, place, at, "name"), "the pod has no such volume"
+
+
+def _maps(data: Data, name: str) -> Sequence[Data]:
+    return data.get(name) or ()
+
+
+def _map(data: Data, *path: str) -> Data:
+    return _at(data, path) or {}
+
+
+def _at(data: Any, path: Path) -> Any:
+    for step in path:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def _render(path: Path) -> str:
+    text = ""
+    for step in path:
+        is_key = isinstance(step, int) or not step.isidentifier()
+        text += f"[{step}]" if is_key else f".{step}" if text else str(step)
+    return text
+
+
+_LABEL, _SUBDOMAIN = _text(names.is_dns1123_label), _text(names.is_dns1123_subdomain)
+_KEY, _VALUE = _text(names.is_qualified_name), _text(names.is_label_value)
+_NUMBER, _MODE, _PORT, _WEIGHT = _between(0), _between(0, 0o777), _between(1, 65535), _between(1, 100)
+_PORT_NAME: Final = _matching(
+    r"(?=.{1,15}\Z)(?=[0-9-]*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?",
+    "must have at most 15 lower case letters, digits and single hyphens, and at least one letter",
+)
+_VARIABLE: Final = _matching("[ -<>-~]*", "must consist of printable ASCII characters except '='")
+_NO_BACKSTEPS: Final = _matching(r"(?!(.*/)?\.\.(/|\Z)).*", "must not contain '..'")
+_BELOW: Final = _matching(r"(?!/)(?!(.*/)?\.\.(/|\Z)).*", "must be a relative path without '..'")
+_FIELD: Final = _matching(
+    r"metadata\.(name|namespace|uid|(labels|annotations)\[.*\])|spec\.(nodeName|serviceAccountName)"
+    r"|status\.(host|pod)IPs?",
+    "containers cannot read this field",
+)
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+# fmt: off
+_LABELS: Final = (_KEY, _VALUE)
+_ACTIONS: Final = {
+    "exec": {"command!": None}, "httpGet": {"port!": _port}, "tcpSocket": {"port!": _port}, "grpc": {"port!": _PORT},
+    "sleep": None,
+}
+_HANDLER: Final = {**_ACTIONS, "": _handler}
+_PROBE: Final = {
+    **_HANDLER, "initialDelaySeconds": _NUMBER, "timeoutSeconds": _NUMBER, "periodSeconds": _NUMBER,
+    "successThreshold": _NUMBER, "failureThreshold": _NUMBER,
+}
+_RESOURCES: Final = {"limits": (_resource, _any), "requests": (_resource, _any), "": _resources}
+_EXPRESSION: Final = {
+    "key!": _KEY, "operator!": _one_of("In", "NotIn", "Exists", "DoesNotExist"), "": _requirement,
+}
+_SELECTOR: Final = {"matchLabels": _LABELS, "matchExpressions": [_EXPRESSION]}
+_NODE_TERM: Final = {
+    "matchExpressions": [{**_EXPRESSION, "operator!": _one_of("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")}],
+    "matchFields": [{"key!": _one_of("metadata.name"), "operator!": _one_of("In", "NotIn"), "values!": None}],
+}
+_POD_TERM: Final = {"topologyKey!": _KEY, "labelSelector": _SELECTOR, "namespaceSelector": _SELECTOR}
+_POD_AFFINITY: Final = {_REQUIRED: [_POD_TERM], _PREFERRED: [{"weight!": _WEIGHT, "podAffinityTerm": _POD_TERM}]}
+_KEY_REF: Final = {"name!": None, "key!": None}
+_FILES: Final = {"defaultMode": _MODE, "items": [{"key!": None, "path!": _BELOW, "mode": _MODE}]}
+_PROFILE: Final = {"type!": _one_of("Localhost", "RuntimeDefault", "Unconfined")}
+_SECURITY: Final = {
+    "runAsUser": _NUMBER, "runAsGroup": _NUMBER, "fsGroup": _NUMBER, "procMount": _one_of("Default", "Unmasked"),
+    "fsGroupChangePolicy": _one_of("OnRootMismatch", "Always"), "seccompProfile": _PROFILE, "appArmorProfile": _PROFILE,
+}
+_CONTAINER: Final = {
+    "name!": _LABEL, "image!": None, "imagePullPolicy": _one_of("Always", "IfNotPresent", "Never"),
+    "terminationMessagePolicy": _one_of("File", "FallbackToLogsOnError"),
+    "restartPolicy": _one_of("Always", "Never", "OnFailure"),
+    "ports": [{
+        "name*": _PORT_NAME, "containerPort!": _PORT, "hostPort": _between(0, 65535),
+        "protocol": _one_of("TCP", "UDP", "SCTP"),
+    }],
+    "env": [{
+        "name!": _VARIABLE, "": _variable,
+        "valueFrom": {
+            "configMapKeyRef": _KEY_REF, "secretKeyRef": _KEY_REF, "fieldRef": {"fieldPath!": _FIELD},
+            "resourceFieldRef": {"resource!": None}, "": _sole(),
+        },
+    }],
+    "envFrom": [{
+        "prefix": _VARIABLE, "configMapRef": {"name!": None}, "secretRef": {"name!": None}, "": _source,
+    }],
+    "volumeMounts": [{
+        "name!": None, "mountPath!*": None, "subPath": _BELOW, "subPathExpr": _BELOW,
+        "mountPropagation": _one_of("None", "HostToContainer", "Bidirectional"),
+    }],
+    "resources": _RESOURCES, "livenessProbe": _PROBE, "readinessProbe": _PROBE, "startupProbe": _PROBE,
+    "lifecycle": {"postStart": _HANDLER, "preStop": _HANDLER}, "securityContext": _SECURITY, "": _container,
+}
+_VOLUME: Final = {
+    "name!*": _LABEL, "": _sole("name"),  # a volume without a source is an emptyDir
+    "emptyDir": {"": _empty_dir}, "hostPath": {"path!": _NO_BACKSTEPS},
+    "persistentVolumeClaim": {"claimName!": None}, "csi": {"driver!": None},
+    "nfs": {"server!": None, "path!": _matching("/.*", "must be an absolute path")},
+    "secret": {"secretName!": None, **_FILES}, "configMap": {"name!": None, **_FILES},
+}
+_POD: Final = {
+    "containers!": [_CONTAINER], "initContainers": [_CONTAINER], "volumes": [_VOLUME], "nodeSelector": _LABELS,
+    "restartPolicy": _one_of("OnFailure", "Never"),  # without it, JobSet sets OnFailure
+    "serviceAccountName": _SUBDOMAIN, "priorityClassName": _SUBDOMAIN, "runtimeClassName": _SUBDOMAIN,
+    "nodeName": _SUBDOMAIN, "hostname": _LABEL, "subdomain": _LABEL, "activeDeadlineSeconds": _between(1),
+    "preemptionPolicy": _one_of("PreemptLowerPriority", "Never"),
+    "dnsPolicy": _one_of("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
+    "dnsConfig": {"nameservers": [_address]}, "hostAliases": [{"ip!": _address, "hostnames": [_SUBDOMAIN]}],
+    "securityContext": _SECURITY, "schedulingGates": [{"name!*": _KEY}],
+    "resourceClaims": [{"name!*": _LABEL, "": _claim}], "resources": _RESOURCES,
+    "tolerations": [{
+        "key": _KEY, "operator": _one_of("Equal", "Exists", "Lt", "Gt"), "": _toleration,
+        "effect": _one_of("NoSchedule", "PreferNoSchedule", "NoExecute"),
+    }],
+    "affinity": {
+        "nodeAffinity": {
+            _REQUIRED: {"nodeSelectorTerms!": [_NODE_TERM]},
+            _PREFERRED: [{"weight!": _WEIGHT, "preference": _NODE_TERM}],
+        },
+        "podAffinity": _POD_AFFINITY, "podAntiAffinity": _POD_AFFINITY,
+    },
+    "topologySpreadConstraints": [{
+        "maxSkew!": _between(1), "topologyKey!": None, "minDomains": _between(1), "labelSelector": _SELECTOR,
+        "whenUnsatisfiable!": _one_of("DoNotSchedule", "ScheduleAnyway"), "": _spread,
+        "nodeAffinityPolicy": _one_of("Honor", "Ignore"), "nodeTaintsPolicy": _one_of("Honor", "Ignore"),
+    }],
+    "": _pod,
+}
+_JOB: Final = {
+    "template": {
+        "metadata": {"labels": _LABELS, "annotations": (lambda key: _KEY(key.lower()), _any)},
+        "spec": _POD,
+    },
+    "": _job,
+}
+# fmt: on

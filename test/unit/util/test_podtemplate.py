@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The check of pod templates; test/integration/podtemplates compares it with an API server."""
+
+from typing import Any
+
+from pkg import shipped
+from pkg.util import podtemplate
+
+
+def job_set(*pods: Any, **spec: Any) -> dict[str, Any]:
+    jobs = [
+        {"name": f"job-{index}", "template": {"spec": {"template": {"spec": pod}}}}
+        for index, pod in enumerate(pods)
+    ]
+    return {"spec": {"replicatedJobs": jobs, **spec}}
+
+
+def test_a_violation_names_job_path_and_field() -> None:
+    good = {"containers": [{"name": "a", "image": "x"}]}
+    bad = {"containers": [{"name": "a", "image": "x", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
+    (found,) = podtemplate.violations(job_set(good, bad))
+    assert found.job == "job-1"
+    assert found.path == (
+        "spec", "replicatedJobs", 1, "template", "spec",
+        "template", "spec", "containers", 0, "resources", "limits", "nvidia.com/gpu",
+    )  # fmt: skip
+    assert found.sentence.startswith(
+        "the API server will refuse the Jobs of job-1: "
+        "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: must be equal to"
+    )
+
+
+def test_a_missing_value_is_required() -> None:
+    (found,) = podtemplate.violations(job_set({"containers": [{"name": "a"}]}))
+    assert str(found.error) == "spec.template.spec.containers[0].image: Required value"
+
+
+def test_mounts_may_name_volumes_of_the_job_sets_claim_policies() -> None:
+    pod = {"containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "data", "mountPath": "/d"}]}]}
+    policies = [{"templates": [{"metadata": {"name": "data"}}]}]
+    assert podtemplate.violations(job_set(pod, volumeClaimPolicies=policies)) == []
+    (found,) = podtemplate.violations(job_set(pod))
+    assert found.path[-3:] == ("volumeMounts", 0, "name")
+
+
+def test_a_jobs_failure_policy_needs_pods_that_are_not_restarted() -> None:
+    made = job_set({"containers": [{"name": "a", "image": "x"}], "restartPolicy": "OnFailure"})
+    made["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": []}
+    (found,) = podtemplate.violations(made)
+    assert found.error.field == "spec.template.spec.restartPolicy"
+
+
+def test_the_number_of_violations_and_the_length_of_their_texts_are_bounded() -> None:
+    containers = [{"name": "x" * 100_000, "image": "x", "env": [{"name": "=" * 100_000}]} for _ in range(500)]
+    labels = {f"{'k' * 1000}@{index}": "v" * 5000 for index in range(500)}
+    pod = {"containers": containers, "nodeSelector": labels}
+    found = podtemplate.violations(job_set(pod, pod))
+    assert len(found) == 16
+    assert all(len(each.sentence) < 1500 for each in found)
+
+
+def test_the_shipped_runtimes_lack_nothing_but_the_image_of_the_trainer() -> None:
+    for runtime in shipped.manifests("runtimes"):
+        if runtime["kind"] == "ClusterTrainingRuntime":
+            found = podtemplate.violations(runtime["spec"]["template"])
+            assert {each.path[-1] for each in found} <= {"image"}
