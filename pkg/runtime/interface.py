@@ -13,6 +13,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.machinery import Object, field
 
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob, TrainJobStatus
+from pkg.util import podtemplate
 from pkg.util.expected import ExpectedError
 
 from .runtime import runtime_ref_to_runtime_registry_key
@@ -98,6 +99,14 @@ class Runtime(ABC):
         self, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
         """Validate ``new``, and return the warnings and errors. On creation, ``old`` is None."""
+
+    async def template_violations(self, train_job: TrainJob) -> list[podtemplate.Violation]:
+        """Return the mistakes in the pod templates of ``train_job``, for which the API server will refuse its Jobs.
+
+        Nothing is written. If the templates cannot be built, return nothing.
+        """
+        del train_job
+        return []
 
 
 def runtime_for(runtimes: Mapping[str, Runtime], ref: RuntimeRef) -> Runtime:

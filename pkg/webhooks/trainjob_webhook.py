@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.webhook import CustomValidator
@@ -17,6 +18,10 @@ from pkg.util import generations, offload
 from . import v23rules
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
+
+
+MOST_TEMPLATE_WARNINGS: Final = 5
+"""Maximum number of warnings about pod templates in a response: clients print them all."""
 
 
 class TrainJobWebhook(CustomValidator[TrainJob]):
@@ -66,4 +71,13 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
             for warning in warnings:
                 aggregate.add_note(warning)
             raise aggregate
-        return warnings
+        return [*warnings, *await _template_warnings(runtime, new)]
+
+
+async def _template_warnings(runtime: Runtime, train_job: TrainJob) -> list[str]:
+    """Return a warning for each of the first mistakes in the pod templates. The API server will refuse such Jobs.
+
+    The TrainJob is admitted nevertheless, because the runtime can still be corrected.
+    """
+    found = await runtime.template_violations(train_job)
+    return [each.sentence for each in found[:MOST_TEMPLATE_WARNINGS]]

@@ -22,10 +22,10 @@ from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.runtime import indexer as index
 from pkg.runtime import interface, runtime
-from pkg.runtime.framework import Observer
+from pkg.runtime.framework import Observer, PluginError
 from pkg.runtime.framework import core as framework
-from pkg.runtime.framework.plugins.jobset import builder
-from pkg.util import generations, offload, resources, trainingruntime, trainjob
+from pkg.runtime.framework.plugins.jobset import builder, job_set
+from pkg.util import generations, offload, podtemplate, resources, trainingruntime, trainjob
 from pkg.util.expected import ExpectedError
 
 from .overrides import (
@@ -203,6 +203,22 @@ class TrainingRuntime(interface.Runtime):
             if kept is not None:
                 warnings, errors = await self.validate_against(kept.spec, old, new)
         return [*self.warnings_about(found), *warnings], errors
+
+    async def template_violations(self, train_job: trainer.TrainJob) -> list[podtemplate.Violation]:
+        """Return the mistakes in the pod templates that are built from the runtime as it is now."""
+        try:
+            found = await self._live(train_job)
+            train_job = generations.with_word(train_job)
+            with offload.object_size(found.decoded_size):
+                return await offload.run(train_job, self._template_violations, train_job, found.spec)
+        except (StatusError, RestError, StrategicMergeError, PluginError):
+            return []  # the TrainJob is refused, or its event has the reason
+
+    def _template_violations(
+        self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec
+    ) -> list[podtemplate.Violation]:
+        made = job_set(self.runtime_info(train_job, spec), train_job)
+        return podtemplate.violations(made.to_dict()) if made is not None else []
 
     def warnings_about(self, found: AnyRuntime) -> list[str]:
         """Return the warnings about the runtime itself."""

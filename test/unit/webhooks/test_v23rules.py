@@ -109,6 +109,9 @@ class Admitting:
     async def validate_objects(self, _old: Any, _new: Any) -> tuple[list[str], field.ErrorList]:
         return [], field.ErrorList()
 
+    async def template_violations(self, _job: Any) -> list[Any]:
+        return []
+
 
 @pytest.mark.parametrize("version", ["2.1", "2.3"])
 async def test_one_profile_warns_and_the_other_refuses(version: str) -> None:

@@ -92,3 +92,38 @@ async def test_a_pod_group_policy_is_warned_of_when_its_scheduler_is_removed_and
     assert len(await webhook.validate_update(named, emptied)) == 1
     assert await webhook.validate_update(emptied, emptied) == []
     assert await webhook.validate_update(emptied, named) == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "fields"),
+    [
+        ({"limits": {"nvidia.com/gpu": "1"}}, []),
+        ({"requests": {"nvidia.com/gpu": "1"}}, ["resources.limits[nvidia.com/gpu]"]),
+        ({"requests": {"memory": "8Gi"}, "limits": {"memory": "4Gi"}}, ["resources.requests.memory"]),
+        ({"limits": {f"device-{index}": "1" for index in range(50)}}, ["resources.limits[device-0]"] * 5),
+    ],
+)
+async def test_a_train_job_whose_pods_will_be_refused_is_admitted_with_a_warning(
+    resources: dict[str, Any], fields: list[str]
+) -> None:
+    container = {"name": "node", "image": "i"}
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    pod = {"spec": {"template": {"spec": {"containers": [container]}}}, "metadata": {"labels": labels}}
+    spec = {"mlPolicy": {}, "template": {"spec": {"replicatedJobs": [{"name": "node", "template": pod}]}}}
+    client = FakeClient(ClusterTrainingRuntime.from_dict({"metadata": {"name": "runtime"}, "spec": spec}))
+    data = make_train_job("a", "j").to_dict()
+    data["spec"]["trainer"] = {"resourcesPerNode": resources}
+
+    warnings = await TrainJobWebhook(await core.new(client, client)).validate_create(TrainJob.from_dict(data))
+
+    assert len(warnings) == len(fields)
+    for warning, named in zip(warnings[:1], fields, strict=False):
+        head = "the API server will refuse the Jobs of node: spec.template.spec.containers[0]."
+        assert warning.startswith(f"{head}{named}: ")
+
+
+async def test_a_train_job_without_a_runtime_has_no_warnings_about_pods() -> None:
+    client = FakeClient()
+    runtimes = await core.new(client, client)
+    job = make_train_job("a", "j", runtime_kind="TrainingRuntime")
+    assert await runtimes["TrainingRuntime.trainer.kubeflow.org"].template_violations(job) == []

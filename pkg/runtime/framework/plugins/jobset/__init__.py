@@ -3,3 +3,4 @@
 """The JobSet plugin."""
 
 from .jobset import JobSetPlugin as JobSetPlugin
+from .jobset import job_set as job_set

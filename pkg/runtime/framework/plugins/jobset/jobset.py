@@ -119,10 +119,8 @@ class JobSetPlugin(
         """Return the JobSet, or nothing while both TrainJob and JobSet run."""
         if not train_job.spec.suspend and await self._runs(train_job):
             return []
-        spec = template_spec_apply(info, JobSetSpec)
-        if spec is None:
-            return []
-        return [await offload.run(train_job, _job_set, info, spec, train_job)]
+        made = await offload.run(train_job, job_set, info, train_job)
+        return [] if made is None else [made]
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:
@@ -184,11 +182,14 @@ def _watch_job_sets(watching: Builder, _client: Client, _cache: Cache) -> Builde
     return watching.watches(JobSet, owner, predicates=[predicate.NotOwnWrite()])
 
 
-def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
-    """Return the TrainJob's JobSet. ``spec`` is changed and becomes the JobSet's spec.
+def job_set(info: Info, train_job: TrainJob) -> JobSet | None:
+    """Return the TrainJob's JobSet. The template in ``info`` is changed and becomes the JobSet's spec.
 
     The plugins' changes to the pod sets are written back to the template.
     """
+    spec = template_spec_apply(info, JobSetSpec)
+    if spec is None:
+        return None
     jobs = spec.replicated_jobs or ()
     for job, pod_set in zip(jobs, info.template_spec.pod_sets, strict=True):
         pod_spec = job.template.spec.template.spec
