@@ -41,6 +41,8 @@ class Violation(NamedTuple):
     """The name of the replicated job."""
     path: Path
     """The path from the JobSet to the field. If a value is missing, the path leads to the place where it belongs."""
+    keyed: Path
+    """The same path, in which the names of items replace their indexes."""
     error: field.FieldError
     """The error. Its path begins at the Job, as in the API server's answer."""
 
@@ -68,7 +70,9 @@ def violations(job_set: Data) -> list[Violation]:
             kind = field.ErrorType.INVALID if detail else field.ErrorType.REQUIRED
             shown = cut(value, _SHOWN) if isinstance(value, str) else field.OMITTED
             error = field.FieldError(kind, _render(("spec", *path)), shown, detail)
-            found.append(Violation(str(job.get("name")), (*inside, *path), error))
+            name = str(job.get("name"))
+            keyed: Path = ("spec", "replicatedJobs", name, *inside[3:], *_keyed(of_job, path))
+            found.append(Violation(name, (*inside, *path), keyed, error))
     return found
 
 
@@ -181,7 +185,7 @@ def _resources(data: Data) -> Problems:
         if limit is None and exact:
             yield (
                 ("limits", name),
-                "must be equal to the request, because this resource cannot be overcommitted",
+                "must be set to the amount that is requested: it cannot be overcommitted",
             )
         elif limit is not None and (over := _amount(value) - _amount(limit)) and (exact or over > 0):
             yield (
@@ -352,6 +356,15 @@ def _at(data: Any, path: Path) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return data
+
+
+def _keyed(data: Any, path: Path) -> Path:
+    return tuple(
+        _at(data, path[: number + 1]).get("name", step)
+        if isinstance(step, int) and number < len(path) - 1
+        else step
+        for number, step in enumerate(path)
+    )
 
 
 def _render(path: Path) -> str:

@@ -27,7 +27,7 @@ def test_a_violation_names_job_path_and_field() -> None:
     )  # fmt: skip
     assert found.sentence.startswith(
         "the API server will refuse the Jobs of job-1: "
-        "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: must be equal to"
+        "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: must be set to the amount"
     )
 
 

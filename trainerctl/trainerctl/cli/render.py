@@ -24,6 +24,8 @@ async def render_command(arguments: argparse.Namespace, out: Console, err: Conso
     for each in everything:
         if each.refusal is not None:
             streams.say_error(each.refusal)
+        for finding in each.findings:
+            streams.say_error(f"warning: {finding}")
     rendered = [each for each in everything if each.refusal is None]
     if arguments.output == "table":
         for each in rendered:

@@ -27,7 +27,7 @@ from trainerctl.offline.verdict import Validator, Verdict
 
 
 async def validate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print a verdict for each of Trainer's objects. Return 1 if an object is refused.
+    """Print a verdict for each of Trainer's objects. Return 1 if an object, or the Jobs of a TrainJob, will be refused.
 
     Raises:
         InputError: a file cannot be read, or the files contain no object of Trainer's kinds.
@@ -48,7 +48,7 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
         for verdict in verdicts:
             for line in verdict.lines():
                 out.say(line)
-    return 1 if any(verdict.code for verdict in verdicts) else 0
+    return 0 if all(verdict.is_valid for verdict in verdicts) else 1
 
 
 async def _predict(arguments: argparse.Namespace, documents: Sequence[InputObject]) -> list[Verdict]:

@@ -76,13 +76,17 @@ class InputObject:
     def error(self, path: Iterable[str | int], problem: str) -> InputError:
         """Return an error about ``path`` in this object."""
         steps = tuple(path)
-        line = yaml.line_of(self.text, self.number, (*self.inside, *steps))
+        line = self.line(steps)
         where = f"{self.source}:{line}" if line else self.source
         place = f"document {self.number}"
         if self.inside:
             place += f", {render_path(self.inside)}"
         text = f"{render_path(steps)}: {problem}" if steps else problem
         return InputError(f"{where}: {place} ({self.name}): {text}")
+
+    def line(self, path: Iterable[str | int]) -> int | None:
+        """Return the line of ``path`` in the file, or of the nearest field above it; None if it is not known."""
+        return yaml.line_of(self.text, self.number, (*self.inside, *path)) or None
 
     def decode(self, kind: type[T]) -> T:
         """Decode the object as an object of the class ``kind``.

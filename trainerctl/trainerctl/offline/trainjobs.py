@@ -80,6 +80,8 @@ class Offline:
     subjects: list[Subject]
     warnings: list[str] = field(default_factory=list)
     has_cluster: bool = False
+    documents: Collection[InputObject] = ()
+    """All objects of the input."""
 
 
 async def prepare(
@@ -96,7 +98,7 @@ async def prepare(
     """
     client, checks = FakeClient(), Schemas(schemas(), namespace)
     runtimes = await core.new(client, client, cfg=defaulted(version), store=client)
-    offline = Offline(client, runtimes, [], has_cluster=cluster is not None)
+    offline = Offline(client, runtimes, [], has_cluster=cluster is not None, documents=found)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
     for document, obj in _decoded(found, KINDS, checks, offline.warnings):
         if isinstance(obj, TrainJob):

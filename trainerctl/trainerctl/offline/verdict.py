@@ -15,10 +15,11 @@ from controller_runtime.machinery import GVK, JSON
 from pkg import shipped
 from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.runtime import core
+from pkg.runtime import Runtime, core, runtime_for
 
 from trainerctl.offline import schema
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
+from trainerctl.offline.podfindings import PodFinding, pod_findings
 from trainerctl.offline.problem import Problem, parse, render
 from trainerctl.offline.stored import KINDS, Schemas, Webhooks, denial, not_served, without_status
 
@@ -36,13 +37,21 @@ class Verdict:
     """The ``message`` of the API server's ``Status``."""
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    findings: list[PodFinding] = field(default_factory=list)
+    """The reasons why the server will refuse the Jobs of an admitted TrainJob."""
+
+    @property
+    def is_valid(self) -> bool:
+        """True if the object is admitted, and no reason is known why its Jobs will be refused."""
+        return not self.code and not self.findings
 
     def lines(self) -> list[str]:
         """Return human-readable lines: warnings, the text that kubectl prints, then a line for each invalid field."""
         lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:
-            return [*lines, str(self.document.error((), "valid"))]
+            verdict = "admitted, but its Jobs will be refused" if self.findings else "valid"
+            return [*lines, *map(str, self.findings), str(self.document.error((), verdict))]
         text = f'The {kind} "{name}" is invalid:'
         if self.reason != "Invalid":
             text = f"Error from server ({self.reason}): {self.message}"
@@ -60,12 +69,13 @@ class Verdict:
             "kind": self.document.data["kind"],
             "namespace": meta.get("namespace") or "",
             "name": meta.get("name") or "",
-            "valid": not self.code,
+            "valid": self.is_valid,
             "code": self.code or 200,
             "reason": self.reason,
             "message": self.message,
             "causes": [{"field": render(each.path or ()), "message": each.text} for each in self.problems],
             "warnings": self.warnings,
+            **({"findings": [each.to_dict() for each in self.findings]} if self.findings else {}),
         }
 
 
@@ -81,13 +91,16 @@ class Validator:
         self._version = version
         self._schemas = Schemas(schemas, namespace)
         self._client = FakeClient()
+        self._runtimes: Mapping[str, Runtime] = {}
+        self._documents: list[InputObject] = []
         self._webhooks: Webhooks | None = None
 
     async def start(self, found: Iterable[InputObject]) -> None:
         """Load the valid runtimes among ``found``, the shipped runtimes and the validators of the webhooks."""
         manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
+        self._documents = list(found)
         taken = set()
-        for data in [*(document.data for document in found), *manifests]:
+        for data in [*(document.data for document in self._documents), *manifests]:
             kind = KINDS.get(GVK.parse(data["apiVersion"], data["kind"]))
             if kind is None or kind is TrainJob:
                 continue
@@ -102,7 +115,8 @@ class Validator:
                 taken.add((kind, obj.key))
                 self._client.add(obj)
         cfg = defaulted(self._version)
-        self._webhooks = Webhooks(await core.new(self._client, self._client, cfg=cfg), cfg)
+        self._runtimes = await core.new(self._client, self._client, cfg=cfg)
+        self._webhooks = Webhooks(self._runtimes, cfg)
 
     async def judge(self, document: InputObject) -> Verdict:
         """Return the server's answer if ``document`` is created with strict field validation."""
@@ -132,9 +146,16 @@ class Validator:
             return Verdict(document, 422, "Invalid", text, problems, warnings)
         response, text = await self._webhooks.review(checked.data)
         warnings += response.warnings or []
-        if response.allowed:
-            return Verdict(document, warnings=warnings)
-        return _refused(document, response, text, warnings)
+        if not response.allowed:
+            return _refused(document, response, text, warnings)
+        findings = []
+        if gvk == TrainJob.gvk:
+            train_job = TrainJob.from_dict(without_status(checked.data))
+            runtime = runtime_for(self._runtimes, train_job.spec.runtime_ref)
+            findings = await pod_findings(runtime, train_job, document, self._documents)
+        shown = {each.violation.sentence for each in findings}
+        warnings = [each for each in warnings if each not in shown]
+        return Verdict(document, warnings=warnings, findings=findings)
 
 
 def _refused(document: InputObject, response: AdmissionResponse, text: str, warnings: list[str]) -> Verdict:

@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl validate`` and ``render`` name the lines that make pod templates which an API server refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import trainerctl
+
+pytestmark = pytest.mark.real_time
+JOB = """apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: job}
+spec:
+  runtimeRef: {name: torch-distributed}
+"""
+RUNTIME = """apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: torch-distributed, labels: {trainer.kubeflow.org/framework: torch}}
+spec:
+  mlPolicy: {numNodes: 1, torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+        - name: node
+          template:
+            metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+            spec:
+              template:
+                spec:
+                  containers:
+                    - {name: node, image: i}
+                    - name: exporter
+                      ports: [{containerPort: 9100, name: metrics}]
+---
+"""
+OF_NODE = "the API server will refuse the Jobs of node: spec.template"
+CASES = [
+    pytest.param(
+        JOB + "  trainer: {resourcesPerNode: {requests: {nvidia.com/gpu: 1}}}\n",
+        f"6: document 1 (TrainJob job): spec.trainer.resourcesPerNode: {OF_NODE}.spec.containers[0].resources.limits",
+        id="a device without a limit",
+    ),
+    pytest.param(
+        JOB
+        + "  trainer:\n    resourcesPerNode:\n      requests: {memory: 8Gi}\n      limits: {memory: 4Gi}\n",
+        "8: document 1 (TrainJob job): spec.trainer.resourcesPerNode.requests.memory: ",
+        id="a request above the limit",
+    ),
+    pytest.param(
+        JOB
+        + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n    spec:\n      containers:\n"
+        + "      - name: node\n        volumeMounts: [{name: shm, mountPath: /dev/shm}]\n",
+        "11: document 1 (TrainJob job): spec.podTemplateOverrides[0].spec.containers[0].volumeMounts[0].name: ",
+        id="a mount without a volume",
+    ),
+    pytest.param(
+        JOB
+        + "  runtimePatches:\n  - manager: a.b/c\n    trainingRuntimeSpec:\n      template:\n        spec:\n"
+        + "          replicatedJobs:\n          - name: node\n            template:\n              spec:\n"
+        + "                template:\n                  spec:\n                    nodeSelector: {pool: 'a b'}\n",
+        "17: document 1 (TrainJob job): spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0]."
+        "template.spec.template.spec.nodeSelector.pool: ",
+        id="a selector in a patch",
+    ),
+    pytest.param(
+        RUNTIME + JOB,
+        "17: document 1 (ClusterTrainingRuntime torch-distributed): spec.template.spec.replicatedJobs[0]."
+        f"template.spec.template.spec.containers[1].image: {OF_NODE}.spec.containers[1].image: Required value",
+        id="a container of the runtime without an image",
+    ),
+]
+
+
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, *command: str) -> tuple[int, str, str]:
+    file = tmp_path / "in.yaml"
+    file.write_text(text)
+    code = trainerctl.main([*command, "-f", str(file)])
+    said = capsys.readouterr()
+    return code, said.out.replace(str(file), "in.yaml"), said.err.replace(str(file), "in.yaml")
+
+
+@pytest.mark.parametrize(("text", "finding"), CASES)
+def test_a_mistake_is_found_where_it_was_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, finding: str
+) -> None:
+    code, out, _ = run(capsys, tmp_path, text, "validate")
+    assert code == 1
+    (line,) = [each for each in out.splitlines() if "will refuse" in each]
+    assert line.startswith(f"in.yaml:{finding}")
+    assert out.endswith("(TrainJob job): admitted, but its Jobs will be refused\n")
+
+    code, out, err = run(capsys, tmp_path, text, "render")
+    assert (code, "kind: JobSet" in out) == (0, True)
+    assert f"warning: in.yaml:{finding}" in err
+
+
+def test_a_mistake_of_a_shipped_runtime_is_said_of_the_reference(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = JOB + "  initializer: {dataset: {storageUri: 'hf://a/b', env: [{name: A=B, value: c}]}}\n"
+    code, out, _ = run(
+        capsys, tmp_path, text.replace("torch-distributed", "torchtune-llama3.2-1b"), "validate"
+    )
+    assert code == 1
+    assert "in.yaml:5: document 1 (TrainJob job): spec.runtimeRef: the API server will refuse" in out
+
+
+def test_findings_are_part_of_the_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = JOB + "  trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: '0.5'}}}\n"
+    _, out, _ = run(capsys, tmp_path, text, "validate", "-o", "json")
+    (verdict,) = json.loads(out)
+    assert (verdict["valid"], verdict["code"], verdict["warnings"]) == (False, 200, [])
+    (finding,) = verdict["findings"]
+    assert (finding["line"], finding["field"]) == (6, "spec.trainer.resourcesPerNode.limits.nvidia.com/gpu")
+    assert finding["jobField"] == "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]"

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the lines of the input that cause mistakes in pod templates.
+
+A pod template is made from a runtime and a TrainJob. The line is looked for in the TrainJob's overrides, patches and
+trainer, then in the runtime. If the runtime is not in the files, the TrainJob's reference to it is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from controller_runtime.machinery import JSON
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+from pkg.runtime import Runtime
+from pkg.util.podtemplate import Violation
+
+from trainerctl.offline.inputfiles import InputObject
+from trainerctl.offline.problem import Path, render
+
+_IN_TEMPLATE = 6
+"""The number of steps from a JobSet to the pod template of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFinding:
+    """A mistake in a pod template, and the object and field of the input that cause it."""
+
+    violation: Violation
+    document: InputObject
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.document.error(self.path, self.violation.sentence))
+
+    def to_dict(self) -> dict[str, JSON]:
+        error = self.violation.error
+        return {
+            "file": self.document.source,
+            "document": self.document.number,
+            "line": self.document.line(self.path),
+            "field": render(self.path),
+            "job": self.violation.job,
+            "jobField": error.field,
+            "message": error.body,
+        }
+
+
+async def pod_findings(
+    runtime: Runtime, train_job: TrainJob, document: InputObject, documents: Iterable[InputObject]
+) -> list[PodFinding]:
+    """Return the mistakes in the pod templates of a TrainJob. ``documents`` are all objects of the input."""
+    found = await runtime.template_violations(train_job)
+    ref = train_job.spec.runtime_ref
+    of_runtime = [
+        each
+        for each in documents
+        if found
+        and (each.data["kind"], (each.data.get("metadata") or {}).get("name")) == (ref.kind, ref.name)
+    ]
+    return [_located(each, document, of_runtime) for each in found]
+
+
+def _located(violation: Violation, document: InputObject, runtimes: list[InputObject]) -> PodFinding:
+    for path, is_complete in _in_train_job(violation, document.data):
+        if is_complete:
+            return PodFinding(violation, document, path)
+    for runtime in runtimes:
+        path, _ = _descend(runtime.data, ("spec", "template", *violation.keyed), violation.path[-1:])
+        return PodFinding(violation, runtime, path)
+    return PodFinding(violation, document, ("spec", "runtimeRef"))
+
+
+def _in_train_job(violation: Violation, data: JSON) -> Iterator[tuple[Path, bool]]:
+    """Yield the paths in a TrainJob at which the value may be set, the strongest first, and whether it is set there."""
+    below, last = violation.keyed[_IN_TEMPLATE:], violation.path[-1:]
+    spec = data.get("spec") or {}
+    for index in reversed(range(len(spec.get("runtimePatches") or ()))):
+        start = ("spec", "runtimePatches", index, "trainingRuntimeSpec", "template")
+        yield _descend(data, (*start, *violation.keyed), last)
+    for index, override in reversed(list(enumerate(spec.get("podTemplateOverrides") or ()))):
+        if any(target.get("name") == violation.job for target in override.get("targetJobs") or ()):
+            yield _descend(data, ("spec", "podTemplateOverrides", index, *below), last)
+    if below[:3] == ("spec", "containers", constants.NODE):
+        field, *rest = below[3:]
+        if field == "resources" and (spec.get("trainer") or {}).get("resourcesPerNode"):
+            path, _ = _descend(data, ("spec", "trainer", "resourcesPerNode", *rest), last)
+            yield path, True
+        elif field in ("image", "env"):
+            yield _descend(data, ("spec", "trainer", field, *rest), last)
+
+
+def _descend(data: JSON, steps: Path, last: Path) -> tuple[Path, bool]:
+    """Follow ``steps`` as far as possible; return the path, and True if at most the ``last`` step is missing.
+
+    A text in place of an index is the name of an item.
+    """
+    path: Path = ()
+    for number, step in enumerate(steps):
+        if isinstance(data, dict) and step in data:
+            data, path = data[step], (*path, step)
+        elif isinstance(data, list) and (index := _index(data, step)) is not None:
+            data, path = data[index], (*path, index)
+        else:
+            is_last = number == len(steps) - 1 and isinstance(data, dict) and steps[-1:] == last
+            return ((*path, step) if is_last else path), is_last
+    return path, True
+
+
+def _index(items: list[JSON], step: str | int) -> int | None:
+    if isinstance(step, int):
+        return step if step < len(items) else None
+    names = [each.get("name") if isinstance(each, dict) else None for each in items]
+    return names.index(step) if step in names else None
