@@ -27,6 +27,7 @@ from pkg.why.causes import (
     references,
     scheduling,
     suspension,
+    templates,
     volumes,
 )
 from pkg.why.finding import Finding, Severity, merged
@@ -39,6 +40,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     suspension.terminating,
     deletions.find,
     admission.find,
+    templates.find,
     references.find,
     queues.find,
     volumes.find,
@@ -62,6 +64,17 @@ _OF_SUSPENDED: Final = (
     admission.find,
     controllers.find,
 )
+_REFUSED: Final = (
+    "object-invalid",
+    "webhook-denied",
+    "webhook-unreachable",
+    "quota-exceeded",
+    "limit-range",
+    "pod-security",
+    "namespace-terminating",
+    "creation-failed",
+)
+"""The causes of refused Jobs: JobSet's controller reacts, and cannot create them."""
 _EXPLAINED_BY: Final = {
     "scheduler-missing": (
         "gang-unavailable",
@@ -71,6 +84,8 @@ _EXPLAINED_BY: Final = {
         "device-claim-missing",
     ),
     "manager-silent": ("deletion-blocked",),
+    "jobset-controller": _REFUSED,
+    "creation-failed": ("object-invalid",),
     "job-too-large": ("gang-too-large",),
 }
 """A finding whose cause is a key here is dropped if there is a finding with one of the listed causes.

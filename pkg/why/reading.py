@@ -17,18 +17,29 @@ from typing import Final, TypedDict
 import anyio
 from controller_runtime.client import LiveClient, Reader
 from controller_runtime.machinery import GVK, Object, metadata_only, unstructured
-from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError, StatusError
 from controller_runtime.rest import NoKindMatchError, RestError
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
-from pkg.why.causes import containers, controllers, deletions, leases, queues, references
+from pkg.why.causes import (
+    containers,
+    controllers,
+    deletions,
+    leases,
+    queues,
+    references,
+    refusals,
+    templates,
+)
 from pkg.why.liveobject import LiveObject, at
 from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
 
 _PAGE: Final = 500
 _PAGES: Final = 40
 """We read at most this many pages of a kind, because a namespace may have any number of events."""
+_DRY_RUNS: Final = 8
+"""Maximum number of Jobs that are sent in dry runs."""
 _LOGS: Final = 3
 _LOG_LINES: Final = 20
 _LOG_BYTES: Final = 16384
@@ -55,6 +66,7 @@ class Reading:
         self._truncated: dict[str, str] = {}
         self._absent: set[Reference] = set()
         self._logs: dict[tuple[str, str], list[str]] = {}
+        self._refused: dict[str, str] | None = None
 
     async def take(self, now: datetime) -> Snapshot:
         """Return the snapshot.
@@ -75,6 +87,7 @@ class Reading:
             for reference in dict.fromkeys(named):
                 group.start_soon(self._look_up, reference)
             group.start_soon(self._read_logs, snapshot)
+            group.start_soon(self._dry_run, snapshot)
             group.start_soon(self._read_controllers)
             if any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
                 group.start_soon(
@@ -82,7 +95,9 @@ class Reading:
                     [(kind, Selection()) for kind in (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)],
                 )
         absent = frozenset(self._absent)
-        return dataclasses.replace(snapshot, absent=absent, logs=self._logs, truncated=self._truncated)
+        return dataclasses.replace(
+            snapshot, absent=absent, logs=self._logs, truncated=self._truncated, refused=self._refused
+        )
 
     async def _list(self, wanted: Iterable[tuple[str, Selection]]) -> None:
         async with anyio.create_task_group() as group:
@@ -138,6 +153,29 @@ class Reading:
             for status in list(containers.failures(snapshot))[:_LOGS]:
                 previous = at(status.data, "state", "terminated") is None
                 group.start_soon(self._read_log, self._client, status.pod.name, status.name, previous)
+
+    async def _dry_run(self, snapshot: Snapshot) -> None:
+        """Ask the API server why it refuses the Jobs of a JobSet that has none; nothing is created.
+
+        If the user may not create Jobs, the API server was not asked.
+        """
+        job_set = snapshot.job_set
+        if not isinstance(self._client, LiveClient) or job_set is None or not templates.lacks_jobs(snapshot):
+            return
+        refused: dict[str, str] = {}
+        for data in itertools.islice(templates.jobs_of(job_set), _DRY_RUNS):
+            job = unstructured(kinds.VERSIONS[kinds.JOB][0]).from_dict(data)
+            try:
+                await self._client.create(job, dry_run=True)
+            except AlreadyExistsError:
+                continue
+            except (StatusError, RestError) as error:
+                message = str(error)
+                if not isinstance(error, StatusError) or refusals.classify(message).cause == "forbidden":
+                    self._unread["dry run of Jobs"] = message
+                    return
+                refused[job.name] = message
+        self._refused = refused
 
     async def _read_log(self, client: LiveClient, pod: str, container: str, previous: bool) -> None:
         logs, target = client.subresource("log"), pod_named(self._namespace, pod)

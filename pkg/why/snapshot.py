@@ -56,6 +56,8 @@ class Snapshot:
     """The last lines of a container's log, by pod and container."""
     truncated: Mapping[str, str] = field(default_factory=dict)
     """Kinds for which we have read only a part of the objects, with the reason."""
+    refused: Mapping[str, str] | None = None
+    """The API server's texts about the Jobs that it refuses in a dry run, by their names. None if it was not asked."""
 
     def all(self, kind: str) -> Sequence[LiveObject]:
         """Return the objects of a kind."""

@@ -27,10 +27,10 @@ RETRIED: Final = timedelta(minutes=20)
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding for each object that lacks children, if a recent event says that the API server refused one."""
     job_set = snapshot.job_set
-    if not snapshot.running and (snapshot.manager_must_act or _lacks_jobs(snapshot)):
+    if not snapshot.running and (snapshot.manager_must_act or lacks_jobs(snapshot)):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
         yield from _refused(snapshot, snapshot.train_job, TRAIN_JOB, since)
-    if job_set is not None and (_lacks_jobs(snapshot) or _lacks_service(snapshot, job_set)):
+    if job_set is not None and (lacks_jobs(snapshot) or _lacks_service(snapshot, job_set)):
         yield from _refused(snapshot, job_set, _JOB_SET)
     for job in snapshot.jobs:
         if snapshot.missing_pods(job):
@@ -50,7 +50,7 @@ def _refused(
         yield Finding(found.cause, found.summary, (str(obj),), tuple(evidence), found.advice)
 
 
-def _lacks_jobs(snapshot: Snapshot) -> bool:
+def lacks_jobs(snapshot: Snapshot) -> bool:
     """Return True if the JobSet is missing or has no Jobs. If Jobs cannot be read, use the JobSet's status."""
     job_set = snapshot.job_set
     if job_set is None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from controller_runtime.machinery import JSON
@@ -23,7 +24,11 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         return
     counts = {text(each, "name"): each for each in job_set.maps("status", "replicatedJobsStatus")}
     if not counts and kinds.JOB in snapshot.unread:
-        yield silent(job_set, f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no status")
+        line = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no status"
+        found = silent(job_set, line)
+        if kinds.EVENT in snapshot.unread:  # the API server may refuse the Jobs, which only events show
+            found = dataclasses.replace(found, summary="the controller of JobSet has created no Jobs")
+        yield found
         return
     for step in job_set.maps("spec", "replicatedJobs"):
         count = counts.get(text(step, "name"))

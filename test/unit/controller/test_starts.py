@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, ResourceRequirements
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
@@ -24,7 +24,7 @@ from controller_runtime.recorder import Broadcaster
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
 from pkg.apis.scheduling.v1beta1 import PodGroup as NativeGroup
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, Trainer, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
 from pkg.controller.reports import Starts
 from pkg.controller.trainjob_controller import TrainJobReconciler
@@ -130,12 +130,22 @@ async def test_a_train_job_whose_job_set_has_no_status_is_reported_once_after_it
         await anyio.sleep(2)
         (found,) = await world.found()
         summary, _, rest = found.partition(". ")
-        assert summary == "TrainJob has not started for 60s: the controller of JobSet does not react"
+        assert summary == "TrainJob has not started for 60s: the controller of JobSet has created no Jobs"
         assert rest == "To see more: trainerctl why job -n team-a"
         for _ in range(20):
             await anyio.sleep(600)
             await world.reconcile()
         assert world.requests() == 1
+
+
+async def test_a_pod_template_that_the_api_server_refuses_is_named() -> None:
+    resources = ResourceRequirements(requests={"nvidia.com/gpu": "1"})
+    world = World(trainer=Trainer(resources_per_node=resources))
+    async with world.leading():
+        await anyio.sleep(61)
+        (found,) = await world.found()
+        assert "the API server will refuse the Jobs of node: " in found
+        assert "containers[0].resources.limits[nvidia.com/gpu]" in found
 
 
 @pytest.mark.parametrize(

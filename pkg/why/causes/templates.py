@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that JobSet cannot create, because the API server refuses them.
+
+Newer versions of JobSet record an event with the API server's text, which :mod:`admission` reads. Otherwise the text
+comes from a dry run. If no dry run is possible, the pod templates are checked for common mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pydantic_core
+from controller_runtime.machinery import JSON
+
+from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY, JobSet
+from pkg.util import podtemplate
+from pkg.why.causes import admission, refusals
+from pkg.why.finding import Finding
+from pkg.why.liveobject import LiveObject, at, maps, text
+from pkg.why.snapshot import Snapshot, finished
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for each reason why the API server refuses the Jobs of the JobSet."""
+    job_set = snapshot.job_set
+    if job_set is None or not lacks_jobs(snapshot):
+        return
+    if snapshot.refused is not None:
+        for name, message in snapshot.refused.items():
+            found = refusals.classify(message)
+            evidence = (f"{job_set} has no Jobs", f"a dry run of the Job {name}: {message}")
+            yield Finding(found.cause, found.summary, (str(job_set),), evidence, found.advice)
+        return
+    for each in podtemplate.violations(_typed(job_set)):
+        yield Finding(
+            "object-invalid",
+            each.sentence,
+            (str(job_set),),
+            (f"{job_set} has no Jobs",),
+            "Correct the field in the TrainJob or its runtime; trainerctl explain shows where each value comes from.",
+        )
+
+
+def lacks_jobs(snapshot: Snapshot) -> bool:
+    """Return True if the JobSet should have Jobs, has none, and no event of JobSet gives the reason."""
+    job_set = snapshot.job_set
+    if job_set is None or finished(job_set) or job_set.deleted is not None:
+        return False
+    if job_set.at("spec", "suspend") is True or snapshot.events(job_set, "JobCreationFailed"):
+        return False
+    return admission.lacks_jobs(snapshot)
+
+
+def jobs_of(job_set: LiveObject) -> Iterator[dict[str, JSON]]:
+    """Yield the first Job of each replicated job, as JobSet would create it."""
+    for replicated in maps(_typed(job_set), "spec", "replicatedJobs"):
+        template = at(replicated, "template") or {}
+        spec = dict(at(template, "spec") or {})
+        pod = dict(at(spec, "template", "spec") or {})
+        if job_set.at("spec", "network", "enableDNSHostnames") is not False:
+            pod["subdomain"] = job_set.text("spec", "network", "subdomain") or job_set.name
+        spec["template"] = {**(at(spec, "template") or {}), "spec": pod}
+        labels = {**(at(template, "metadata", "labels") or {}), JOB_SET_NAME_KEY: job_set.name}
+        metadata = {
+            "name": f"{job_set.name}-{text(replicated, 'name')}-0",
+            "namespace": job_set.namespace,
+            "labels": labels,
+            "annotations": at(template, "metadata", "annotations") or {},
+        }
+        yield {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _typed(job_set: LiveObject) -> dict[str, JSON]:
+    """Return the JobSet's JSON, or nothing if a field has a type that the API server does not store."""
+    try:
+        return JobSet.from_dict(dict(job_set.data)).to_dict()
+    except pydantic_core.ValidationError:
+        return {}
