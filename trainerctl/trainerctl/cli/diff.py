@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import Reader
 from controller_runtime.machinery import JSON, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -94,7 +95,7 @@ async def _of_runtime(cluster: live.Connection, document: InputObject, version: 
     return [
         Change(job, Effect.KEPT)
         if await _has_snapshot(cluster, job)
-        else await change_of(job, old, document, version)
+        else await change_of(job, old, document, version, cluster=cluster.client)
         for job in jobs
     ]
 
@@ -112,13 +113,15 @@ async def _has_snapshot(cluster: live.Connection, job: LiveObject) -> bool:
     return True
 
 
-async def change_of(job: LiveObject, old: InputObject | None, new: InputObject, version: str) -> Change:
+async def change_of(
+    job: LiveObject, old: InputObject | None, new: InputObject, version: str, *, cluster: Reader | None = None
+) -> Change:
     """Return how a TrainJob changes if the runtime ``new`` replaces ``old``. If ``old`` is None, ``new`` is added."""
     now = phase(job)
     if now.ended:
         return Change(job, Effect.NONE)
-    before = await _rendered(job, old, version) if old is not None else ""
-    after = await _rendered(job, new, version)
+    before = await _rendered(job, old, version, cluster) if old is not None else ""
+    after = await _rendered(job, new, version, cluster)
     if after.startswith("refused: "):
         return Change(job, Effect.REFUSED, (after.removeprefix("refused: "),))
     if before == after:
@@ -129,11 +132,13 @@ async def change_of(job: LiveObject, old: InputObject | None, new: InputObject, 
     return Change(job, effect, tuple(lines))
 
 
-async def _rendered(job: LiveObject, runtime: InputObject, version: str) -> str:
+async def _rendered(job: LiveObject, runtime: InputObject, version: str, cluster: Reader | None) -> str:
     """Return the objects of a TrainJob as YAML. If the TrainJob is refused, return ``refused:`` and the reason."""
     document = InputObject(_desired(dict(job.data)), "cluster", 1)
     try:
-        given = await trainjobs.prepare([runtime, document], namespace=job.namespace, version=version)
+        given = await trainjobs.prepare(
+            [runtime, document], namespace=job.namespace, cluster=cluster, version=version
+        )
         made = await rendering.render(given, given.subjects[0])
     except inputfiles.InputError as error:
         return f"refused: {error}"

@@ -53,6 +53,8 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
     """Print the traces of the TrainJobs; return 1 if a TrainJob is refused."""
     given = await load(arguments)
     found = [await reviewed(given, subject) for subject in given.subjects]
+    for note in given.client.notes:
+        streams.say_error(f"note: {note}")
     if arguments.output == "text":
         for each in found:
             print_text(each, out)

@@ -26,6 +26,8 @@ async def render_command(arguments: argparse.Namespace, out: Console, err: Conso
             streams.say_error(each.refusal)
         for finding in each.findings:
             streams.say_error(f"warning: {finding}")
+    for note in given.client.notes:
+        streams.say_error(f"note: {note}")
     rendered = [each for each in everything if each.refusal is None]
     if arguments.output == "table":
         for each in rendered:

@@ -36,6 +36,7 @@ from pkg.runtime.framework import PluginError
 from pkg.util.trainjob import ChildConflictError, is_ours
 
 from trainerctl.offline import inputfiles
+from trainerctl.offline.filesclient import FilesClient
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, schemas
 
@@ -75,7 +76,7 @@ class Subject:
 class Offline:
     """The TrainJobs of the input, and the runtimes that make their objects, by kind."""
 
-    client: FakeClient
+    client: FilesClient
     runtimes: dict[str, Runtime]
     subjects: list[Subject]
     warnings: list[str] = field(default_factory=list)
@@ -96,7 +97,7 @@ async def prepare(
     Raises:
         InputError: a TrainJob or runtime would be refused or is a duplicate, or the input contains no TrainJob.
     """
-    client, checks = FakeClient(), Schemas(schemas(), namespace)
+    client, checks = FilesClient(found, cluster), Schemas(schemas(), namespace)
     runtimes = await core.new(client, client, cfg=defaulted(version), store=client)
     offline = Offline(client, runtimes, [], has_cluster=cluster is not None, documents=found)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
