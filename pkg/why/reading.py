@@ -162,20 +162,11 @@ class Reading:
         job_set = snapshot.job_set
         if not isinstance(self._client, LiveClient) or job_set is None or not templates.lacks_jobs(snapshot):
             return
-        refused: dict[str, str] = {}
-        for data in itertools.islice(templates.jobs_of(job_set), _DRY_RUNS):
-            job = unstructured(kinds.VERSIONS[kinds.JOB][0]).from_dict(data)
-            try:
-                await self._client.create(job, dry_run=True)
-            except AlreadyExistsError:
-                continue
-            except (StatusError, RestError) as error:
-                message = str(error)
-                if not isinstance(error, StatusError) or refusals.classify(message).cause == "forbidden":
-                    self._unread["dry run of Jobs"] = message
-                    return
-                refused[job.name] = message
-        self._refused = refused
+        refused, unknown = await dry_run(self._client, [job_set])
+        if unknown:
+            self._unread["dry run of Jobs"] = unknown
+        else:
+            self._refused = refused
 
     async def _read_log(self, client: LiveClient, pod: str, container: str, previous: bool) -> None:
         logs, target = client.subresource("log"), pod_named(self._namespace, pod)
@@ -192,6 +183,28 @@ class Reading:
             self._unread[f"log of {pod}"] = str(error) or f"no response within {_LOG_SECONDS:g} s"
             return
         self._logs[pod, container] = text.splitlines()
+
+
+async def dry_run(client: LiveClient, job_sets: Iterable[LiveObject]) -> tuple[dict[str, str], str]:
+    """Try to create the Jobs of JobSets in a dry run.
+
+    Return the API server's texts about the Jobs that it refuses, by their names. If the user may not create Jobs, or
+    the API server cannot be reached, return the reason as the second value.
+    """
+    refused: dict[str, str] = {}
+    jobs = itertools.chain.from_iterable(map(templates.jobs_of, job_sets))
+    for data in itertools.islice(jobs, _DRY_RUNS):
+        job = unstructured(kinds.VERSIONS[kinds.JOB][0]).from_dict(data)
+        try:
+            await client.create(job, dry_run=True)
+        except AlreadyExistsError:
+            continue
+        except (StatusError, RestError) as error:
+            message = str(error)
+            if not isinstance(error, StatusError) or refusals.classify(message).cause == "forbidden":
+                return {}, message
+            refused[job.name] = message
+    return refused, ""
 
 
 async def take(client: Reader, namespace: str, name: str, now: datetime) -> Snapshot:

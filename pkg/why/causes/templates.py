@@ -57,9 +57,10 @@ def jobs_of(job_set: LiveObject) -> Iterator[dict[str, JSON]]:
     for replicated in maps(_typed(job_set), "spec", "replicatedJobs"):
         template = at(replicated, "template") or {}
         spec = dict(at(template, "spec") or {})
-        pod = dict(at(spec, "template", "spec") or {})
+        pod = {"restartPolicy": "OnFailure", **(at(spec, "template", "spec") or {})}  # JobSet's default
         if job_set.at("spec", "network", "enableDNSHostnames") is not False:
             pod["subdomain"] = job_set.text("spec", "network", "subdomain") or job_set.name
+        spec.setdefault("completionMode", "Indexed")  # JobSet's default
         spec["template"] = {**(at(spec, "template") or {}), "spec": pod}
         labels = {**(at(template, "metadata", "labels") or {}), JOB_SET_NAME_KEY: job_set.name}
         metadata = {

@@ -17,10 +17,13 @@ from controller_runtime.client import LiveClient
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError, StatusError
 from controller_runtime.rest import NoKindMatchError, Request, Response, RoundTripper, warnings_in
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.why import LiveObject, reading
 
 from trainerctl.cli import live
 from trainerctl.cli.terminal import Console
-from trainerctl.offline import inputfiles, stored
+from trainerctl.offline import inputfiles, stored, trainjobs
 from trainerctl.offline.inputfiles import InputObject
 from trainerctl.offline.problem import Problem, parse
 from trainerctl.offline.verdict import Validator, Verdict
@@ -41,7 +44,7 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
         raise inputfiles.InputError(
             "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime"
         )
-    verdicts = await (_ask if arguments.server else _predict)(arguments, ours)
+    verdicts = await (_ask(arguments, ours, found) if arguments.server else _predict(arguments, ours, found))
     if arguments.output == "json":
         out.write_json([verdict.to_dict() for verdict in verdicts])
     else:
@@ -51,21 +54,54 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
     return 0 if all(verdict.is_valid for verdict in verdicts) else 1
 
 
-async def _predict(arguments: argparse.Namespace, documents: Sequence[InputObject]) -> list[Verdict]:
+async def _predict(
+    arguments: argparse.Namespace, documents: Sequence[InputObject], found: Sequence[InputObject]
+) -> list[Verdict]:
     namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
     validator = Validator(stored.schemas(), namespace, arguments.compatibility_version)
-    await validator.start(documents)
+    await validator.start(found)
     return [await validator.judge(document) for document in documents]
 
 
-async def _ask(arguments: argparse.Namespace, documents: Sequence[InputObject]) -> list[Verdict]:
-    """Return the API server's answers to dry runs.
+async def _ask(
+    arguments: argparse.Namespace, documents: Sequence[InputObject], found: Sequence[InputObject]
+) -> list[Verdict]:
+    """Return the API server's answers to dry runs of the objects, and of the Jobs of the admitted TrainJobs.
 
     Raises:
         RestError: the API server cannot be reached.
     """
     async with live.connect(arguments) as cluster:
-        return [await _answer(cluster, document) for document in documents]
+        verdicts = [await _answer(cluster, document) for document in documents]
+        for verdict in verdicts:
+            if not verdict.code and verdict.document.gvk == TrainJob.gvk:
+                await _try_jobs(arguments, cluster, verdict, found)
+        return verdicts
+
+
+async def _try_jobs(
+    arguments: argparse.Namespace,
+    cluster: live.Connection,
+    verdict: Verdict,
+    found: Sequence[InputObject],
+) -> None:
+    """Try to create the Jobs of a TrainJob in a dry run, with the user's own rights, and add the refusals."""
+    document = verdict.document
+    others = [each for each in found if each.gvk != TrainJob.gvk]
+    version = arguments.compatibility_version
+    try:
+        given = await trainjobs.prepare(
+            [*others, document], namespace=cluster.namespace, cluster=cluster.client, version=version
+        )
+        made = await trainjobs.objects(given, given.subjects[0].train_job)
+    except (inputfiles.InputError, trainjobs.RefusedError, StatusError) as error:
+        verdict.warnings.append(f"the Jobs were not tried in a dry run: {error}")
+        return
+    job_sets = [LiveObject(each.to_dict()) for each in made if each.gvk == JobSet.gvk]
+    refused, unknown = await reading.dry_run(cluster.client, job_sets)
+    verdict.refusals.update(refused)
+    if unknown:
+        verdict.warnings.append(f"the Jobs were not tried in a dry run: {unknown}")
 
 
 async def _answer(cluster: live.Connection, document: InputObject) -> Verdict:

@@ -10,7 +10,6 @@ from typing import Final
 
 import pydantic_core
 from controller_runtime.apis.admission.v1 import AdmissionResponse
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, JSON
 from pkg import shipped
 from pkg.apis.config.v1alpha1 import V2_1, defaulted
@@ -18,6 +17,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, core, runtime_for
 
 from trainerctl.offline import schema
+from trainerctl.offline.filesclient import FilesClient
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.podfindings import PodFinding, pod_findings
 from trainerctl.offline.problem import Problem, parse, render
@@ -39,18 +39,23 @@ class Verdict:
     warnings: list[str] = field(default_factory=list)
     findings: list[PodFinding] = field(default_factory=list)
     """The reasons why the server will refuse the Jobs of an admitted TrainJob."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """The server's texts about the Jobs that it refuses in a dry run, by their names."""
 
     @property
     def is_valid(self) -> bool:
         """True if the object is admitted, and no reason is known why its Jobs will be refused."""
-        return not self.code and not self.findings
+        return not self.code and not self.findings and not self.refusals
 
     def lines(self) -> list[str]:
         """Return human-readable lines: warnings, the text that kubectl prints, then a line for each invalid field."""
         lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:
-            verdict = "admitted, but its Jobs will be refused" if self.findings else "valid"
+            verdict = "valid" if self.is_valid else "admitted, but its Jobs will be refused"
+            lines += [
+                str(self.document.error((), f"Error from server: {text}")) for text in self.refusals.values()
+            ]
             return [*lines, *map(str, self.findings), str(self.document.error((), verdict))]
         text = f'The {kind} "{name}" is invalid:'
         if self.reason != "Invalid":
@@ -75,6 +80,7 @@ class Verdict:
             "message": self.message,
             "causes": [{"field": render(each.path or ()), "message": each.text} for each in self.problems],
             "warnings": self.warnings,
+            **({"refusedJobs": self.refusals} if self.refusals else {}),
             **({"findings": [each.to_dict() for each in self.findings]} if self.findings else {}),
         }
 
@@ -90,7 +96,7 @@ class Validator:
     ) -> None:
         self._version = version
         self._schemas = Schemas(schemas, namespace)
-        self._client = FakeClient()
+        self._client = FilesClient(())
         self._runtimes: Mapping[str, Runtime] = {}
         self._documents: list[InputObject] = []
         self._webhooks: Webhooks | None = None
@@ -99,6 +105,7 @@ class Validator:
         """Load the valid runtimes among ``found``, the shipped runtimes and the validators of the webhooks."""
         manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
         self._documents = list(found)
+        self._client = FilesClient(self._documents)
         taken = set()
         for data in [*(document.data for document in self._documents), *manifests]:
             kind = KINDS.get(GVK.parse(data["apiVersion"], data["kind"]))
@@ -144,8 +151,9 @@ class Validator:
             body = f"[{listed}]" if len(problems) > 1 else listed
             text = f'{gvk.kind}.{gvk.group} "{name}" is invalid: {body}'
             return Verdict(document, 422, "Invalid", text, problems, warnings)
+        self._client.notes.clear()
         response, text = await self._webhooks.review(checked.data)
-        warnings += response.warnings or []
+        warnings += [*(response.warnings or []), *self._client.notes]
         if not response.allowed:
             return _refused(document, response, text, warnings)
         findings = []

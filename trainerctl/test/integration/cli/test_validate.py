@@ -263,3 +263,34 @@ async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
     assert [each["field"] for each in verdicts[3]["causes"]] == ["spec.managedBy"]
     (stored,) = await live_client.list(TrainJob, namespace=namespace)
     assert stored.spec.labels is None
+
+
+async def test_the_server_is_asked_for_the_jobs_of_a_train_job_too(
+    trainer_control_plane: Environment, live_client: LiveClient, namespace: str, tmp_path: Path
+) -> None:
+    del live_client
+    kubeconfig, file = tmp_path / "kubeconfig", tmp_path / "in.yaml"
+    kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
+    mine = runtime("TrainingRuntime", RUNTIMES[0])
+    bad = copy.deepcopy(mine)
+    bad["metadata"]["name"] = "bad"
+    pod = bad["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["securityContext"] = {"privileged": True}  # only the API server knows its policy
+    jobs = [
+        train_job(f"{{metadata.name: {name}, spec.runtimeRef: {{name: {name}, kind: TrainingRuntime}}}}")
+        for name in ("runtime", "bad")
+    ]
+    file.write_text(yaml.safe_dump_all([mine, bad, *jobs]))
+    done = await anyio.run_process(
+        [
+            sys.executable, "-m", "trainerctl", "validate", "-f", str(file), "--server", "-o", "json",
+            "--kubeconfig", str(kubeconfig), "-n", namespace,
+        ],
+        check=False, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    verdicts = json.loads(done.stdout)
+    assert (done.returncode, [each["valid"] for each in verdicts]) == (1, [True, True, True, False])
+    ((name, text),) = verdicts[3]["refusedJobs"].items()
+    assert name == "bad-node-0"
+    assert "spec.template.spec.containers[0].securityContext.privileged: Forbidden" in text
+    assert [each["warnings"] for each in verdicts[2:]] == [[], []]
