@@ -67,9 +67,14 @@ def _port(path: field.Path, port: int | None) -> Iterator[field.FieldError]:
 
 def _metrics_and_controllers(cfg: Configuration) -> Iterator[field.FieldError]:
     metrics = cfg.metrics
+    required = metrics.auth.enabled if metrics.auth is not None else None
+    if required is not None and required != metrics.require_authorization:
+        detail = "must be equal to metrics.requireAuthorization, which has the same meaning"
+        yield field.invalid(field.Path("metrics", "auth", "enabled"), required, detail)
     if metrics.require_authorization and not metrics.secure_serving:
+        name = ("requireAuthorization",) if required is None else ("auth", "enabled")
         detail = "needs secureServing: a token must not travel in plain text"
-        yield field.invalid(field.Path("metrics", "requireAuthorization"), True, detail)
+        yield field.invalid(field.Path("metrics", *name), True, detail)
     burst = cfg.client_connection.burst
     if burst is not None and burst < 0:
         path = field.Path("clientConnection", "burst")

@@ -248,6 +248,18 @@ def test_what_is_new_can_be_enabled(render: Render) -> None:
     assert all(each["metadata"]["labels"]["team"] == "ml" for each in labelled)
 
 
+@pytest.mark.parametrize(
+    ("metrics", "has_role"),
+    [({"auth": {"enabled": True}}, True), ({"auth": {"enabled": False}}, False), ({"auth": {}}, False)],
+)
+def test_authorized_metrics_by_their_name_in_newer_releases_bring_their_role(
+    metrics: Manifest, has_role: bool, render: Render
+) -> None:
+    objects = render({"manager": {"config": {"metrics": metrics}}})
+    role = "kubeflow-trainer-controller-manager-metrics-authorization"
+    assert (("ClusterRole", role) in objects) is has_role
+
+
 @pytest.mark.parametrize(("given", "replicas"), [(None, 2), (1, 2), (3, 3)])
 def test_high_availability_is_one_value(given: int | None, replicas: int, render: Render) -> None:
     manager = {"highAvailability": True} | ({} if given is None else {"replicas": given})

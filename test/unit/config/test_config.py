@@ -82,6 +82,22 @@ def test_feature_gates_of_the_command_line_take_precedence(tmp_path: Path) -> No
     assert cfg.feature_gates == {"TrainJobStatus": True, "AllBeta": True}
 
 
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ("metrics: {auth: {enabled: true}}", True),
+        ("metrics: {auth: {enabled: true}, requireAuthorization: true}", True),
+        ("metrics: {auth: {enabled: false}}", False),
+        ("metrics: {auth: {}}", None),
+        ("metrics: {auth: null}", None),
+    ],
+)
+def test_newer_releases_of_trainer_have_another_name_for_authorized_metrics(
+    text: str, required: bool | None, tmp_path: Path
+) -> None:
+    assert config.load(write(tmp_path, f"{HEAD}{text}\n")).metrics.require_authorization is required
+
+
 def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
     cfg = config.load(write(tmp_path, HEAD + "featureGates: {Nope: false}\n"))
 
@@ -112,6 +128,15 @@ def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
             HEAD + "metrics: {secureServing: false, requireAuthorization: true}\n",
             "invalid configuration: metrics.requireAuthorization: Invalid value: true: needs secureServing: a token must not travel in plain text",
         ),
+        (
+            HEAD + "metrics: {secureServing: false, auth: {enabled: true}}\n",
+            "invalid configuration: metrics.auth.enabled: Invalid value: true: needs secureServing: a token must not travel in plain text",
+        ),
+        (
+            HEAD + "metrics: {requireAuthorization: true, auth: {enabled: false}}\n",
+            "invalid configuration: metrics.auth.enabled: Invalid value: false: must be equal to metrics.requireAuthorization, which has the same meaning",
+        ),
+        (HEAD + "metrics: {auth: {enable: true}}\n", "line 3: metrics.auth.enable: unknown key"),
         (
             HEAD + "notStartedAfter: -1s\n",
             'invalid configuration: notStartedAfter: Invalid value: "-1s": must be greater than or equal to 0',

@@ -38,6 +38,16 @@ class ControllerWebhook(Struct):
     )
 
 
+class MetricsAuth(Struct):
+    """The name that Kubeflow Trainer's main branch has for ``metrics.requireAuthorization``."""
+
+    enabled: bool | None = Field(
+        default=None,
+        description="The same as `metrics.requireAuthorization`, under the name that newer releases of Trainer use. If "
+        "both are set, they must be equal.",
+    )
+
+
 class ControllerMetrics(Struct):
     """How and to which clients metrics are served."""
 
@@ -53,6 +63,7 @@ class ControllerMetrics(Struct):
         description="Whether metrics are served only to clients whose token the API server accepts and that have the "
         "permission to `get` the path. By default, they are served to every client. Requires `metrics.secureServing`.",
     )
+    auth: MetricsAuth | None = None
 
 
 class ControllerHealth(Struct):

@@ -75,6 +75,8 @@ def set_defaults(cfg: Configuration) -> None:
             current = getattr(struct, name)
             if current is None or (current == "" and name in _EMPTY_MEANS_UNSET):
                 setattr(struct, name, value)
+    if cfg.metrics.require_authorization is None and cfg.metrics.auth is not None:
+        cfg.metrics.require_authorization = cfg.metrics.auth.enabled
     if cfg.controller.group_kind_concurrency is None:
         cfg.controller.group_kind_concurrency = {}
     if not cfg.compatibility_version:
