@@ -31,12 +31,12 @@ class JAX(EnforceMLPolicyPlugin):
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
         """Set the number of nodes, and the environment and port with which the nodes find the coordinator."""
         if not self.why_skipped(info, train_job):
-            trainernodes.set_rendezvous(info, train_job, lambda nodes: _environment(train_job.name, nodes))
+            coordinator = f"{trainernodes.first_host(info, train_job)}:{constants.CONTAINER_TRAINER_PORT}"
+            trainernodes.set_rendezvous(info, train_job, lambda nodes: _environment(coordinator, nodes))
 
 
-def _environment(job: str, nodes: int) -> list[EnvVar]:
+def _environment(coordinator: str, nodes: int) -> list[EnvVar]:
     index = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
-    coordinator = f"{job}-{constants.NODE}-0-0.{job}:{constants.CONTAINER_TRAINER_PORT}"
     return [
         EnvVar(name="JAX_NUM_PROCESSES", value=str(nodes)),
         EnvVar(name="JAX_PROCESS_ID", value_from=EnvVarSource(field_ref=index)),

@@ -56,15 +56,15 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
         def environment(nodes: int) -> list[EnvVar]:
             gpus = runtime.get_num_gpu_per_node(runtime.resources_per_node(info, train_job, merged=True))
-            return _environment(train_job.name, nodes * max(gpus, 1))
+            return _environment(trainernodes.first_host(info, train_job), nodes * max(gpus, 1))
 
         trainernodes.set_rendezvous(info, train_job, environment)
 
 
-def _environment(job: str, workers: int) -> list[EnvVar]:
+def _environment(tracker: str, workers: int) -> list[EnvVar]:
     index = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
     return [
-        EnvVar(name=constants.XGBOOST_ENV_TRACKER_URI, value=f"{job}-{constants.NODE}-0-0.{job}"),
+        EnvVar(name=constants.XGBOOST_ENV_TRACKER_URI, value=tracker),
         EnvVar(name=constants.XGBOOST_ENV_TRACKER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
         EnvVar(name=constants.XGBOOST_ENV_TASK_ID, value_from=EnvVarSource(field_ref=index)),
         EnvVar(name=constants.XGBOOST_ENV_NUM_WORKER, value=str(workers)),

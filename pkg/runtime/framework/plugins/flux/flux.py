@@ -179,6 +179,7 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
         nodes = 1 if pod_set is None else pod_set.count
     return scripts.Cluster(
         job=train_job.name,
+        subdomain=trainernodes.subdomain(info, train_job),
         namespace=train_job.namespace,
         nodes=nodes,
         tasks=tasks if isinstance(tasks, int) else 1,

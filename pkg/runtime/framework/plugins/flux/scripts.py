@@ -24,6 +24,7 @@ class Cluster(msgspec.Struct, frozen=True):
     """One Flux cluster: a broker on each node."""
 
     job: str
+    subdomain: str
     namespace: str
     nodes: int
     tasks: int
@@ -64,7 +65,7 @@ def entrypoint(cluster: Cluster, command: Iterable[str]) -> str:
 
 
 def _broker(cluster: Cluster) -> str:
-    domain = f"{cluster.job}.{cluster.namespace}.svc.cluster.local"
+    domain = f"{cluster.subdomain}.{cluster.namespace}.svc.cluster.local"
     return _BROKER.format(
         bind=json.dumps(f"tcp://{cluster.device}:%p"),
         connect=json.dumps(f"tcp://%h.{domain}:%p"),

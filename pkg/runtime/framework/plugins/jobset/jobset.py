@@ -33,6 +33,7 @@ from pkg.runtime.framework.interface import (
     TrainJobStatusPlugin,
     WatchExtensionPlugin,
 )
+from pkg.runtime.framework.plugins import trainernodes
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Container as ContainerChanges
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
@@ -99,9 +100,7 @@ class JobSetPlugin(
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return
-        subdomain = spec.network.subdomain if spec.network is not None else None
-        if subdomain is None:
-            subdomain = train_job.name
+        subdomain = trainernodes.subdomain(info, train_job)
         for job, pod_set in zip(spec.replicated_jobs or (), info.template_spec.pod_sets, strict=True):
             replicas = job.replicas if self._second_generation else None
             replicas = constants.DEFAULT_JOB_REPLICAS if replicas is None else replicas

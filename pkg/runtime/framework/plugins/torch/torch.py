@@ -108,7 +108,8 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         resources = runtime.resources_per_node(info, train_job, merged=self._second_generation)
         nodes = 1 if pod_set is None else pod_set.count
         processes = _num_proc_per_node(policy, trainer, resources)
-        node_env, master_env = _node_env(nodes, processes), _master_env(train_job.name)
+        master = trainernodes.first_host(info, train_job)
+        node_env, master_env = _node_env(nodes, processes), _master_env(master)
         _inject(info, policy, [*node_env, *master_env])
         if trainer is None or container is None:
             return
@@ -122,7 +123,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
                 runtime.get_num_gpu_per_node(resources),
                 second_generation=self._second_generation,
             )
-            info.trainer_command = torchtune.command(info, train_job, run)
+            info.trainer_command = torchtune.command(info, master, run)
         else:
             env = apply.upsert_env_vars(env, master_env)
         container.env = env
@@ -182,9 +183,9 @@ def _node_env(nodes: int, processes: IntOrString) -> list[EnvVar]:
     ]
 
 
-def _master_env(job: str) -> list[EnvVar]:
+def _master_env(host: str) -> list[EnvVar]:
     """Return the variables with the address and port of the rendezvous."""
     return [
-        EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=f"{job}-{constants.NODE}-0-0.{job}"),
+        EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=host),
         EnvVar(name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
     ]

@@ -98,12 +98,14 @@ def plan(
     )
 
 
-def command(info: runtime.Info, train_job: TrainJob, run: Plan) -> list[str]:
-    """Return the trainer's command: ``tune run``, the rendezvous if it is needed, recipe, configuration and paths."""
+def command(info: runtime.Info, master: str, run: Plan) -> list[str]:
+    """Return the trainer's command: ``tune run``, the rendezvous if it is needed, recipe, configuration and paths.
+
+    All nodes meet at the host ``master``.
+    """
     rendezvous: list[str] = []
     if run.rendezvous:
-        host = f"{train_job.name}-{constants.NODE}-0-0.{train_job.name}"
-        rendezvous = [f"--rdzv_endpoint={host}:{constants.CONTAINER_TRAINER_PORT}"]
+        rendezvous = [f"--rdzv_endpoint={master}:{constants.CONTAINER_TRAINER_PORT}"]
     return [*ENTRYPOINT, *rendezvous, run.recipe, "--config", run.config, *_path_arguments(info)]
 
 

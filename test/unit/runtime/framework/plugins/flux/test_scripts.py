@@ -13,7 +13,14 @@ from pkg.runtime.framework.plugins.flux import scripts
 from pkg.runtime.framework.plugins.flux.flux import new_certificate, z85
 
 CLUSTER = scripts.Cluster(
-    job="job", namespace="team-a", nodes=2, tasks=4, gpus=0, device="eth0", queue_policy="fcfs"
+    job="job",
+    subdomain="job",
+    namespace="team-a",
+    nodes=2,
+    tasks=4,
+    gpus=0,
+    device="eth0",
+    queue_policy="fcfs",
 )
 
 
@@ -58,11 +65,19 @@ def test_bash_can_parse_the_scripts(text: str) -> None:
 
 def test_the_configuration_of_the_broker_is_toml_whatever_the_settings_contain() -> None:
     strange = scripts.Cluster(
-        job="job", namespace="team-a", nodes=1, tasks=1, gpus=0, device='e"th\n0', queue_policy="a\\b"
+        job="job",
+        subdomain="mesh",
+        namespace="team-a",
+        nodes=1,
+        tasks=1,
+        gpus=0,
+        device='e"th\n0',
+        queue_policy="a\\b",
     )
     text = scripts.init_script(strange).partition("<<'END_OF_BROKER'\n")[2].partition("END_OF_BROKER\n")[0]
     found = tomllib.loads(text)
     assert found["bootstrap"]["default_bind"] == 'tcp://e"th\n0:%p'
+    assert found["bootstrap"]["default_connect"] == "tcp://%h.mesh.team-a.svc.cluster.local:%p"
     assert found["bootstrap"]["hosts"] == [{"host": "job-node-0-[0]"}]
     assert found["sched-fluxion-qmanager"]["queue-policy"] == "a\\b"
 
