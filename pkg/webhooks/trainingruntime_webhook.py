@@ -14,7 +14,7 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.constants import trainer as constants
-from pkg.runtime import ancestor_of, containers_of
+from pkg.runtime import ancestor_of, containers_of, remarks
 from pkg.util import trainingruntime
 
 from . import v23rules
@@ -71,7 +71,7 @@ def check_runtime(
     second_generation: bool,
     warnings: Iterable[str] = (),
 ) -> list[str]:
-    """Return ``warnings``, and one for each changed value that v2.3 refuses and for a new, empty podGroupPolicy.
+    """Return ``warnings``, the remarks about the runtime, and warnings of values that v2.3 refuses or an empty policy.
 
     Raise the errors of a runtime as one aggregate, with ``warnings`` as notes. In the second generation, a value that
     v2.3 refuses is an InvalidError.
@@ -80,6 +80,7 @@ def check_runtime(
     if second_generation:
         v23rules.refuse(new, errors)
     found = [v23rules.REFUSED_LATER.format(error) for error in errors]
+    found += map(str, remarks.about_runtime(new))
     was = old is not None and trainingruntime.names_no_scheduler(old.spec.pod_group_policy)
     if trainingruntime.names_no_scheduler(new.spec.pod_group_policy) and not was:
         found.append(trainingruntime.NO_SCHEDULER.format(field.Path("spec", "podGroupPolicy")))

@@ -21,7 +21,7 @@ from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.runtime import indexer as index
-from pkg.runtime import interface, runtime
+from pkg.runtime import interface, remarks, runtime
 from pkg.runtime.framework import Observer, PluginError
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins.jobset import builder, job_set
@@ -260,6 +260,11 @@ class TrainingRuntime(interface.Runtime):
                 merged = _without(merged, pod_template_overrides=None, runtime_patches=others)
         warnings, errors = await self.framework.run_custom_validation_plugins(info, old, new)
         errors += misfits
+        if not errors:
+            patched = merged.spec.pod_template_overrides or generations.runtime_patches(merged.spec)
+            jobs = info.replicated_jobs if patched else None
+            merges = self.cfg.second_generation
+            warnings = [*warnings, *remarks.about_changes(old, new, spec, jobs, merges_resources=merges)]
         if old is None and trainingruntime.names_no_scheduler(spec.pod_group_policy):
             path = field.Path("spec", "runtimeRef")
             warnings = [

@@ -1,0 +1,300 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Remarks about fields of TrainJobs and runtimes that have no effect, or numbers with which no pod can run.
+
+A remark never refuses anything: releases of Kubeflow Trainer accept these objects. The webhooks return remarks as
+warnings, and ``trainerctl`` and ``why`` show them. Pod templates are not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from controller_runtime.machinery import equality
+
+from pkg.apis.jobset.v1alpha2 import ReplicatedJob
+from pkg.apis.trainer.v1alpha1 import (
+    ClusterTrainingRuntime,
+    MLPolicy,
+    Trainer,
+    TrainingRuntime,
+    TrainingRuntimeSpec,
+    TrainJob,
+)
+from pkg.apis.volcano.v1beta1 import QUEUE_NAME_ANNOTATION_KEY
+from pkg.constants import trainer as constants
+
+from .runtime import ancestor_of, containers_of, trainers
+
+_PROGRAM: Final = ("image", "command", "args")
+_LABEL: Final = constants.LABEL_TRAIN_JOB_ANCESTOR
+_MOST: Final = 16
+"""Maximum number of remarks about one object: a runtime may have thousands of replicated jobs."""
+_LONGEST: Final = 64
+"""Maximum number of characters of a name in a remark. The API server may cut warnings of more than 256 characters."""
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """One remark. As text, it begins with the field, as errors of the API server do."""
+
+    path: str
+    text: str
+    prevents_start: bool = False
+    """True if no pod of the trainer can run because of this field."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
+
+
+def about_train_job(
+    train_job: TrainJob,
+    spec: TrainingRuntimeSpec,
+    jobs: Sequence[ReplicatedJob] | None = None,
+    *,
+    merges_resources: bool = False,
+) -> list[Remark]:
+    """Return the remarks about a TrainJob whose runtime has this ``spec``.
+
+    ``jobs`` are the jobs of the template with the TrainJob's patches. Without patches, they need not be given.
+    ``merges_resources`` selects the rules of Trainer v2.3 for ``resourcesPerNode``.
+    """
+    jobs = (spec.template.spec.replicated_jobs if jobs is None else jobs) or ()
+    found: list[Remark] = []
+    if (trainer := train_job.spec.trainer) is not None:
+        found += _numbers_of(trainer, spec.ml_policy, jobs)
+        found += _ineffective(trainer, spec.ml_policy, jobs, merges_resources=merges_resources)
+    if (initializer := train_job.spec.initializer) is not None:
+        for part, name in (
+            ("dataset", constants.DATASET_INITIALIZER),
+            ("model", constants.MODEL_INITIALIZER),
+        ):
+            if getattr(initializer, part) is None:
+                continue
+            if not any(ancestor_of(job) == name and containers_of(job, name) for job in jobs):
+                text = f"has no effect: {_where_the_label_belongs(jobs, name, name)}"
+                found.append(Remark(f"spec.initializer.{part}", text))
+    if QUEUE_NAME_ANNOTATION_KEY in train_job.annotations:
+        where = "spec.annotations of the TrainJob or spec.template.metadata.annotations of the runtime"
+        found.append(_unread_queue("metadata", f"for TrainJobs of Trainer, it belongs to {where}"))
+    if QUEUE_NAME_ANNOTATION_KEY in (train_job.spec.annotations or {}) and not _uses_volcano(spec):
+        found.append(_unread_queue("spec", "the runtime has no podGroupPolicy.volcano"))
+    return found[:_MOST]
+
+
+def about_changes(
+    old: TrainJob | None,
+    new: TrainJob,
+    spec: TrainingRuntimeSpec,
+    jobs: Sequence[ReplicatedJob] | None = None,
+    *,
+    merges_resources: bool = False,
+) -> list[str]:
+    """Return the remarks about a new TrainJob, or about a TrainJob with another trainer, initializer or annotations.
+
+    Other updates, for example a suspension by Kueue, give no remarks.
+    """
+    if old is not None and all(
+        equality.deep_equal(before, after)
+        for before, after in (
+            (old.spec.trainer, new.spec.trainer),
+            (old.spec.initializer, new.spec.initializer),
+            (old.spec.annotations, new.spec.annotations),
+        )
+    ):
+        return []
+    return [str(each) for each in about_train_job(new, spec, jobs, merges_resources=merges_resources)]
+
+
+def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Remark]:
+    """Return the remarks about a runtime, whatever its TrainJobs set."""
+    spec = runtime.spec
+    template, jobs = spec.template, spec.template.spec.replicated_jobs or ()
+    found: list[Remark] = []
+    for path, number in _policy_numbers(spec):
+        found += _at_least_one(path, number, "a node cannot run {} processes")
+    nodes = spec.ml_policy.num_nodes if spec.ml_policy is not None else None
+    if nodes is not None and nodes < 1:
+        found.append(Remark("spec.mlPolicy.numNodes", f"{nodes} counts as 1"))
+    if not any(ancestor_of(job) == constants.ANCESTOR_TRAINER for job in jobs):
+        places = [("spec.template", template.metadata), ("", runtime.metadata)]
+        for index, job in enumerate(jobs[:_MOST]):
+            pod_template = f"spec.template.spec.replicatedJobs[{index}].template.spec.template"
+            places.append((pod_template, job.template.spec.template.metadata))
+        for place, metadata in places:
+            if metadata is not None and (metadata.labels or {}).get(_LABEL) == constants.ANCESTOR_TRAINER:
+                path = f"{place}.metadata.labels".removeprefix(".")
+                belongs = "it belongs to spec.template.spec.replicatedJobs[*].template.metadata.labels"
+                found.append(Remark(path, f"the label {_LABEL} has no effect here: {belongs}"))
+    if QUEUE_NAME_ANNOTATION_KEY in runtime.annotations:
+        found.append(_unread_queue("metadata", "it belongs to spec.template.metadata.annotations"))
+    of_template = (template.metadata.annotations if template.metadata is not None else None) or {}
+    if QUEUE_NAME_ANNOTATION_KEY in of_template and not _uses_volcano(spec):
+        found.append(_unread_queue("spec.template.metadata", "the runtime has no podGroupPolicy.volcano"))
+    for index, job in enumerate(jobs):
+        if len(found) >= _MOST:
+            break
+        found += _of_job(f"spec.template.spec.replicatedJobs[{index}]", job, spec)
+    return found[:_MOST]
+
+
+def _numbers_of(trainer: Trainer, policy: MLPolicy | None, jobs: Sequence[ReplicatedJob]) -> Iterator[Remark]:
+    nodes, processes = trainer.num_nodes, trainer.num_proc_per_node
+    mpi = policy.mpi if policy is not None else None
+    if nodes is not None and nodes < 1:
+        if mpi is not None and mpi.run_launcher_as_node is True:
+            yield Remark("spec.trainer.numNodes", f"{nodes} counts as 2: the launcher and one worker")
+        elif nodes == 0:
+            yield Remark("spec.trainer.numNodes", "0 must be at least 1: the trainer gets no pods")
+        else:
+            text = "must be at least 1: a Job cannot have a negative number of pods, so no pod starts"
+            counts = any(
+                job.name == constants.NODE
+                if mpi is not None
+                else ancestor_of(job) == constants.ANCESTOR_TRAINER
+                for job in jobs
+            )
+            yield Remark("spec.trainer.numNodes", f"{nodes} {text}", prevents_start=counts)
+    if isinstance(processes, int):
+        yield from _at_least_one("spec.trainer.numProcPerNode", processes, "a node cannot run {} processes")
+
+
+def _ineffective(
+    trainer: Trainer, policy: MLPolicy | None, jobs: Sequence[ReplicatedJob], *, merges_resources: bool
+) -> Iterator[Remark]:
+    """Yield a remark for each reason why fields of the trainer have no effect, or an effect that breaks MPI."""
+    ml_policy, mpi = policy or MLPolicy(), policy.mpi if policy is not None else None
+    steps = [job for job in jobs if ancestor_of(job) == constants.ANCESTOR_TRAINER]
+    programs = [job for job in steps if containers_of(job, constants.NODE)]
+    launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
+    workers = mpi is not None and any(job.name == constants.NODE for job in jobs)
+    changed = any(True for _ in trainers(jobs, ml_policy))  # containers that get env and resources
+    resources = trainer.resources_per_node
+    sets_resources = resources is not None and (resources.limits, resources.requests) != (None, None)
+    if sets_resources and merges_resources and policy is None:
+        yield Remark("spec.trainer.resourcesPerNode", "has no effect: the runtime has no mlPolicy")
+        sets_resources = False
+    if resources is not None and resources.claims:
+        text = "has no effect: Trainer does not pass claims on to pods; set them in the runtime"
+        yield Remark("spec.trainer.resourcesPerNode.claims", text)
+    injects = ml_policy.torch is not None and ml_policy.torch.env_injection is not None
+    counted = mpi is not None or ml_policy.flux is not None
+    if trainer.num_proc_per_node is not None and ml_policy.torch is None and not counted:
+        text = "has no effect: the mlPolicy of the runtime names none of torch, mpi and flux"
+        yield Remark("spec.trainer.numProcPerNode", text)
+    missing = [
+        name
+        for name, is_set, has_effect in (
+            ("numNodes", trainer.num_nodes is not None, bool(workers if mpi is not None else steps)),
+            ("image", trainer.image is not None, bool(programs)),
+            ("command", trainer.command is not None, bool(programs)),
+            ("args", trainer.args is not None, bool(programs)),
+            ("env", bool(trainer.env), changed),
+            ("resourcesPerNode", sets_resources, changed),
+            (
+                "numProcPerNode",
+                trainer.num_proc_per_node is not None and ml_policy.torch is not None,
+                bool(programs) or injects,
+            ),
+        )
+        if is_set and not has_effect
+    ]
+    if mpi is not None and "numNodes" in missing:
+        missing.remove("numNodes")
+        yield Remark("spec.trainer.numNodes", "has no effect: the runtime has an mpi policy, but no job node")
+    if missing:
+        reason = _where_the_label_belongs(jobs, constants.ANCESTOR_TRAINER, constants.NODE)
+        yield Remark("spec.trainer", f"{_listed(missing)} no effect: {reason}")
+    if not workers or not programs:
+        return
+    if constants.NODE not in {job.name for job in programs}:
+        # The launcher has the label. Upstream applies only the resources to the workers, if the launcher trains too.
+        kept = ["image"] if trainer.image is not None else []
+        kept += ["resourcesPerNode"] if sets_resources and not launcher_trains else []
+        if kept:
+            text = (
+                f"{_listed(kept)} no effect on the workers (job node), which keep the values of the runtime"
+            )
+            yield Remark("spec.trainer", text)
+    elif len(programs) > 1 and (replaced := [each for each in _PROGRAM[1:] if getattr(trainer, each)]):
+        verb = "replaces" if len(replaced) == 1 else "replace"
+        text = f"{' and '.join(replaced)} also {verb} the SSH server of the workers, which the launcher needs"
+        remedy = "remove the label trainjob-ancestor-step from job node of the runtime"
+        yield Remark("spec.trainer", f"{text}: {remedy}, or set only image")
+
+
+def _where_the_label_belongs(jobs: Sequence[ReplicatedJob], step: str, container: str) -> str:
+    """Return why no container carries out a step, and where the label or container belongs."""
+    named = next((job for job in jobs if ancestor_of(job) == step), None)
+    if named is not None:
+        return f"job {_cut(named.name)} of the runtime has no container {container}"
+    misplaced = next(
+        (index for index, job in enumerate(jobs) if _labels_of_pods(job).get(_LABEL) == step), None
+    )
+    index = misplaced
+    if index is None:
+        index = next((index for index, job in enumerate(jobs) if job.name == container), 0)
+    also = "; on the pod template, it does not count" if misplaced is not None else ""
+    place = f"replicatedJobs[{index}].template.metadata.labels"
+    return f"no job of the runtime has the label {_LABEL}: {step} ({place}){also}"
+
+
+def _labels_of_pods(job: ReplicatedJob) -> Mapping[str, str]:
+    metadata = job.template.spec.template.metadata
+    return (metadata.labels if metadata is not None else None) or {}
+
+
+def _of_job(path: str, job: ReplicatedJob, spec: TrainingRuntimeSpec) -> Iterator[Remark]:
+    """Yield the remarks about the numbers of a replicated job, and about its pods' queue."""
+    template = job.template.spec
+    for name, number in (
+        ("backoffLimit", template.backoff_limit),
+        ("backoffLimitPerIndex", template.backoff_limit_per_index),
+        ("maxFailedIndexes", template.max_failed_indexes),
+        ("activeDeadlineSeconds", template.active_deadline_seconds),
+        ("ttlSecondsAfterFinished", template.ttl_seconds_after_finished),
+    ):
+        if number is not None and number < 0:
+            text = f"{number} must be at least 0: the API server refuses the Job, so no pod starts"
+            yield Remark(f"{path}.template.spec.{name}", text, prevents_start=True)
+    if job.replicas is not None and job.replicas < 0:
+        yield Remark(f"{path}.replicas", f"{job.replicas} must be at least 0: the job gets no pods")
+    if template.parallelism is not None and template.parallelism < 0:
+        yield Remark(f"{path}.template.spec.parallelism", f"{template.parallelism} counts as 1")
+    metadata = template.template.metadata
+    if QUEUE_NAME_ANNOTATION_KEY in ((metadata.annotations if metadata else None) or {}) and _uses_volcano(
+        spec
+    ):
+        text = "the PodGroup of the TrainJob has the queue of spec.template.metadata.annotations"
+        yield _unread_queue(f"{path}.template.spec.template.metadata", text)
+
+
+def _policy_numbers(spec: TrainingRuntimeSpec) -> Iterator[tuple[str, int]]:
+    """Yield the path and the number of processes of each framework in the mlPolicy."""
+    policy = spec.ml_policy or MLPolicy()
+    for name in ("torch", "mpi", "flux"):
+        number = getattr(getattr(policy, name), "num_proc_per_node", None)
+        if isinstance(number, int):
+            yield f"spec.mlPolicy.{name}.numProcPerNode", number
+
+
+def _at_least_one(path: str, number: int, effect: str) -> Iterator[Remark]:
+    if number < 1:
+        yield Remark(path, f"{number} must be at least 1: {effect.format(number)}")
+
+
+def _uses_volcano(spec: TrainingRuntimeSpec) -> bool:
+    return spec.pod_group_policy is not None and spec.pod_group_policy.volcano is not None
+
+
+def _unread_queue(above: str, reason: str) -> Remark:
+    return Remark(f"{above}.annotations[{QUEUE_NAME_ANNOTATION_KEY}]", f"has no effect: {reason}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'has' if len(names) == 1 else 'have'}"
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."

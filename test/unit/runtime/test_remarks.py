@@ -1,0 +1,232 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What of a TrainJob or a runtime has no effect, and numbers with which no pod runs, is a warning and never a refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from controller_runtime.fake import FakeClient
+
+from pkg import shipped
+from pkg.apis.config.v1alpha1 import defaulted
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.runtime import core, remarks
+from pkg.webhooks import TrainingRuntimeWebhook, TrainJobWebhook
+
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+QUEUE = {"scheduling.volcano.sh/queue-name": "high"}
+MISSING = f"no job of the runtime has the label {STEP}: trainer (replicatedJobs[0].template.metadata.labels)"
+
+
+def job(
+    name: str = "node", step: str | None = "trainer", *, on_pods: str | None = None, container: str = "node",
+    annotations: Any = None, **spec: Any,
+) -> dict[str, Any]:  # fmt: skip
+    metadata = {"labels": {STEP: on_pods} if on_pods else {}, "annotations": annotations or {}}
+    pods = {"metadata": metadata, "spec": {"containers": [{"name": container, "image": "i"}]}}
+    labels = {STEP: step} if step else {}
+    return {
+        "name": name,
+        "replicas": 1,
+        "template": {"metadata": {"labels": labels}, "spec": {"template": pods, **spec}},
+    }
+
+
+def runtime(
+    *jobs: dict[str, Any], metadata: Any = None, template: Any = None, **spec: Any
+) -> TrainingRuntime:
+    body = {"template": {"metadata": template or {}, "spec": {"replicatedJobs": list(jobs)}}, **spec}
+    return TrainingRuntime.from_dict(
+        {"metadata": {"namespace": "ns", "name": "rt", **(metadata or {})}, "spec": body}
+    )
+
+
+def train_job(trainer: Any = None, metadata: Any = None, **spec: Any) -> TrainJob:
+    ref = {"name": "rt", "kind": "TrainingRuntime", "apiGroup": "trainer.kubeflow.org"}
+    meta = {"namespace": "ns", "name": "job", **(metadata or {})}
+    return TrainJob.from_dict({"metadata": meta, "spec": {"runtimeRef": ref, "trainer": trainer, **spec}})
+
+
+async def warnings(
+    given: TrainingRuntime, new: TrainJob, old: TrainJob | None = None, version: str = "2.1"
+) -> list[str]:
+    cfg = defaulted(version)
+    client = FakeClient(given)
+    webhook = TrainJobWebhook(await core.new(client, client, cfg=cfg), cfg)
+    return await (webhook.validate_create(new) if old is None else webhook.validate_update(old, new))
+
+
+TORCH: dict[str, Any] = {"mlPolicy": {"torch": {}}}
+MPI: dict[str, Any] = {"mlPolicy": {"mpi": {"runLauncherAsNode": True}}}
+EVERYTHING: dict[str, Any] = {
+    "numNodes": 4, "image": "mine", "command": ["a"], "args": ["b"], "env": [{"name": "A", "value": "b"}],
+    "resourcesPerNode": {"limits": {"cpu": "1"}}, "numProcPerNode": 2,
+}  # fmt: skip
+ALL = "numNodes, image, command, args, env, resourcesPerNode, numProcPerNode"
+LAUNCHER = job("launcher")
+WORKERS = job("node", step=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "trainer", "found"),
+    [
+        pytest.param(runtime(job(), **TORCH), EVERYTHING, [], id="all fields have an effect"),
+        pytest.param(
+            runtime(job(step=None), **TORCH), EVERYTHING, [f"spec.trainer: {ALL} have no effect: {MISSING}"],
+            id="the label is missing",
+        ),
+        pytest.param(
+            runtime(job("x", step=None), job(step=None, on_pods="trainer"), **TORCH), {"image": "mine"},
+            [f"spec.trainer: image has no effect: {MISSING.replace('[0]', '[1]')}; on the pod template, it does not count"],
+            id="the label is on the pod template",
+        ),
+        pytest.param(runtime(job(step=None), **TORCH), {}, [], id="nothing is set"),
+        pytest.param(runtime(job(step=None), **TORCH), None, [], id="no trainer"),
+        pytest.param(
+            runtime(job(), mlPolicy={"jax": {}}), {"numProcPerNode": 2},
+            ["spec.trainer.numProcPerNode: has no effect: the mlPolicy of the runtime names none of torch, mpi and flux"],
+            id="jax has no processes",
+        ),
+        pytest.param(runtime(job(), mlPolicy={"flux": {}}), {"numProcPerNode": 2}, [], id="flux has processes"),
+        pytest.param(
+            runtime(job()), {"resourcesPerNode": {"claims": [{"name": "gpu"}]}},
+            ["spec.trainer.resourcesPerNode.claims: has no effect: Trainer does not pass claims on to pods; set them in the runtime"],
+            id="claims",
+        ),
+        pytest.param(runtime(LAUNCHER, WORKERS, **MPI), {"numNodes": 4, "command": ["a"]}, [], id="MPI"),
+        pytest.param(
+            runtime(LAUNCHER, **MPI), {"numNodes": 1},
+            ["spec.trainer.numNodes: has no effect: the runtime has an mpi policy, but no job node"],
+            id="MPI without workers",
+        ),
+        pytest.param(
+            runtime(LAUNCHER, WORKERS, **MPI), {"image": "mine", "resourcesPerNode": {"limits": {"cpu": "1"}}},
+            ["spec.trainer: image has no effect on the workers (job node), which keep the values of the runtime"],
+            id="the workers of MPI keep their image",
+        ),
+        pytest.param(
+            runtime(LAUNCHER, WORKERS, mlPolicy={"mpi": {}}), {"image": "a", "resourcesPerNode": {"limits": {"cpu": "1"}}},
+            ["spec.trainer: image, resourcesPerNode have no effect on the workers (job node), which keep the values of the runtime"],
+            id="the launcher of MPI is no node",
+        ),
+        pytest.param(runtime(LAUNCHER, job(), **MPI), {"image": "mine"}, [], id="labelled workers get the image"),
+        pytest.param(
+            runtime(LAUNCHER, job(), **MPI), {"image": "mine", "command": ["mpirun"]},
+            [
+                "spec.trainer: command also replaces the SSH server of the workers, which the launcher needs: "
+                + "remove the label trainjob-ancestor-step from job node of the runtime, or set only image"
+            ],
+            id="labelled workers lose their server",
+        ),
+        pytest.param(
+            runtime(job(), **TORCH), {"numNodes": -1, "numProcPerNode": 0},
+            [
+                "spec.trainer.numNodes: -1 must be at least 1: a Job cannot have a negative number of pods, so no pod starts",
+                "spec.trainer.numProcPerNode: 0 must be at least 1: a node cannot run 0 processes",
+            ],
+            id="numbers",
+        ),
+        pytest.param(
+            runtime(job()), {"numNodes": 0}, ["spec.trainer.numNodes: 0 must be at least 1: the trainer gets no pods"],
+            id="zero nodes",
+        ),
+        pytest.param(
+            runtime(LAUNCHER, WORKERS, **MPI), {"numNodes": -1},
+            ["spec.trainer.numNodes: -1 counts as 2: the launcher and one worker"], id="the launcher is a node",
+        ),
+    ],
+)  # fmt: skip
+async def test_what_of_the_trainer_has_no_effect_is_a_warning(
+    given: TrainingRuntime, trainer: Any, found: list[str]
+) -> None:
+    assert await warnings(given, train_job(trainer)) == found
+    assert all(len(each) <= 256 for each in found), "the API server cuts longer warnings"
+
+
+async def test_in_version_2_3_resources_need_a_policy() -> None:
+    new = train_job({"resourcesPerNode": {"limits": {"cpu": "1"}}})
+    text = "spec.trainer.resourcesPerNode: has no effect: the runtime has no mlPolicy"
+    assert await warnings(runtime(job()), new, version="2.3") == [text]
+    assert await warnings(runtime(job()), new) == []
+
+
+async def test_a_patch_may_bring_the_label() -> None:
+    patch = {"name": "node", "template": {"metadata": {"labels": {STEP: "trainer"}}}}
+    spec = {"template": {"spec": {"replicatedJobs": [patch]}}}
+    new = train_job({"image": "mine"}, runtimePatches=[{"manager": "a.b/c", "trainingRuntimeSpec": spec}])
+    assert await warnings(runtime(job(step=None)), new) == []
+
+
+async def test_an_initializer_without_its_label_is_a_warning() -> None:
+    given = runtime(job("dataset-initializer", step=None, container="dataset-initializer"))
+    (found,) = await warnings(given, train_job(initializer={"dataset": {"storageUri": "hf://a/b"}}))
+    assert found.startswith(
+        f"spec.initializer.dataset: has no effect: no job of the runtime has the label {STEP}: d"
+    )
+
+
+async def test_an_update_warns_only_of_what_it_changes() -> None:
+    given, old = runtime(job(step=None)), train_job({"image": "a"}, suspend=True)
+    assert await warnings(given, train_job({"image": "a"}), old) == []
+    assert len(await warnings(given, train_job({"image": "b"}), old)) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "metadata", "spec", "found"),
+    [
+        (True, {}, QUEUE, None),
+        (True, QUEUE, {}, "metadata.annotations[scheduling.volcano.sh/queue-name]: has no effect: for TrainJobs of Trainer, it"),
+        (False, {}, QUEUE, "spec.annotations[scheduling.volcano.sh/queue-name]: has no effect: the runtime has no podGroupPolicy.v"),
+    ],
+)  # fmt: skip
+async def test_a_queue_that_nobody_reads_is_a_warning(
+    policy: bool, metadata: Any, spec: Any, found: str | None
+) -> None:
+    given = runtime(job(), **({"podGroupPolicy": {"volcano": {}}} if policy else {}))
+    new = train_job(metadata={"annotations": metadata}, annotations=spec)
+    got = await warnings(given, new)
+    assert got == [] if found is None else [each.startswith(found) for each in got] == [True]
+
+
+VOLCANO: dict[str, Any] = {"podGroupPolicy": {"volcano": {}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "paths"),
+    [
+        (runtime(job(), template={"annotations": QUEUE}, **VOLCANO), []),
+        (runtime(job(), template={"annotations": QUEUE}), ["spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]"]),
+        (runtime(job(), metadata={"annotations": QUEUE}, **VOLCANO), ["metadata.annotations[scheduling.volcano.sh/queue-name]"]),
+        (
+            runtime(job(annotations=QUEUE), **VOLCANO),
+            ["spec.template.spec.replicatedJobs[0].template.spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]"],
+        ),
+        (runtime(job(annotations=QUEUE)), []),  # Volcano itself reads the annotation of pods without a PodGroup
+        (runtime(job(step=None, on_pods="trainer")), ["spec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels"]),
+        (runtime(job(step=None), template={"labels": {STEP: "trainer"}}), ["spec.template.metadata.labels"]),
+        (runtime(job(step=None), metadata={"labels": {STEP: "trainer"}}), ["metadata.labels"]),
+        (runtime(job(), mlPolicy={"numNodes": 0, "torch": {"numProcPerNode": -1}}), ["spec.mlPolicy.torch.numProcPerNode", "spec.mlPolicy.numNodes"]),
+        (runtime(job(), mlPolicy={"mpi": {"numProcPerNode": 0}}), ["spec.mlPolicy.mpi.numProcPerNode"]),
+        (runtime(job(), mlPolicy={"flux": {"numProcPerNode": -2}}), ["spec.mlPolicy.flux.numProcPerNode"]),
+        (
+            runtime(job(backoffLimit=-1, parallelism=-1)),
+            [f"spec.template.spec.replicatedJobs[0].template.spec.{name}" for name in ("backoffLimit", "parallelism")],
+        ),
+    ],
+)  # fmt: skip
+async def test_the_webhook_of_runtimes_warns_too(given: TrainingRuntime, paths: list[str]) -> None:
+    got = [each.partition(": ")[0] for each in await TrainingRuntimeWebhook().validate_create(given)]
+    assert got == paths
+
+
+def test_there_is_no_remark_about_shipped_runtimes() -> None:
+    for each in (*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")):
+        if each["kind"] == "ClusterTrainingRuntime":
+            assert remarks.about_runtime(ClusterTrainingRuntime.from_dict(each)) == []
+
+
+def test_a_runtime_with_thousands_of_jobs_gets_few_remarks() -> None:
+    given = runtime(*(job(f"j{number}", backoffLimit=-1) for number in range(3000)))
+    assert len(remarks.about_runtime(given)) == 16
