@@ -69,6 +69,12 @@ LAUNCHER = job("launcher")
 WORKERS = job("node", step=None)
 
 
+SSH_SERVER = (
+    "spec.trainer: command also replaces the SSH server of the workers, which the launcher needs: "
+    "remove the label trainjob-ancestor-step from job node of the runtime, or set only image"
+)
+
+
 @pytest.mark.parametrize(
     ("given", "trainer", "found"),
     [
@@ -115,8 +121,7 @@ WORKERS = job("node", step=None)
         pytest.param(
             runtime(LAUNCHER, job(), **MPI), {"image": "mine", "command": ["mpirun"]},
             [
-                "spec.trainer: command also replaces the SSH server of the workers, which the launcher needs: "
-                + "remove the label trainjob-ancestor-step from job node of the runtime, or set only image"
+                SSH_SERVER
             ],
             id="labelled workers lose their server",
         ),

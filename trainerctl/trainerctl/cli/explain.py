@@ -91,6 +91,8 @@ def print_text(found: TrainJobTrace, out: Console) -> None:
         out.say(("Result", "bold cyan"), f"  {', '.join(made) or 'nothing'}")
     else:
         out.say(("Refused", "bold red"), f"  {found.refusal}")
+    for each in found.warnings:
+        out.say(("Warning", "bold yellow"), f"  {each}")
     out.say()
 
 

@@ -238,6 +238,33 @@ def test_an_explanation_is_told_in_the_order_of_the_stages(
     assert out.count("MPI  stood aside") == 1
 
 
+@pytest.mark.parametrize(("command", "about"), [("explain", "Warning  "), ("validate", "Warning: ")])
+def test_what_has_no_effect_is_told(
+    command: str, about: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    pods = {"metadata": {"labels": label}, "spec": {"containers": [{"name": "node", "image": "i"}]}}
+    template = {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": pods}}}]}}
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "unlabelled"},
+        "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": template},
+    }
+    trainer = {"numNodes": 2, "image": "mine", "numProcPerNode": -1}
+    path = write(tmp_path, runtime, job(runtime="unlabelled", trainer=trainer))
+
+    assert trainerctl.main([command, "-f", path]) == 0
+
+    out = capsys.readouterr().out
+    assert (
+        f"{about}spec.trainer: numNodes, image, numProcPerNode have no effect: no job of the runtime has"
+        in out
+    )
+    assert f"{about}spec.trainer.numProcPerNode: -1 must be at least 1: a node cannot run -1 processes" in out
+    assert "spec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels: the label" in out
+
+
 def test_a_refusal_is_told_and_the_others_are_rendered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

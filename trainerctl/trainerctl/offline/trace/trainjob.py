@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 
 from controller_runtime.machinery import JSON
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
-from pkg.runtime import core
+from pkg.runtime import core, remarks
 
 from trainerctl.offline import trainjobs
 from trainerctl.offline.rendering import manifest
+from trainerctl.offline.stored import Webhooks
 from trainerctl.offline.trace.diff import ABSENT, Change, Path, difference, touches
 from trainerctl.offline.trace.pipeline import PipelineObserver, State, Step, add_objects
 from trainerctl.offline.trainjobs import Offline, Subject
@@ -96,12 +97,15 @@ class TrainJobTrace:
     causes: Causes = field(default_factory=Causes)
     refusal: str | None = None
     """The reason why the pipeline or the webhook refuses the TrainJob, or None."""
+    warnings: list[str] = field(default_factory=list)
+    """The webhook's warnings about the TrainJob, and the remarks about its runtime."""
 
     def to_dict(self) -> dict[str, JSON]:
         return {
             "trainJob": str(self.subject.train_job.key),
             "runtime": self.subject.runtime,
             **({"refused": self.refusal} if self.refusal else {}),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
             "steps": [self._step(step) for step in self.pipeline.steps],
         }
 
@@ -125,10 +129,18 @@ class TrainJobTrace:
 
 
 async def reviewed(given: Offline, subject: Subject) -> TrainJobTrace:
-    """Return the trace of a TrainJob. If the pipeline does not refuse the TrainJob, check whether the webhook does."""
+    """Return the trace of a TrainJob. If the pipeline does not refuse the TrainJob, ask the webhook, too."""
     found = await trace(given, subject)
     if found.refusal is None:
-        found.refusal = await trainjobs.denial(given, subject.train_job)
+        train_job = subject.train_job
+        response, text = await Webhooks(given.runtimes).review(train_job.to_dict())
+        if not response.allowed:
+            found.refusal = f"TrainJob {train_job.key}: {text}"
+        runtime = await _runtime(given, train_job)
+        about_runtime = (
+            f"{runtime.gvk.kind} {runtime.name}: {each}" for each in remarks.about_runtime(runtime)
+        )
+        found.warnings = [*(response.warnings or ()), *about_runtime]
     return found
 
 
@@ -150,12 +162,12 @@ async def trace(given: Offline, subject: Subject) -> TrainJobTrace:
     async def run(spec: TrainingRuntimeSpec, train_job: TrainJob) -> State:
         return add_objects({}, await served.objects_from(spec, train_job), manifest)
 
-    await found.causes.find(await _spec(given, subject.train_job), subject.train_job, run)
+    await found.causes.find((await _runtime(given, subject.train_job)).spec, subject.train_job, run)
     return found
 
 
-async def _spec(given: Offline, train_job: TrainJob) -> TrainingRuntimeSpec:
+async def _runtime(given: Offline, train_job: TrainJob) -> TrainingRuntime | ClusterTrainingRuntime:
     ref = train_job.spec.runtime_ref
     if ref.kind == TrainingRuntime.gvk.kind:
-        return (await given.client.get(TrainingRuntime, (train_job.namespace, ref.name))).spec
-    return (await given.client.get(ClusterTrainingRuntime, ("", ref.name))).spec
+        return await given.client.get(TrainingRuntime, (train_job.namespace, ref.name))
+    return await given.client.get(ClusterTrainingRuntime, ("", ref.name))
