@@ -43,6 +43,8 @@ class Remark(msgspec.Struct, frozen=True):
     text: str
     prevents_start: bool = False
     """True if no pod of the trainer can run because of this field."""
+    is_number: bool = False
+    """True if the field is a number that is too small. Other fields have no effect, or an effect that was not meant."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}"
@@ -116,7 +118,7 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
         found += _at_least_one(path, number, "a node cannot run {} processes")
     nodes = spec.ml_policy.num_nodes if spec.ml_policy is not None else None
     if nodes is not None and nodes < 1:
-        found.append(Remark("spec.mlPolicy.numNodes", f"{nodes} counts as 1"))
+        found.append(Remark("spec.mlPolicy.numNodes", f"{nodes} counts as 1", is_number=True))
     if not any(ancestor_of(job) == constants.ANCESTOR_TRAINER for job in jobs):
         places = [("spec.template", template.metadata), ("", runtime.metadata)]
         for index, job in enumerate(jobs[:_MOST]):
@@ -144,9 +146,13 @@ def _numbers_of(trainer: Trainer, policy: MLPolicy | None, jobs: Sequence[Replic
     mpi = policy.mpi if policy is not None else None
     if nodes is not None and nodes < 1:
         if mpi is not None and mpi.run_launcher_as_node is True:
-            yield Remark("spec.trainer.numNodes", f"{nodes} counts as 2: the launcher and one worker")
+            yield Remark(
+                "spec.trainer.numNodes", f"{nodes} counts as 2: the launcher and one worker", is_number=True
+            )
         elif nodes == 0:
-            yield Remark("spec.trainer.numNodes", "0 must be at least 1: the trainer gets no pods")
+            yield Remark(
+                "spec.trainer.numNodes", "0 must be at least 1: the trainer gets no pods", is_number=True
+            )
         else:
             text = "must be at least 1: a Job cannot have a negative number of pods, so no pod starts"
             counts = any(
@@ -155,7 +161,7 @@ def _numbers_of(trainer: Trainer, policy: MLPolicy | None, jobs: Sequence[Replic
                 else ancestor_of(job) == constants.ANCESTOR_TRAINER
                 for job in jobs
             )
-            yield Remark("spec.trainer.numNodes", f"{nodes} {text}", prevents_start=counts)
+            yield Remark("spec.trainer.numNodes", f"{nodes} {text}", prevents_start=counts, is_number=True)
     if isinstance(processes, int):
         yield from _at_least_one("spec.trainer.numProcPerNode", processes, "a node cannot run {} processes")
 
@@ -257,11 +263,15 @@ def _of_job(path: str, job: ReplicatedJob, spec: TrainingRuntimeSpec) -> Iterato
     ):
         if number is not None and number < 0:
             text = f"{number} must be at least 0: the API server refuses the Job, so no pod starts"
-            yield Remark(f"{path}.template.spec.{name}", text, prevents_start=True)
+            yield Remark(f"{path}.template.spec.{name}", text, prevents_start=True, is_number=True)
     if job.replicas is not None and job.replicas < 0:
-        yield Remark(f"{path}.replicas", f"{job.replicas} must be at least 0: the job gets no pods")
+        yield Remark(
+            f"{path}.replicas", f"{job.replicas} must be at least 0: the job gets no pods", is_number=True
+        )
     if template.parallelism is not None and template.parallelism < 0:
-        yield Remark(f"{path}.template.spec.parallelism", f"{template.parallelism} counts as 1")
+        yield Remark(
+            f"{path}.template.spec.parallelism", f"{template.parallelism} counts as 1", is_number=True
+        )
     metadata = template.template.metadata
     if QUEUE_NAME_ANNOTATION_KEY in ((metadata.annotations if metadata else None) or {}) and _uses_volcano(
         spec
@@ -281,7 +291,7 @@ def _policy_numbers(spec: TrainingRuntimeSpec) -> Iterator[tuple[str, int]]:
 
 def _at_least_one(path: str, number: int, effect: str) -> Iterator[Remark]:
     if number < 1:
-        yield Remark(path, f"{number} must be at least 1: {effect.format(number)}")
+        yield Remark(path, f"{number} must be at least 1: {effect.format(number)}", is_number=True)
 
 
 def _uses_volcano(spec: TrainingRuntimeSpec) -> bool:

@@ -11,6 +11,7 @@ CAUSES: Final[dict[str, str]] = {
     "managed-by": "another controller manages the TrainJob",
     "runtime-unsupported": "the kind of the runtime is not supported",
     "runtime-missing": "the runtime does not exist",
+    "number-invalid": "a number of the TrainJob or its runtime is too small. This is a note if pods can run",
     "jobset-missing": "JobSet is not installed",
     "kind-missing": "a kind that a plugin needs is not installed",
     "namespace-terminating": "the namespace is being deleted",
@@ -94,5 +95,6 @@ CAUSES: Final[dict[str, str]] = {
     "pods-missing": "the Jobs have no pods, and the events of the Jobs cannot be read",
     "not-ready": "some pods are not ready, but the pods cannot be read",
     "kubelet-silent": "the kubelet does not start a pod",
+    "no-effect": "a field of the TrainJob or its runtime has no effect, or one that was not meant. This is a note",
     "unexplained": "no cause was found",
 }

@@ -25,6 +25,7 @@ from pkg.why.causes import (
     outcome,
     queues,
     references,
+    remarks,
     scheduling,
     suspension,
     templates,
@@ -51,6 +52,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     outcome.find,
     controllers.find,
     counts.find,
+    remarks.find,
 )
 """The order determines which of several findings with the same cause comes first.
 
@@ -63,6 +65,7 @@ _OF_SUSPENDED: Final = (
     queues.find,
     admission.find,
     controllers.find,
+    remarks.find,
 )
 _REFUSED: Final = (
     "object-invalid",
@@ -177,7 +180,7 @@ def _findings(snapshot: Snapshot) -> Iterator[Finding]:
         return
     causes = _CAUSES
     if job.is_true("Failed"):
-        causes = (containers.find, nodes.find, images.find, outcome.find)
+        causes = (containers.find, nodes.find, images.find, outcome.find, remarks.find)
     elif job.at("spec", "suspend") is True:
         causes = _OF_SUSPENDED
     found = [each for cause in causes for each in cause(snapshot)]

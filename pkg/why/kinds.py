@@ -9,6 +9,7 @@ from typing import Final
 from controller_runtime.machinery import GVK
 
 TRAIN_JOB: Final = "TrainJob.trainer.kubeflow.org"
+RUNTIMES: Final = ("TrainingRuntime.trainer.kubeflow.org", "ClusterTrainingRuntime.trainer.kubeflow.org")
 JOB_SET: Final = "JobSet.jobset.x-k8s.io"
 JOB: Final = "Job.batch"
 POD: Final = "Pod"

@@ -3,7 +3,7 @@
 """Takes a snapshot of a TrainJob from a cluster. Nothing is written to the cluster.
 
 If a kind is not installed or may not be read, the snapshot contains the reason instead of the objects. Secrets,
-ConfigMaps and some other objects are looked up by name. We read only the metadata of these objects.
+ConfigMaps and some other objects are looked up by name. We read only the metadata of these objects, except of runtimes.
 """
 
 from __future__ import annotations
@@ -121,9 +121,14 @@ class Reading:
             return
 
     async def _look_up(self, reference: Reference) -> None:
+        key = (reference.namespace, reference.name)
         for version in kinds.VERSIONS.get(reference.kind, ()):
             try:
-                await self._client.get(metadata_only(version), (reference.namespace, reference.name))
+                if reference.kind in kinds.RUNTIMES:
+                    found = await self._client.get(unstructured(version), key)
+                    self._objects.setdefault(reference.kind, []).append(LiveObject(found.to_dict()))
+                else:
+                    await self._client.get(metadata_only(version), key)
             except NoKindMatchError:
                 continue
             except NotFoundError:

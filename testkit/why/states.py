@@ -148,6 +148,23 @@ def unsupported(world: TrainJobObjects) -> None:
     ]
 
 
+def no_such_number(world: TrainJobObjects) -> None:
+    for each in [*world.pods, world.job]:
+        world.objects.remove(each)
+    world.pods.clear()
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    pods = {"metadata": {}, "spec": {"containers": [{"name": "node", "image": "i"}]}}
+    job = {
+        "name": "node",
+        "replicas": 1,
+        "template": {"metadata": {"labels": labels}, "spec": {"template": pods}},
+    }
+    world.job_set["spec"]["replicatedJobs"] = [job]
+    world.train_job["spec"]["trainer"] = {"numNodes": -1}
+    spec = {"template": {"spec": {"replicatedJobs": [job]}}}
+    world.make("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", "torch-distributed", spec=spec)
+
+
 def no_runtime(world: TrainJobObjects) -> None:
     world.without_children()
     world.absent.add(Reference("ClusterTrainingRuntime.trainer.kubeflow.org", "", "torch-distributed"))

@@ -57,6 +57,7 @@ from testkit.why.states import (
     no_runtime,
     no_scheduler_leads,
     no_service,
+    no_such_number,
     node_unknown,
     nothing_made,
     nothing_visible,
@@ -130,6 +131,7 @@ CASES: list[Any] = [
         ("managed by MultiKueue", "managed-by", 3, "kueue.x-k8s.io/multikueue", managed),
         ("a finalizer holds it", "deletion-blocked", 3, "example.com/backup", deleting),
         ("unsupported runtime", "runtime-unsupported", 1, "Nothing.trainer", unsupported),
+        ("a negative number of nodes", "number-invalid", 1, "spec.trainer.numNodes: -1", no_such_number),
         ("runtime deleted", "runtime-missing", 1, "torch-distributed", no_runtime),
         ("JobSet not installed", "jobset-missing", 1, "not installed", no_job_set_kind),
         ("manager scaled to 0", "manager-down", 1, "scaled to 0", manager_scaled_down),
@@ -667,7 +669,7 @@ def test_the_rules_of_the_refusing_object_are_evidence(
 
 
 def test_every_cause_is_injected() -> None:
-    notes = {"image-pulling"}
+    notes = {"image-pulling", "no-effect"}
     assert {case.values[0] for case in CASES} == set(CAUSES) - notes
 
 
