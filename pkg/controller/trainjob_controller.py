@@ -26,7 +26,7 @@ from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, indexer, runtime_ref_to_runtime_registry_key
-from pkg.runtime.framework import UnavailableError
+from pkg.runtime.framework import InvalidFieldError, UnavailableError
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
@@ -416,13 +416,24 @@ def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> N
 
 
 def set_unavailable(train_job: TrainJob, errors: list[Exception], now: Callable[[], datetime]) -> None:
-    """Set the condition GangSchedulingUnavailable if an error is an UnavailableError, otherwise remove it."""
+    """Set the conditions that say why no pod can run, or remove them.
+
+    GangSchedulingUnavailable is set if an error is an UnavailableError, and SpecInvalid for an InvalidFieldError.
+    """
+    left = {trainer.TRAIN_JOB_GANG_UNAVAILABLE, trainer.TRAIN_JOB_SPEC_INVALID}
     for error in errors:
         if isinstance(error, UnavailableError):
-            _set(train_job, trainer.TRAIN_JOB_GANG_UNAVAILABLE, "True", error.reason, str(error), now)
-            return
+            kind, reason = trainer.TRAIN_JOB_GANG_UNAVAILABLE, error.reason
+        elif isinstance(error, InvalidFieldError):
+            kind, reason = trainer.TRAIN_JOB_SPEC_INVALID, trainer.TRAIN_JOB_INVALID_FIELD_REASON
+        else:
+            continue
+        if kind in left:  # the first error of a kind counts
+            left.discard(kind)
+            _set(train_job, kind, "True", reason, str(error), now)
     if train_job.status.conditions:
-        conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_GANG_UNAVAILABLE)
+        for kind in left:
+            conditions.remove(train_job.status.conditions, kind)
 
 
 def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:

@@ -6,6 +6,7 @@ from .interface import ComponentBuilderPlugin as ComponentBuilderPlugin
 from .interface import CustomValidationPlugin as CustomValidationPlugin
 from .interface import EnforceMLPolicyPlugin as EnforceMLPolicyPlugin
 from .interface import EnforcePodGroupPolicyPlugin as EnforcePodGroupPolicyPlugin
+from .interface import InvalidFieldError as InvalidFieldError
 from .interface import Observer as Observer
 from .interface import Plugin as Plugin
 from .interface import PluginError as PluginError

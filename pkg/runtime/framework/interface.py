@@ -37,6 +37,10 @@ class UnavailableError(PluginError):
         self.reason = reason
 
 
+class InvalidFieldError(PluginError):
+    """A field has a value with which no pod can run, although Trainer admits it. The TrainJob gets a condition."""
+
+
 class Plugin(ABC):
     """A plugin, which is identified by its name."""
 

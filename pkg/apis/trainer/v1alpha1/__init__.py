@@ -36,8 +36,10 @@ from .trainjob_types import TRAIN_JOB_COMPLETE as TRAIN_JOB_COMPLETE
 from .trainjob_types import TRAIN_JOB_DEADLINE_EXCEEDED_REASON as TRAIN_JOB_DEADLINE_EXCEEDED_REASON
 from .trainjob_types import TRAIN_JOB_FAILED as TRAIN_JOB_FAILED
 from .trainjob_types import TRAIN_JOB_GANG_UNAVAILABLE as TRAIN_JOB_GANG_UNAVAILABLE
+from .trainjob_types import TRAIN_JOB_INVALID_FIELD_REASON as TRAIN_JOB_INVALID_FIELD_REASON
 from .trainjob_types import TRAIN_JOB_RESUMED_REASON as TRAIN_JOB_RESUMED_REASON
 from .trainjob_types import TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON as TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
+from .trainjob_types import TRAIN_JOB_SPEC_INVALID as TRAIN_JOB_SPEC_INVALID
 from .trainjob_types import TRAIN_JOB_SUSPENDED as TRAIN_JOB_SUSPENDED
 from .trainjob_types import TRAIN_JOB_SUSPENDED_REASON as TRAIN_JOB_SUSPENDED_REASON
 from .trainjob_types import ContainerOverride as ContainerOverride

@@ -41,12 +41,14 @@ TRAIN_JOB_SUSPENDED: Final = "Suspended"
 TRAIN_JOB_COMPLETE: Final = "Complete"
 TRAIN_JOB_FAILED: Final = "Failed"
 TRAIN_JOB_GANG_UNAVAILABLE: Final = "GangSchedulingUnavailable"
+TRAIN_JOB_SPEC_INVALID: Final = "SpecInvalid"
 
 # Condition reasons.
 TRAIN_JOB_SUSPENDED_REASON: Final = "Suspended"
 TRAIN_JOB_RESUMED_REASON: Final = "Resumed"
 TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON: Final = "TrainingRuntimeNotSupported"
 TRAIN_JOB_DEADLINE_EXCEEDED_REASON: Final = "DeadlineExceeded"
+TRAIN_JOB_INVALID_FIELD_REASON: Final = "InvalidField"
 
 _NAMED: Final = CRD(min_length=1, required=True)
 _COUNT: Final = CRD(minimum=0, required=True)
@@ -320,8 +322,9 @@ class TrainJobStatus(Struct):
     conditions: Annotated[list[Condition] | None, MAP_BY_TYPE] = None
     """Conditions of the TrainJob.
 
-    The types are Suspended, Complete, Failed and GangSchedulingUnavailable. The last one means that the cluster lacks a
-    feature that the runtime's podGroupPolicy.workload requires.
+    The types are Suspended, Complete, Failed, GangSchedulingUnavailable and SpecInvalid. GangSchedulingUnavailable
+    means that the cluster lacks a feature that the runtime's podGroupPolicy.workload requires. SpecInvalid means that
+    no pod can run with a value of the spec, for example with a negative numNodes.
     """
     jobs_status: Annotated[list[JobStatus] | None, MAP_BY_NAME] = None
     """The numbers of Jobs of each replicated job by their state, copied from the JobSet."""

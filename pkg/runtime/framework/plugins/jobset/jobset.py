@@ -29,6 +29,7 @@ from pkg.constants import trainer as constants
 from pkg.runtime.framework.interface import (
     ComponentBuilderPlugin,
     CustomValidationPlugin,
+    InvalidFieldError,
     PodNetworkPlugin,
     TrainJobStatusPlugin,
     WatchExtensionPlugin,
@@ -107,11 +108,18 @@ class JobSetPlugin(
             pod_set.hosts = functools.partial(_hosts, train_job.name, subdomain, replicas)
 
     def sync_parallel_count(self, info: Info) -> None:
-        """Set the number of pods of each Job to the count of its pod set."""
+        """Set the number of pods of each Job to the count of its pod set.
+
+        Raises:
+            InvalidFieldError: the count is negative. Upstream makes a JobSet whose Job the API server refuses.
+        """
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return
         for job, pod_set in zip(spec.replicated_jobs or (), info.template_spec.pod_sets, strict=True):
+            if pod_set.count < 0:
+                detail = f"{pod_set.count} pods of job {job.name} are not possible"
+                raise InvalidFieldError(f"spec.trainer.numNodes must be at least 1: {detail}")
             job.template.spec.parallelism = job.template.spec.completions = pod_set.count
 
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
