@@ -260,6 +260,17 @@ def test_authorized_metrics_by_their_name_in_newer_releases_bring_their_role(
     assert (("ClusterRole", role) in objects) is has_role
 
 
+@pytest.mark.parametrize("policy", ["", "FallbackToLogsOnError"])
+def test_the_end_of_a_log_can_be_the_message_of_a_failed_container(policy: str, render: Render) -> None:
+    objects = render({"runtimes": {"defaultEnabled": True, "terminationMessagePolicy": policy}})
+    text = objects["ConfigMap", "kubeflow-trainer-runtimes-installer"]["data"]["runtimes.yaml"]
+    found = list(filter(None, yaml.safe_load_all(text)))
+    jobs = [job for each in found for job in each["spec"]["template"]["spec"]["replicatedJobs"]]
+    containers = [each for job in jobs for each in job["template"]["spec"]["template"]["spec"]["containers"]]
+    assert len(found) == 8
+    assert {each.get("terminationMessagePolicy", "") for each in containers} == {policy}
+
+
 @pytest.mark.parametrize(("given", "replicas"), [(None, 2), (1, 2), (3, 3)])
 def test_high_availability_is_one_value(given: int | None, replicas: int, render: Render) -> None:
     manager = {"highAvailability": True} | ({} if given is None else {"replicas": given})

@@ -181,6 +181,24 @@ def test_an_overlay_brings_what_the_go_releases_overlay_of_that_name_brings(
     assert theirs <= ours
 
 
+def test_a_component_makes_the_end_of_a_log_the_message_of_a_failed_container(
+    kustomize: Callable[[Path], list[Manifest]], build: Build, tmp_path: Path
+) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    parts = {
+        "resources": ["../config/overlays/runtimes"],
+        "components": ["../config/components/log-as-message"],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(parts))
+    plain, changed = build("runtimes"), kustomize(folder)
+    for each in changed:
+        for job in each["spec"]["template"]["spec"]["replicatedJobs"]:
+            for container in job["template"]["spec"]["template"]["spec"]["containers"]:
+                assert container.pop("terminationMessagePolicy") == "FallbackToLogsOnError"
+    assert changed == plain, "nothing else changes"
+
+
 def test_the_former_name_of_the_managers_overlay_still_builds_it(build: Build) -> None:
     assert build("standalone") == build("manager")
 

@@ -46,7 +46,14 @@ SPDX-License-Identifier: Apache-2.0
 {{- $runtime := fromYaml $text -}}
 {{- $own := fromYaml (include "trainer.labels" (list "runtimes" $)) -}}
 {{- $labels := merge (dict) ($runtime.metadata.labels | default dict) ($.Values.runtimes.commonLabels | default dict) $own -}}
-{{- $_ := set $runtime.metadata "labels" $labels }}
+{{- $_ := set $runtime.metadata "labels" $labels -}}
+{{- with $.Values.runtimes.terminationMessagePolicy -}}
+{{- range $job := $runtime.spec.template.spec.replicatedJobs -}}
+{{- range $container := $job.template.spec.template.spec.containers -}}
+{{- $_ := set $container "terminationMessagePolicy" $.Values.runtimes.terminationMessagePolicy -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
 ---
 {{ toYaml $runtime }}
 {{- end -}}
