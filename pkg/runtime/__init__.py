@@ -7,6 +7,9 @@ from .interface import ReconcilerBuilder as ReconcilerBuilder
 from .interface import Runtime as Runtime
 from .interface import UnsupportedRuntimeError as UnsupportedRuntimeError
 from .interface import runtime_for as runtime_for
+from .remarks import Remark as Remark
+from .remarks import about_runtime as about_runtime
+from .remarks import about_train_job as about_train_job
 from .runtime import Container as Container
 from .runtime import Info as Info
 from .runtime import PodSet as PodSet

@@ -11,7 +11,7 @@ import pydantic_core
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.runtime import remarks
+from pkg.runtime import Remark, about_runtime, about_train_job
 from pkg.why.causes.references import runtime_of
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import Snapshot
@@ -28,19 +28,19 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         return
     kind = TrainingRuntime if reference.namespace else ClusterTrainingRuntime
     with suppress(pydantic_core.ValidationError):  # the webhooks and the manager report such an object
-        runtime = kind.from_dict(stored.data)
+        runtime = kind.from_dict(dict(stored.data))
         jobs = None
         if snapshot.job_set is not None:
-            jobs = JobSet.from_dict(snapshot.job_set.data).spec.replicated_jobs
-        about = remarks.about_train_job(TrainJob.from_dict(snapshot.train_job.data), runtime.spec, jobs)
+            jobs = JobSet.from_dict(dict(snapshot.job_set.data)).spec.replicated_jobs
+        about = about_train_job(TrainJob.from_dict(dict(snapshot.train_job.data)), runtime.spec, jobs)
         for subject, each in (
             *((str(snapshot.train_job), each) for each in about),
-            *((str(stored), each) for each in remarks.about_runtime(runtime)),
+            *((str(stored), each) for each in about_runtime(runtime)),
         ):
             yield _finding(subject, each, is_grave=each.prevents_start and not snapshot.running)
 
 
-def _finding(subject: str, remark: remarks.Remark, *, is_grave: bool) -> Finding:
+def _finding(subject: str, remark: Remark, *, is_grave: bool) -> Finding:
     advice = f"Correct {remark.path}."
     if not remark.is_number:
         advice = "Remove what has no effect, or correct the runtime as described."

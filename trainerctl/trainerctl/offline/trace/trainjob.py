@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from controller_runtime.machinery import JSON
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
-from pkg.runtime import core, remarks
+from pkg.runtime import about_runtime, core
 
 from trainerctl.offline import trainjobs
 from trainerctl.offline.rendering import manifest
@@ -137,10 +137,8 @@ async def reviewed(given: Offline, subject: Subject) -> TrainJobTrace:
         if not response.allowed:
             found.refusal = f"TrainJob {train_job.key}: {text}"
         runtime = await _runtime(given, train_job)
-        about_runtime = (
-            f"{runtime.gvk.kind} {runtime.name}: {each}" for each in remarks.about_runtime(runtime)
-        )
-        found.warnings = [*(response.warnings or ()), *about_runtime]
+        of_runtime = [f"{runtime.gvk.kind} {runtime.name}: {each}" for each in about_runtime(runtime)]
+        found.warnings = [*(response.warnings or ()), *of_runtime]
     return found
 
 
