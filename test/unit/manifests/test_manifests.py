@@ -356,7 +356,7 @@ def test_the_runtimes_of_torchtune_use_a_claim_of_the_namespace(path: str) -> No
 def test_every_kustomization_lists_what_lies_beside_it() -> None:
     for file in (*CONFIG.rglob("kustomization.yaml"), *CONFIG.rglob("Kustomization")):
         (kustomization,) = read(str(file.relative_to(CONFIG)))
-        named = set(kustomization["resources"]) | set(kustomization.get("configurations", ()))
+        named = set(kustomization.get("resources", ())) | set(kustomization.get("configurations", ()))
         for generator in kustomization.get("configMapGenerator", ()):
             named |= {file.split("=")[-1] for file in generator.get("files", ())}
         for name in named:
