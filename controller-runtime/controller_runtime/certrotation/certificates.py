@@ -79,7 +79,7 @@ class Metrics:
         )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def default_metrics() -> Metrics:
     """Return the metrics of programs that name none. They are registered at the first call."""
     return Metrics("controller_runtime_webhook")

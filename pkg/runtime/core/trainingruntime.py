@@ -211,7 +211,7 @@ class TrainingRuntime(interface.Runtime):
             train_job = generations.with_word(train_job)
             with offload.object_size(found.decoded_size):
                 return await offload.run(train_job, self._template_violations, train_job, found.spec)
-        except (StatusError, RestError, StrategicMergeError, PluginError):
+        except (RuntimeNotFoundError, StrategicMergeError, PluginError):
             return []  # the TrainJob is refused, or its event has the reason
 
     def _template_violations(
