@@ -4,7 +4,7 @@
 
 import-linter checks the packages; it cannot read the folders of tests, which are no packages. A face is a package, a
 module directly below ``controller_runtime``, the module of an API version (``v1``), or a module that its package
-exports. Every other module is an inner one and may move; only the tests in the folder that mirrors its package may
+exports, or that connects with another package (``interop``). Every other module is an inner one and may move; only the tests in the folder that mirrors its package may
 import it. The command fails if the count is above ``inner-imports`` in pyproject.toml.
 """
 
@@ -77,7 +77,7 @@ def _exported(package: Path | None, *, modules_only: bool = False) -> frozenset[
 
 def _is_inner(root: Path, module: str) -> bool:
     file = _file(root, module)
-    if file is None or file.is_dir() or re.fullmatch(r"controller_runtime\.\w+", module):
+    if file is None or file.is_dir() or re.fullmatch(r"controller_runtime\.(interop\.)?\w+", module):
         return False
     is_version = re.fullmatch(r"v\d+((alpha|beta)\d+)?", file.name)
     return not is_version and file.name not in _exported(file.parent, modules_only=True)

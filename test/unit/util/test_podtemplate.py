@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The check of pod templates; test/integration/podtemplates compares it with an API server."""
+"""The check of pod templates; test/integration/util/test_podtemplates.py compares it with an API server."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ import structlog
 
 from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.cache.errors import CacheDegradedError
+from controller_runtime.cache import CacheDegradedError
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
 

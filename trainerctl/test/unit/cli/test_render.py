@@ -23,6 +23,7 @@ import trainerctl
 from trainerctl.cli import explain, parser, render
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles, trainjobs
+from trainerctl.offline.filesclient import FilesClient
 from trainerctl.offline.inputfiles import InputObject
 from trainerctl.offline.rendering import manifest
 from trainerctl.offline.trace.trainjob import TrainJobTrace, trace
@@ -100,7 +101,9 @@ def assert_it_can_be_printed(explanation: TrainJobTrace) -> None:
 @pytest.mark.parametrize("case", recorded_cases())
 async def test_the_changes_lead_from_the_template_to_what_the_manager_applies(case: dict[str, Any]) -> None:
     scheme = default_scheme()
-    client = FakeClient(*objects(case))
+    client = FilesClient(())
+    for obj in objects(case):
+        client.add(obj)
     train_job = scheme.decode(case["trainJob"])
     given = trainjobs.Offline(client, await core.new(client, client), [])
     subject = trainjobs.Subject(train_job, InputObject(case["trainJob"], "case", 1), "")  # type: ignore[arg-type] # a TrainJob
