@@ -21,6 +21,7 @@ from controller_runtime.machinery import (
     errors,
     rawjson,
 )
+from controller_runtime.machinery.base import unset_fields
 
 from . import interfaces
 from .options import DeleteOptions
@@ -176,12 +177,22 @@ def check_single(obj: Object) -> None:
 
 
 def apply_configuration(obj: Object) -> bytes:
-    """Return ``obj`` as an apply configuration: without ``managedFields``, which the server rejects."""
-    if obj.metadata.managed_fields is None:
+    """Return ``obj`` as an apply configuration: the fields that were set, without Python defaults.
+
+    The configuration has no ``managedFields``, which the server rejects.
+    """
+    fields = obj.metadata.managed_fields
+    unset = {} if obj.applies_defaults else unset_fields(obj)
+    if not unset and fields is None:
         return obj.to_json()
-    data = obj.to_dict()
-    data["metadata"].pop("managedFields")
-    return msgspec.json.encode(data)
+    if obj.applies_defaults:
+        data = obj.to_dict()
+        data["metadata"].pop("managedFields")
+        return msgspec.json.encode(data)
+    if fields is not None:
+        unset["metadata"] = {**unset.get("metadata", {}), "managed_fields": True}
+    body: bytes = obj.__pydantic_serializer__.to_json(obj, exclude_none=True, by_alias=True, exclude=unset)
+    return body
 
 
 def delete_options(**options: Unpack[DeleteOptions]) -> bytes:

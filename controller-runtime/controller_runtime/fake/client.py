@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, Unpack, cast
 import msgspec
 
 from controller_runtime import client, rest
-from controller_runtime.client import subresources
+from controller_runtime.client import bodies, subresources
 from controller_runtime.client.live import SubResource
 from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource
 
@@ -222,7 +222,8 @@ class FakeClient(client.LiveClient):
         return await super()._update(obj, body, subresource, options)
 
     async def _apply(self, obj: Object, body: T, subresource: str, options: client.ApplyOptions) -> Any:
-        self.record("apply", type(obj), obj.key, _document_of(body), subresource, options)
+        sent = msgspec.json.decode(bodies.apply_configuration(body))
+        self.record("apply", type(obj), obj.key, sent, subresource, options)
         return await super()._apply(obj, body, subresource, options)
 
     async def _patch(

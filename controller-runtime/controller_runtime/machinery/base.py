@@ -15,7 +15,7 @@ texts. Computed fields are written; decoding ignores their values, because the c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin
 
@@ -25,6 +25,7 @@ from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
     PlainSerializer,
+    RootModel,
     Secret,
     SecretBytes,
     SecretStr,
@@ -397,6 +398,62 @@ def _copy(value: JSON) -> JSON:
     _set(copied, "__pydantic_extra__", None if extra is None else _copy(extra))
     _set(copied, "__pydantic_private__", None if private is None else private.copy())
     return copied
+
+
+def unset_fields(model: BaseModel) -> dict[str | int, JSON]:
+    """Return the fields of ``model`` that nobody set, in the form of pydantic's ``exclude``.
+
+    A field counts as set if the constructor, the decoder or an assignment set it, or if its default, such as a struct
+    or a list that a factory made, was changed afterwards.
+    """
+    found: dict[str | int, JSON] = {}
+    for name, value in model.__dict__.items():
+        if value is None:
+            continue  # it is not written anyway
+        if name in model.__pydantic_fields_set__ or _is_changed(model, name, value):
+            if inside := _unset_inside(value):
+                found[name] = inside
+        else:
+            found[name] = True
+    return found
+
+
+def _unset_inside(value: JSON) -> dict[Any, JSON]:
+    if isinstance(value, BaseModel):
+        return {} if isinstance(value, RootModel) else unset_fields(value)
+    if isinstance(value, dict):
+        parts: Iterable[tuple[Any, JSON]] = value.items()
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    else:
+        return {}
+    return {key: inside for key, each in parts if (inside := _unset_inside(each))}
+
+
+def _is_changed(model: BaseModel, name: str, value: JSON) -> bool:
+    """Return True if the default of a field was changed in place after the object was made."""
+    if not isinstance(value, _MUTABLE):
+        return False
+    info = type(model).model_fields[name]
+    return _differs(value, info.get_default(call_default_factory=True, validated_data=model.__dict__))
+
+
+def _differs(value: JSON, default: JSON) -> bool:
+    if not isinstance(value, BaseModel) or type(value) is not type(default):
+        return bool(value != default)
+    known = value.__pydantic_fields_set__
+    return (
+        known != default.__pydantic_fields_set__
+        or value.__pydantic_extra__ != default.__pydantic_extra__
+        or any(
+            _differs(each, default.__dict__.get(name))
+            for name, each in value.__dict__.items()
+            if name in known or isinstance(each, _MUTABLE)
+        )
+    )
+
+
+_MUTABLE: Final = (BaseModel, dict, list, set)
 
 
 def is_unset(value: Struct) -> bool:

@@ -70,6 +70,11 @@ class Object(Struct):
 
     gvk: ClassVar[GVK]
     resource: ClassVar[Resource | None] = None
+    applies_defaults: ClassVar[bool] = False
+    """True if server-side apply also sends fields that nobody set and that have a default other than None.
+
+    This is for kinds whose defaults are the zero values that a typed Go client sends and owns.
+    """
 
     api_version: str | None = None
     kind: str | None = None

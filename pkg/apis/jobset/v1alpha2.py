@@ -239,5 +239,7 @@ class JobSetStatus(Struct):
 class JobSet(Object, group="jobset.x-k8s.io", version="v1alpha2", kind="JobSet", plural="jobsets"):
     """A set of Jobs that run, fail and restart together."""
 
+    applies_defaults: ClassVar[bool] = True
+
     spec: JobSetSpec = Field(default_factory=JobSetSpec)
     status: JobSetStatus = Field(default_factory=JobSetStatus)

@@ -167,6 +167,8 @@ class PodGroupStatus(Struct):
 class PodGroup(Object, group="scheduling.run.ai", version="v2alpha2", kind="PodGroup", plural="podgroups"):
     """PodGroup is the Schema for the podgroups API."""
 
+    applies_defaults: ClassVar[bool] = True
+
     spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
     status: PodGroupStatus = Field(default_factory=PodGroupStatus)
     crd_kind: ClassVar[KindMarkers] = KindMarkers(status_subresource=True, short_names=("pg",))

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from controller_runtime.machinery import Object, Struct
 from controller_runtime.machinery.quantity import ResourceList
@@ -34,6 +34,8 @@ class PodGroupStatus(Struct):
 
 class PodGroup(Object, group="scheduling.x-k8s.io", version="v1alpha1", kind="PodGroup", plural="podgroups"):
     """schedulerpluginsv1alpha1.PodGroup."""
+
+    applies_defaults: ClassVar[bool] = True
 
     spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
     status: PodGroupStatus = Field(default_factory=PodGroupStatus)

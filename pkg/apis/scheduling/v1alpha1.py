@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from controller_runtime.machinery import Object, Struct
 from pydantic import Field
 
@@ -34,5 +36,7 @@ class WorkloadSpec(Struct):
 
 class Workload(Object, group="scheduling.k8s.io", version="v1alpha1", kind="Workload", plural="workloads"):
     """schedulingv1alpha1.Workload."""
+
+    applies_defaults: ClassVar[bool] = True
 
     spec: WorkloadSpec = Field(default_factory=WorkloadSpec)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from controller_runtime.machinery import Object, Struct
 from pydantic import Field
@@ -24,6 +24,8 @@ class PodGroupSpec(Struct):
 
 class PodGroup(Object, group="scheduling.k8s.io", version="v1beta1", kind="PodGroup", plural="podgroups"):
     """schedulingv1beta1.PodGroup."""
+
+    applies_defaults: ClassVar[bool] = True
 
     spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
     status: PodGroupStatus = Field(default_factory=PodGroupStatus)

@@ -48,5 +48,7 @@ class PodGroupStatus(Struct):
 class PodGroup(Object, group="scheduling.volcano.sh", version="v1beta1", kind="PodGroup", plural="podgroups"):
     """volcanov1beta1.PodGroup."""
 
+    applies_defaults: ClassVar[bool] = True
+
     spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
     status: PodGroupStatus = Field(default_factory=PodGroupStatus)
