@@ -71,6 +71,8 @@ if _typing.TYPE_CHECKING:
     from .machinery import JSON as JSON
     from .machinery import MAP_BY_NAME as MAP_BY_NAME
     from .machinery import MAP_BY_TYPE as MAP_BY_TYPE
+    from .machinery import ConversionWebhook as ConversionWebhook
+    from .machinery import Duration as Duration
     from .machinery import Int32 as Int32
     from .machinery import Int64 as Int64
     from .machinery import KindMarkers as KindMarkers
@@ -78,6 +80,7 @@ if _typing.TYPE_CHECKING:
     from .machinery import Object as Object
     from .machinery import PrinterColumn as PrinterColumn
     from .machinery import Rule as Rule
+    from .machinery import Scale as Scale
     from .machinery import Struct as Struct
     from .machinery import Unstructured as Unstructured
     from .machinery import metadata_only as metadata_only
@@ -149,6 +152,8 @@ else:
                 "JSON",
                 "MAP_BY_NAME",
                 "MAP_BY_TYPE",
+                "ConversionWebhook",
+                "Duration",
                 "Int32",
                 "Int64",
                 "KindMarkers",
@@ -156,6 +161,7 @@ else:
                 "Object",
                 "PrinterColumn",
                 "Rule",
+                "Scale",
                 "Struct",
                 "Unstructured",
                 "metadata_only",

@@ -16,7 +16,7 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import tlsconfig
-from pkg.util.goduration import seconds
+from controller_runtime.machinery.goduration import seconds
 
 from .config import ConfigurationError
 

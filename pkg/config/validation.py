@@ -17,7 +17,7 @@ from pkg.apis.config.v1alpha1 import (
     Configuration,
     RuntimePatches,
 )
-from pkg.util.goduration import seconds
+from controller_runtime.machinery.goduration import seconds
 
 _RULES: Final = ("auto", "v0.13", "v0.17")
 _MAX_PORT: Final = 65535

@@ -18,6 +18,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheError
 from controller_runtime.machinery import NamespacedName, Object, conditions
 from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.goduration import format_duration
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.machinery.printable import printable_line
 from controller_runtime.recorder import EventRecorder, SourceRecorder
@@ -32,7 +33,6 @@ from pkg.apis.volcano.v1beta1 import KUBE_GROUP_NAME_ANNOTATION_KEY
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
-from pkg.util.goduration import format_duration
 
 from .applier import Memories, cached_kind
 

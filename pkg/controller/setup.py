@@ -13,7 +13,7 @@ from controller_runtime import controller
 from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
-from pkg.util.goduration import seconds
+from controller_runtime.machinery.goduration import seconds
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
 from .reports import Starts

@@ -17,8 +17,10 @@ if _typing.TYPE_CHECKING:
     from . import equality as equality
     from . import errors as errors
     from . import field as field
+    from . import goduration as goduration
     from . import gojson as gojson
     from . import labels as labels
+    from . import markers as markers
     from . import meta as meta
     from . import names as names
     from . import openapi as openapi
@@ -33,15 +35,18 @@ if _typing.TYPE_CHECKING:
     from .base import Struct as Struct
     from .base import is_unset as is_unset
     from .base import wire_name as wire_name
-    from .crd import ATOMIC as ATOMIC
-    from .crd import CRD as CRD
-    from .crd import MAP_BY_NAME as MAP_BY_NAME
-    from .crd import MAP_BY_TYPE as MAP_BY_TYPE
-    from .crd import Int32 as Int32
-    from .crd import Int64 as Int64
-    from .crd import KindMarkers as KindMarkers
-    from .crd import PrinterColumn as PrinterColumn
-    from .crd import Rule as Rule
+    from .goduration import Duration as Duration
+    from .markers import ATOMIC as ATOMIC
+    from .markers import CRD as CRD
+    from .markers import MAP_BY_NAME as MAP_BY_NAME
+    from .markers import MAP_BY_TYPE as MAP_BY_TYPE
+    from .markers import ConversionWebhook as ConversionWebhook
+    from .markers import Int32 as Int32
+    from .markers import Int64 as Int64
+    from .markers import KindMarkers as KindMarkers
+    from .markers import PrinterColumn as PrinterColumn
+    from .markers import Rule as Rule
+    from .markers import Scale as Scale
     from .names import GVK as GVK
     from .names import GroupKind as GroupKind
     from .names import NamespacedName as NamespacedName
@@ -63,16 +68,19 @@ else:
                 "is_unset",
                 "wire_name",
             ),
-            "crd": (
+            "goduration": ("Duration",),
+            "markers": (
                 "ATOMIC",
                 "CRD",
                 "MAP_BY_NAME",
                 "MAP_BY_TYPE",
+                "ConversionWebhook",
                 "Int32",
                 "Int64",
                 "KindMarkers",
                 "PrinterColumn",
                 "Rule",
+                "Scale",
             ),
             "names": (
                 "GVK",

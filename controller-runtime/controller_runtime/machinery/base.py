@@ -401,7 +401,7 @@ def _copy(value: JSON) -> JSON:
 
 
 def unset_fields(model: BaseModel) -> dict[str | int, JSON]:
-    """Return the fields of ``model`` that nobody set, in the form of pydantic's ``exclude``.
+    """Return the fields of ``model`` that were not set, in the form of pydantic's ``exclude``.
 
     A field counts as set if the constructor, the decoder or an assignment set it, or if its default, such as a struct
     or a list that a factory made, was changed afterwards.

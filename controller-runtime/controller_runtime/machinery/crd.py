@@ -2,16 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """CustomResourceDefinitions from models and their markers.
 
-Markers declare properties that a Python type cannot express, such as a minimum. Write the marker of a field into its
-type, ``Annotated[int | None, CRD(minimum=0)]``. A struct has its marker in ``crd: ClassVar = CRD(...)``, and a kind in
-``crd_kind: ClassVar = KindMarkers(...)``. Markers do not change how objects are decoded. A field's description is the
-string below it.
+:mod:`.markers` has the markers. A field's description is the string below it.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import decimal
 import importlib
 import inspect
@@ -20,7 +18,7 @@ import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 import pydantic
@@ -30,112 +28,39 @@ from pydantic_core import PydanticUndefined
 
 from . import field, openapi
 from .base import JSON, Struct, computed_wire_names, fields_of, wire_name
+from .markers import CRD, UNSET, KindMarkers, PrinterColumn, Rule
 from .meta import is_time
 from .object import Object, PartialObjectMetadata, Unstructured
 from .openapi import Schema
 from .quantity import CANONICAL
 
-
-class _Unset:
-    """Distinguishes ``default=None`` from no default."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET: Final = _Unset()
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """A CEL validation rule, and the message that the API server returns if an object violates it."""
-
-    rule: str
-    message: str
-
-
-class CRD(msgspec.Struct, frozen=True, kw_only=True):
-    """Constraints of a field or a struct; a constraint that is None is omitted.
-
-    The constraints of a list or a map apply to the list or map itself. For constraints on the items, annotate the type
-    of the items. If the model declares a field as plain JSON, ``schema`` is the name of a recorded definition, such as
-    ``core.v1.EnvVar``. It describes the field's value or, if the value is a list, each item.
-    """
-
-    default: object = UNSET
-    enum: tuple[str, ...] | None = None
-    format: str | None = None
-    minimum: int | None = None
-    maximum: int | None = None
-    min_length: int | None = None
-    max_length: int | None = None
-    min_items: int | None = None
-    max_items: int | None = None
-    min_properties: int | None = None
-    pattern: str | None = None
-    list_type: Literal["atomic", "map", "set"] | None = None
-    list_map_keys: tuple[str, ...] | None = None
-    map_type: Literal["atomic", "granular"] | None = None
-    rules: tuple[Rule, ...] = ()
-    required: bool | None = None
-    """If None, a field is required if it has no default, or if its default cannot be made because a field inside it is
-    required."""
-    schema: str | None = None
-
-    def __post_init__(self) -> None:
-        """Find mistakes that would otherwise get into the CustomResourceDefinition unnoticed.
-
-        Raises:
-            TypeError: a value is not valid; its name is in the message.
-        """
-        if self.list_type not in (None, "atomic", "map", "set"):
-            raise TypeError(f"list_type must be atomic, map or set, not {self.list_type}")
-        if isinstance(self.list_map_keys, str) or bool(self.list_map_keys) != (self.list_type == "map"):
-            raise TypeError("list_map_keys must be a tuple of names, given with list_type map")
-        if not isinstance(self.rules, tuple) or not all(isinstance(each, Rule) for each in self.rules):
-            raise TypeError("rules must be a tuple of Rule(rule, message)")
-
-
-class PrinterColumn(msgspec.Struct, frozen=True):
-    """A column of ``kubectl get``."""
-
-    name: str
-    type: str
-    json_path: str
-    description: str | None = None
-    priority: int | None = None
-
-
-class KindMarkers(msgspec.Struct, frozen=True, kw_only=True):
-    """Properties of the kind as a whole in a CustomResourceDefinition."""
-
-    printer_columns: tuple[PrinterColumn, ...] = ()
-    status_subresource: bool = False
-    short_names: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
-
-
-Int32 = Annotated[int, pydantic.Field(ge=-(1 << 31), le=(1 << 31) - 1), CRD(format="int32")]
-"""An integer that fits into 32 bits. The class and the API server refuse others, which typed Go clients cannot read."""
-Int64 = Annotated[int, pydantic.Field(ge=-(1 << 63), le=(1 << 63) - 1), CRD(format="int64")]
-"""An integer that fits into 64 bits."""
-
-ATOMIC: Final = CRD(list_type="atomic")
-MAP_BY_NAME: Final = CRD(list_type="map", list_map_keys=("name",))
-MAP_BY_TYPE: Final = CRD(list_type="map", list_map_keys=("type",))
-
-
 _NUMBERS: Final = {
     "format": "format",
     "minimum": "minimum",
+    "exclusive_minimum": "exclusiveMinimum",
     "maximum": "maximum",
+    "exclusive_maximum": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
     "min_length": "minLength",
     "max_length": "maxLength",
     "min_items": "minItems",
     "max_items": "maxItems",
     "min_properties": "minProperties",
+    "max_properties": "maxProperties",
     "pattern": "pattern",
+    "nullable": "nullable",
     "list_type": openapi.LIST_TYPE,
     "map_type": openapi.MAP_TYPE,
+    "preserve_unknown_fields": openapi.PRESERVE,
+    "embedded_resource": openapi.EMBEDDED,
+}
+_RULE: Final = {
+    "rule": "rule",
+    "message": "message",
+    "message_expression": "messageExpression",
+    "reason": "reason",
+    "field_path": "fieldPath",
+    "optional_old_self": "optionalOldSelf",
 }
 _SCALARS: Final[dict[object, str]] = {str: "string", int: "integer", bool: "boolean", float: "number"}
 _TYPES: Final[dict[str, Any]] = {
@@ -157,8 +82,9 @@ _FORMATS: Final = frozenset({"date", "date-time", "uuid", "email", "uri", "ipv4"
 _TEXT_ONLY: Final = (Rule("self == self", "must be a string"),)
 """A rule for strings with a format. Without a rule that reads the value, the API server would also accept a list."""
 _NULL: Final = {"type": "null"}
-_ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
+_ANYTHING: Final = {openapi.PRESERVE: True}
 _DECIMAL: Final = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}
+_OWN_SCHEMA: Final = "give the field a schema: Annotated[…, CRD(schema={…})]"
 _API_VERSION_TEXT: Final = "The version of the schema this object is written in, such as group/version."
 _KIND_TEXT: Final = "The kind of this object."
 
@@ -167,64 +93,139 @@ class _NoSchemaError(TypeError):
     """A type cannot be expressed as a structural schema; the message has the reason."""
 
 
-def custom_resource_definition(kind: type[Object]) -> Schema:
-    """Return the CustomResourceDefinition of ``kind`` with its single version.
+def custom_resource_definition(kind: type[Object], *others: type[Object]) -> Schema:
+    """Return the CustomResourceDefinition of ``kind``, with ``others`` as its other versions.
 
     Types, bounds and required fields come from the model. Defaults come only from markers. Defaults in the model are
     left out, because the API server would write them into the objects.
 
     Raises:
-        TypeError: ``kind`` is not a subclass of Object that declares a kind, or the type of a field has no structural
-            schema. The message contains the class and the field.
-        ValueError: ``kind`` has no plural name.
+        TypeError: a class is not a subclass of Object that declares a kind, the versions contradict each other, or the
+            type of a field has no structural schema. The message contains the class and the field.
+        ValueError: a kind has no plural name.
     """
-    if not (isinstance(kind, type) and issubclass(kind, Object) and hasattr(kind, "gvk")):
-        shown = kind.__name__ if isinstance(kind, type) else f"an instance of {type(kind).__name__}"
-        raise TypeError(f"{shown} is not a kind: a subclass of Object with group, version and plural")
+    versions = (kind, *others)
+    for each in versions:
+        if not (isinstance(each, type) and issubclass(each, Object) and hasattr(each, "gvk")):
+            shown = each.__name__ if isinstance(each, type) else f"an instance of {type(each).__name__}"
+            raise TypeError(f"{shown} is not a kind: a subclass of Object with group, version and plural")
     gvk, resource = kind.gvk, kind.resource
     if resource is None:
         raise ValueError(f"{gvk} has no plural name")
-    markers: KindMarkers = getattr(kind, "crd_kind", KindMarkers())
-    version: Schema = {
-        "name": gvk.version,
-        "schema": {"openAPIV3Schema": _root(kind, markers)},
-        "served": True,
-        "storage": True,
+    markers = [_markers(each) for each in versions]
+    for each in others:
+        if each.gvk.group_kind != gvk.group_kind or each.resource is None:
+            raise TypeError(f"{each.__name__} is not a version of {gvk.group_kind}")
+        if each.resource != resource._replace(version=each.gvk.version):
+            raise TypeError(f"{each.__name__} has another plural name or scope than {kind.__name__}")
+    names = [each.gvk.version for each in versions]
+    if len({*names}) != len(names):
+        raise TypeError(f"{gvk.group_kind} has two classes for one version")
+    stored = [each for each, marked in zip(versions, markers, strict=True) if marked.storage]
+    if not stored and not others and markers[0].storage is None:
+        stored = [kind]
+    if len(stored) != 1:
+        raise TypeError(
+            f"{gvk.group_kind} is stored in {len(stored)} of its versions {', '.join(names)}: exactly one needs "
+            "KindMarkers(storage=True)"
+        )
+    short_names, categories = _common("short_names", versions), _common("categories", versions)
+    webhook = _common("conversion", versions)
+    spec: Schema = {
+        "group": gvk.group,
+        "names": {
+            **({"categories": list(categories)} if categories else {}),
+            "kind": gvk.kind,
+            "listKind": _common("list_kind", versions) or f"{gvk.kind}List",
+            "plural": resource.plural,
+            **({"shortNames": list(short_names)} if short_names else {}),
+            "singular": _common("singular", versions) or gvk.kind.lower(),
+        },
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "versions": [
+            _version(each, marked, stored=each is stored[0])
+            for each, marked in zip(versions, markers, strict=True)
+        ],
     }
-    if markers.printer_columns:
-        version["additionalPrinterColumns"] = [
-            {
-                key: value
-                for key, value in (
-                    ("description", column.description),
-                    ("jsonPath", column.json_path),
-                    ("name", column.name),
-                    ("priority", column.priority),
-                    ("type", column.type),
-                )
-                if value is not None
-            }
-            for column in markers.printer_columns
-        ]
-    if markers.status_subresource:
-        version["subresources"] = {"status": {}}
+    if webhook is not None:
+        service = {"name": webhook.name, "namespace": webhook.namespace, "path": webhook.path}
+        if webhook.port is not None:
+            service["port"] = webhook.port
+        spec["conversion"] = {
+            "strategy": "Webhook",
+            "webhook": {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]},
+        }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": resource.group_resource},
-        "spec": {
-            "group": gvk.group,
-            "names": {
-                "kind": gvk.kind,
-                "listKind": f"{gvk.kind}List",
-                "plural": resource.plural,
-                **({"shortNames": list(markers.short_names)} if markers.short_names else {}),
-                "singular": gvk.kind.lower(),
-            },
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
-        },
+        "spec": spec,
     }
+
+
+def _markers(kind: type[Object]) -> KindMarkers:
+    marked = getattr(kind, "crd_kind", None)
+    if marked is None:
+        return KindMarkers()
+    if not isinstance(marked, KindMarkers):
+        raise TypeError(f"{kind.__name__}.crd_kind must be KindMarkers(...), not {type(marked).__name__}")
+    return marked
+
+
+def _common(name: str, versions: Iterable[type[Object]]) -> Any:
+    """Return the value of a marker that all versions of a kind share; those that do not set it are ignored.
+
+    Raises:
+        TypeError: two versions have different values.
+    """
+    found: Any = None
+    for kind in versions:
+        value = getattr(_markers(kind), name)
+        if value and found and value != found:
+            raise TypeError(f"{kind.__name__} has other {name} than another version of {kind.gvk.group_kind}")
+        found = value or found
+    return found
+
+
+def _version(kind: type[Object], markers: KindMarkers, *, stored: bool) -> Schema:
+    version: Schema = {
+        "name": kind.gvk.version,
+        "schema": {"openAPIV3Schema": _root(kind, markers)},
+        "served": markers.served,
+        "storage": stored,
+    }
+    if markers.deprecated:
+        version["deprecated"] = True
+        if isinstance(markers.deprecated, str):
+            version["deprecationWarning"] = markers.deprecated
+    if markers.printer_columns:
+        version["additionalPrinterColumns"] = [_column(each) for each in markers.printer_columns]
+    if markers.selectable_fields:
+        version["selectableFields"] = [{"jsonPath": each} for each in markers.selectable_fields]
+    subresources: Schema = {}
+    if (scale := markers.scale) is not None:
+        subresources["scale"] = {
+            "specReplicasPath": scale.spec_replicas,
+            "statusReplicasPath": scale.status_replicas,
+            **({"labelSelectorPath": scale.label_selector} if scale.label_selector else {}),
+        }
+    if markers.status_subresource:
+        subresources["status"] = {}
+    if subresources:
+        version["subresources"] = subresources
+    return version
+
+
+def _column(column: PrinterColumn) -> Schema:
+    values = (
+        ("description", column.description),
+        ("format", column.format),
+        ("jsonPath", column.json_path),
+        ("name", column.name),
+        ("priority", column.priority),
+        ("type", column.type),
+    )
+    return {key: value for key, value in values if value is not None}
 
 
 def _root(kind: type[Object], markers: KindMarkers) -> Schema:
@@ -242,8 +243,11 @@ def _root(kind: type[Object], markers: KindMarkers) -> Schema:
 
 def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema:
     """Return the recorded schema of a Kubernetes struct, or build the schema of any other struct from its model."""
+    markers = _struct_markers(model)
+    if (raw := _raw(markers)) is not None:
+        return _marked(raw, markers)
     if model in above:
-        raise _NoSchemaError(f"{model.__name__} contains itself")
+        raise _NoSchemaError(f"{model.__name__} contains itself; {_OWN_SCHEMA}")
     name = openapi.name_of(model)
     if openapi.has_definition(name):
         return openapi.definition(name)
@@ -276,9 +280,13 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
         del schema["properties"]
     if required:
         schema["required"] = sorted(required)
-    if isinstance(marker := getattr(model, "crd", None), CRD):
-        _mark(schema, marker)
+    _constrain(schema, markers)
     return schema
+
+
+def _struct_markers(model: type[Struct]) -> tuple[CRD, ...]:
+    marker = getattr(model, "crd", None)
+    return (marker,) if isinstance(marker, CRD) else ()
 
 
 @contextlib.contextmanager
@@ -291,13 +299,13 @@ def _named_in_errors(model: type[Struct], attribute: str) -> Iterator[None]:
 
 def _field(attribute: str, info: FieldInfo, above: tuple[type[Struct], ...]) -> tuple[Schema, bool]:
     markers = [each for each in info.metadata if isinstance(each, CRD)]
-    named = next((each.schema for each in markers if each.schema is not None), None)
+    named = next((each.schema for each in markers if isinstance(each.schema, str)), None)
     decorators = above[-1].__pydantic_decorators__.field_serializers.values()
     writers = [each for each in decorators if {attribute, "*"} & {*each.info.fields}]
-    if writers:
+    if writers and not _raw(info.metadata):
         schema = _written(writers[-1].func, writers[-1].info.return_type, above, info.metadata)
     else:
-        schema = _annotated(info.annotation, above, info.metadata, named)
+        schema = _annotated(info.annotation, above, info.metadata, named, info.discriminator)
     needed = next((each.required for each in markers if each.required is not None), None)
     return schema, _has_no_default(info) if needed is None else needed
 
@@ -317,15 +325,39 @@ def _has_no_default(info: FieldInfo) -> bool:
 
 
 def _annotated(
-    annotation: Any, above: tuple[type[Struct], ...], metadata: Iterable[object], named: str | None
+    annotation: Any,
+    above: tuple[type[Struct], ...],
+    metadata: Iterable[object],
+    named: str | None,
+    tag: object = None,
 ) -> Schema:
     """Return the schema of a type with the constraints, markers and serializers in ``metadata``."""
+    if (raw := _raw(metadata)) is not None:
+        return _marked(raw, metadata)
     writers = [each for each in metadata if isinstance(each, PlainSerializer | WrapSerializer)]
     if writers:
         return _written(writers[-1].func, writers[-1].return_type, above, metadata)
-    quantity = CANONICAL in metadata
-    schema = openapi.definition("api.resource.Quantity") if quantity else _type(annotation, above, named)
-    _constrain(schema, metadata)
+    others = []
+    for each in metadata:
+        if isinstance(each, FieldInfo) and each.discriminator is not None:
+            tag = each.discriminator
+        else:
+            others.append(each)
+    quantity = CANONICAL in others
+    schema = openapi.definition("api.resource.Quantity") if quantity else _type(annotation, above, named, tag)
+    _constrain(schema, others)
+    return schema
+
+
+def _raw(metadata: Iterable[object]) -> Mapping[str, JSON] | None:
+    """Return the schema that a marker gives instead of that of the type."""
+    schemas = (each.schema for each in metadata if isinstance(each, CRD))
+    return next((each for each in schemas if isinstance(each, Mapping)), None)
+
+
+def _marked(raw: Mapping[str, JSON], metadata: Iterable[object]) -> Schema:
+    schema: Schema = copy.deepcopy(dict(raw))
+    _constrain(schema, [each for each in metadata if isinstance(each, CRD)])
     return schema
 
 
@@ -385,7 +417,13 @@ def _nullable(schema: Schema) -> Schema:
     return {**schema, "nullable": True}
 
 
-def _type(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
+def _type(
+    annotation: Any,
+    above: tuple[type[Struct], ...],
+    named: str | None = None,
+    tag: object = None,
+) -> Schema:
+    """Return the schema of a type. ``tag`` is the discriminator of a union."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _annotated(arguments[0], above, arguments[1:], named)
@@ -393,11 +431,13 @@ def _type(annotation: Any, above: tuple[type[Struct], ...], named: str | None = 
         present = [each for each in arguments if each is not type(None)]
         if set(present) == {int, str}:
             return openapi.definition("util.intstr.IntOrString")
-        if len(present) != 1:
-            raise _NoSchemaError(
-                f"{annotation} is a choice of several types; declare an optional field for each"
-            )
-        return _type(present[0], above, named)
+        if len(present) == 1:
+            return _type(present[0], above, named, tag)
+        if isinstance(tag, str):
+            return _tagged(present, tag, above)
+        raise _NoSchemaError(
+            f"{annotation} is a choice of several types; declare an optional field for each, or a discriminator"
+        )
     if origin is list:
         return {"items": _item(arguments[0], above, named), "type": "array"}
     if named is not None:
@@ -410,6 +450,39 @@ def _type(annotation: Any, above: tuple[type[Struct], ...], named: str | None = 
     return _without_parts(annotation, above)
 
 
+def _tagged(choices: list[Any], tag: str, above: tuple[type[Struct], ...]) -> Schema:
+    """Return the schema of a union of structs that the field ``tag`` distinguishes.
+
+    It has the fields of all structs. Which of them are required depends on the tag.
+    """
+    properties: Schema = {}
+    values: list[JSON] = []
+    cases: list[Schema] = []
+    for choice in choices:
+        if not (isinstance(choice, type) and issubclass(choice, Struct)):
+            raise _NoSchemaError(
+                f"{choice} is not a struct, as each choice of a union with a discriminator must be"
+            )
+        schema, wire = _struct(choice, above), wire_name(tag, fields_of(choice)[tag])
+        tags = schema["properties"].pop(wire)
+        if other := schema.keys() - {"description", "properties", "required", "type"}:
+            raise _NoSchemaError(
+                f"{choice.__name__} has {min(other)}, which cannot apply to one choice of a union"
+            )
+        for name, each in schema["properties"].items():
+            known = properties.setdefault(name, each)
+            if {**known, "description": ""} != {**each, "description": ""}:
+                raise _NoSchemaError(f"{name} has another schema in {choice.__name__} than in another choice")
+        properties[wire] = {"type": tags["type"]}
+        values += tags["enum"]
+        case: Schema = {"properties": {wire: {"enum": tags["enum"]}}}
+        if needed := [each for each in schema.get("required", ()) if each != wire]:
+            case["required"] = needed
+        cases.append(case)
+    properties[wire]["enum"] = values
+    return {"type": "object", "properties": properties, "required": [wire], "oneOf": cases}
+
+
 def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
     """Return the schema of a class, a NewType, or another type that pydantic knows."""
     if annotation in _SCALARS:
@@ -419,7 +492,7 @@ def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
     if supertype := getattr(annotation, "__supertype__", None):  # a NewType
         return _type(supertype, above)
     if isinstance(annotation, type) and issubclass(annotation, Unstructured | PartialObjectMetadata):
-        return {"type": "object", **_ANYTHING, "x-kubernetes-embedded-resource": True}
+        return {"type": "object", **_ANYTHING, openapi.EMBEDDED: True}
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         schema = _struct(annotation, above)
         return schema | _ANYTHING if annotation.accepts_unknown_fields else schema
@@ -438,7 +511,7 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
     if reference := schema.get("$ref"):
         name = reference.rpartition("/")[2]
         if name in above:
-            raise _NoSchemaError(f"{name} contains itself")
+            raise _NoSchemaError(f"{name} contains itself; {_OWN_SCHEMA}")
         return _structural(definitions[name], definitions, (*above, name))
     if choices := schema.get("anyOf", schema.get("oneOf")):
         present = [each for each in choices if each != _NULL]
@@ -454,7 +527,8 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
     if (kind := schema.get("type")) is None:
         return dict(_ANYTHING)
     if (form := schema.get("format")) is not None and form not in _FORMATS:
-        raise _NoSchemaError(f"the API server does not check the format {form} as Python does")
+        hint = "; use machinery.Duration" if form == "duration" else ""
+        raise _NoSchemaError(f"the API server does not check the format {form} as Python does{hint}")
     made = {"type": kind, **_bounds(schema)}
     if form is not None:
         _add_rules(made, _TEXT_ONLY)
@@ -530,7 +604,10 @@ def _mark(schema: Schema, marker: CRD) -> None:
 def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
     if rules:
         held = schema.setdefault("x-kubernetes-validations", [])
-        held.extend({"message": each.message, "rule": each.rule} for each in rules)
+        held.extend(
+            {_RULE[name]: value for name, value in msgspec.structs.asdict(each).items() if value is not None}
+            for each in rules
+        )
 
 
 def _class_text(model: type[object]) -> str | None:
@@ -613,6 +690,8 @@ def _merge_struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> 
     name = openapi.name_of(model)
     if openapi.has_definition(name):
         return _definition(name)
+    if (raw := _raw(_struct_markers(model))) is not None:
+        return raw
     if model in above:
         return {}
     properties = {}
@@ -652,7 +731,9 @@ def _merge_marked(schema: Mapping[str, JSON], metadata: Iterable[object]) -> Map
                 "format": marker.format,
             }
             schema = {**schema, **{key: value for key, value in given.items() if value is not None}}
-            if marker.schema is not None:
+            if isinstance(marker.schema, Mapping):
+                schema = {**schema, **marker.schema}
+            elif marker.schema is not None:
                 named = _definition(marker.schema)
                 schema = {**schema, "items": named} if "items" in schema else named
     return schema

@@ -71,7 +71,7 @@ class Object(Struct):
     gvk: ClassVar[GVK]
     resource: ClassVar[Resource | None] = None
     applies_defaults: ClassVar[bool] = False
-    """True if server-side apply also sends fields that nobody set and that have a default other than None.
+    """True if server-side apply also sends fields that were not set and that have a default other than None.
 
     This is for kinds whose defaults are the zero values that a typed Go client sends and owns.
     """

@@ -25,6 +25,8 @@ FILE: Final = Path(__file__).with_name("kubernetes_schema.json")
 LIST_TYPE: Final = "x-kubernetes-list-type"
 MAP_TYPE: Final = "x-kubernetes-map-type"
 MAP_KEYS: Final = "x-kubernetes-list-map-keys"
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _META: Final = "controller_runtime.machinery.meta"
 _NOT_IN_CRDS: Final = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy")
 

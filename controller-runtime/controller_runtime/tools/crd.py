@@ -56,20 +56,16 @@ def file_name(kind: type[Object]) -> str:
 
 
 def definitions(kinds: Iterable[type[Object]]) -> dict[str, JSON]:
-    """Return the CustomResourceDefinition of each kind, by file name.
+    """Return the CustomResourceDefinitions of kinds, by file name. The versions of a kind share one definition.
 
     Raises:
-        TypeError: a field has a type that CustomResourceDefinitions cannot express.
-        ValueError: a kind has no plural name, or two kinds are versions of the same resource. Such versions would have
-            to share one definition.
+        TypeError: a field has a type that CustomResourceDefinitions cannot express, or versions contradict each other.
+        ValueError: a kind has no plural name.
     """
-    found: dict[str, JSON] = {}
+    versions: dict[str, list[type[Object]]] = {}
     for kind in kinds:
-        name = file_name(kind)
-        if name in found:
-            raise ValueError(f"{kind.gvk}: another version of this kind is given")
-        found[name] = custom_resource_definition(kind)
-    return found
+        versions.setdefault(file_name(kind), []).append(kind)
+    return {name: custom_resource_definition(*found) for name, found in versions.items()}
 
 
 def manifests(kinds: Iterable[type[Object]]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 from pkg.podgrouper.settings import Settings
 from pkg.podgrouper.topowner import top_owner_metadata
-from pkg.util.goduration import format_duration, parse_duration
+from controller_runtime.machinery.goduration import format_duration, parse_duration
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
 from .errors import UNREADABLE

@@ -19,7 +19,7 @@ from controller_runtime.machinery import GVK, JSON, Object, Unstructured, unstru
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
-from pkg.util.goduration import format_duration
+from controller_runtime.machinery.goduration import format_duration
 
 from . import fields
 from .defaultgrouper import preemption_delay

@@ -8,7 +8,7 @@ import yaml
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.util.goduration import seconds
+from controller_runtime.machinery.goduration import seconds
 
 ROOT = Path(__file__).parents[3]
 HEAD = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"

@@ -12,7 +12,7 @@ import re
 import types
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Generic, Literal, NewType, NotRequired, Optional, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, NewType, NotRequired, Optional, TypeVar
 
 import msgspec
 import pydantic
@@ -23,7 +23,17 @@ from typing_extensions import TypedDict
 
 from controller_runtime.client import LiveClient, dry_run
 from controller_runtime.envtest import Environment
-from controller_runtime.machinery import CRD, JSON, Int32, Int64, Object, Struct, unstructured
+from controller_runtime.machinery import (
+    CRD,
+    JSON,
+    Duration,
+    Int32,
+    Int64,
+    Object,
+    Rule,
+    Struct,
+    unstructured,
+)
 from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.openapi import INT_OR_STRING, QUANTITY
@@ -101,6 +111,48 @@ class Chain(Struct):
     after: "Chain | None" = None
 
 
+TREE: Final = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+    "properties": {"name": {"type": "string"}},
+}
+
+
+class Tree(Struct):
+    name: str | None = None
+    branches: Annotated[list["Tree"] | None, CRD(schema={"type": "array", "items": TREE})] = None
+
+
+class Loop(Struct):
+    crd: ClassVar = CRD(schema=TREE, nullable=False)
+
+    name: str | None = None
+    next: "Loop | None" = None
+
+
+class Cash(Struct):
+    type: Literal["cash"] = "cash"
+    amount: int
+    note: str | None = None
+
+
+class Card(Struct):
+    type: Literal["credit", "debit"]
+    number: str
+    note: str | None = None
+
+
+class Cheque(Struct):
+    type: Literal["cheque"]
+    amount: str
+
+
+class Ruled(Struct):
+    crd: ClassVar = CRD(rules=(Rule("true"),))
+
+    type: Literal["ruled"]
+
+
 Port = NewType("Port", int)
 UserName = NewType("UserName", str)
 
@@ -132,6 +184,26 @@ def _text(format_: str) -> dict[str, Any]:
 def _object(required: Sequence[str] = (), **properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **({"required": [*required]} if required else {})}
 
+
+DURATION: Final = {
+    **STRING,
+    "maxLength": 64,
+    "pattern": r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$",
+}
+PAYMENT: Final = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {
+        "type": {**STRING, "enum": ["cash", "credit", "debit"]},
+        "amount": INTEGER,
+        "note": STRING,
+        "number": STRING,
+    },
+    "oneOf": [
+        {"properties": {"type": {"enum": ["cash"]}}, "required": ["amount"]},
+        {"properties": {"type": {"enum": ["credit", "debit"]}}, "required": ["number"]},
+    ],
+}
 
 FIELDS: Final = [
     Field("str", str | None, STRING, ["", "ä"], [1, [], {}, True]),
@@ -196,6 +268,13 @@ FIELDS: Final = [
     Field("struct", Leaf | None, _object(name=STRING, podIP=STRING), [{}, {"name": "a", "podIP": "b"}], [{"name": 1}, [], "a"]),
     Field("list of structs", list[Leaf] | None, {"type": "array", "items": _object(name=STRING, podIP=STRING)}, [[{"name": "a"}, {}]], [[{"name": "a"}, {"name": 1}]]),
     Field("generic struct", Box[int] | None, _object(["content"], content=INTEGER), [{"content": 1}], [{}, {"content": "1"}]),
+    Field("Duration", Duration | None, DURATION, ["1h30m0s", "1.5s", "0", "-2m", "100us"], ["", "1", "P1D", "1d", 5, [], "1 h"]),
+    Field("union with a discriminator", Annotated[Cash | Card | None, pydantic.Field(discriminator="type")], PAYMENT, [{"type": "cash", "amount": 1}, {"type": "debit", "number": "1", "note": "a"}], [{}, {"amount": 1}, {"type": "cash"}, {"type": "cash", "number": "1"}, {"type": "card", "number": "1"}, {"type": "cash", "amount": "1"}, []]),
+    Field("list of unions", list[Annotated[Cash | Card, pydantic.Field(discriminator="type")]] | None, {"type": "array", "items": PAYMENT}, [[], [{"type": "cash", "amount": 1}, {"type": "credit", "number": "1"}]], [[{"type": "cash"}], [{}]]),
+    Field("a schema of its own", Annotated[list[int] | None, CRD(schema={"type": "array", "items": INTEGER, "maxItems": 9})], {"type": "array", "items": INTEGER, "maxItems": 9}, [[1, 2]], ["a", {}, ["a"]]),
+    Field("a schema with constraints", Annotated[dict[str, JSON] | None, CRD(schema={"type": "object"}, preserve_unknown_fields=True)], {"type": "object", **ANYTHING}, [{"a": [1]}], ["a"]),
+    Field("a recursive struct with a schema", Tree | None, _object(name=STRING, branches={"type": "array", "items": TREE}), [{"name": "a", "branches": [{"branches": [{"name": "b"}]}]}], [{"name": 1}, {"branches": [{"name": 1}]}]),
+    Field("a struct with a schema", Loop | None, {**TREE, "nullable": False}, [{"name": "a", "next": {"next": {"name": "b"}}}], [{"name": 1}]),
     Field("required", int, INTEGER, [1], ["1"], default=...),
 ]  # fmt: skip
 """The class and the API server accept every value in ``good``, and neither accepts a value in ``bad``."""
@@ -212,6 +291,9 @@ WITHOUT_SCHEMA: Final = [
     Field("a dict with other keys", dict[int, str] | None),
     Field("a set with null", set[int | None] | None),
     Field("a list of enums with null", list[Colour | None] | None),
+    Field("a union in which a field has two types", Annotated[Cash | Cheque, pydantic.Field(discriminator="type")] | None),
+    Field("a union with a rule for one choice", Annotated[Cash | Ruled, pydantic.Field(discriminator="type")] | None),
+    Field("a union of models with a discriminator", Annotated[Cash | Plain, pydantic.Discriminator(lambda value: "cash")] | None),
     Field("a module", types.ModuleType | None),
     Field("a serializer without a return type", Annotated[int, PlainSerializer(lambda value: value)] | None),
 ]  # fmt: skip

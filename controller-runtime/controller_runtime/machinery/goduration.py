@@ -5,9 +5,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from datetime import timedelta
+from typing import Annotated, Final
 
-from controller_runtime.machinery.gojson import quote
+from pydantic import BeforeValidator, PlainSerializer
+
+from .gojson import quote
+from .markers import CRD
 
 _NANOSECONDS: Final = {
     "ns": 1,
@@ -91,3 +95,31 @@ def _decimal(value: int, unit: int) -> str:
 
 def _invalid(text: str) -> ValueError:
     return ValueError(f"time: invalid duration {quote(text[:_LONGEST])}")
+
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def _read(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return timedelta(microseconds=round(parse_duration(value) / 1000))
+
+
+def _write(value: timedelta) -> str:
+    nanoseconds = value // _MICROSECOND * 1000
+    if not -_MOST <= nanoseconds < _MOST:
+        raise ValueError(f"the duration {value} is longer than Go can represent (about 292 years)")
+    return format_duration(nanoseconds)
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_read),
+    PlainSerializer(_write, return_type=str, when_used="json"),
+    CRD(
+        max_length=_LONGEST,
+        pattern=r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$",
+    ),
+]
+"""A timedelta that is a text such as ``1h30m`` in JSON, like Go's metav1.Duration; it is rounded to microseconds."""

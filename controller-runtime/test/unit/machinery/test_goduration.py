@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pkg.util.goduration import format_duration, parse_duration
+from controller_runtime.machinery.goduration import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
