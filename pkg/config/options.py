@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime import manager, metrics, rest
+from controller_runtime.machinery.goduration import seconds
 from controller_runtime.webhook import default_cert_dir
 
 from pkg import features
@@ -16,7 +17,6 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import tlsconfig
-from controller_runtime.machinery.goduration import seconds
 
 from .config import ConfigurationError
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from controller_runtime import serving
 from controller_runtime.machinery import field
+from controller_runtime.machinery.goduration import seconds
 
 from pkg.apis.config.v1alpha1 import (
     ALLOW,
@@ -17,7 +18,6 @@ from pkg.apis.config.v1alpha1 import (
     Configuration,
     RuntimePatches,
 )
-from controller_runtime.machinery.goduration import seconds
 
 _RULES: Final = ("auto", "v0.13", "v0.17")
 _MAX_PORT: Final = 65535

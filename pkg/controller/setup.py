@@ -9,11 +9,11 @@ from typing import Final
 
 import controller_runtime as ctrl
 from controller_runtime import controller
+from controller_runtime.machinery.goduration import seconds
 
 from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
-from controller_runtime.machinery.goduration import seconds
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
 from .reports import Starts

@@ -13,13 +13,13 @@ from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.machinery import Object, Unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, StatusError
+from controller_runtime.machinery.goduration import format_duration, parse_duration
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 from pkg.podgrouper.settings import Settings
 from pkg.podgrouper.topowner import top_owner_metadata
-from controller_runtime.machinery.goduration import format_duration, parse_duration
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
 from .errors import UNREADABLE

@@ -15,11 +15,11 @@ from typing import Final, TypeVar
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import GVK, JSON, Object, Unstructured, unstructured
+from controller_runtime.machinery.goduration import format_duration
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
-from controller_runtime.machinery.goduration import format_duration
 
 from . import fields
 from .defaultgrouper import preemption_delay

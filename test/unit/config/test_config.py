@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from controller_runtime.machinery.goduration import seconds
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
-from controller_runtime.machinery.goduration import seconds
 
 ROOT = Path(__file__).parents[3]
 HEAD = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"

@@ -11,8 +11,8 @@ from typing import Final
 
 import anyio
 from controller_runtime.machinery import JSON
-from pkg.constants import trainer as constants
 from controller_runtime.machinery.goduration import parse_duration
+from pkg.constants import trainer as constants
 from pkg.why import LiveObject
 from pkg.why.liveobject import maps, moment, number, text, texts
 from pkg.why.snapshot import COMPLETION_INDEX
