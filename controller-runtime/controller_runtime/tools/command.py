@@ -47,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     crd.add_argument("modules", nargs="+", metavar="MODULE[:KIND]", help="a module that defines kinds")
     _add_output(crd, "folder")
     crd.set_defaults(run=_crd)
+    _add_kinds(
+        commands.add_parser("kinds", help="write typed kinds from CustomResourceDefinitions or OpenAPI")
+    )
     rbac = commands.add_parser("rbac", help="write the ClusterRole and Roles of +kubebuilder:rbac comments")
     rbac.add_argument(
         "paths", nargs="+", type=Path, metavar="PATH", help="a Python file, or a folder of them"
@@ -77,6 +80,27 @@ def _add_output(parser: argparse.ArgumentParser, noun: str) -> None:
     parser.add_argument("--check", action="store_true", help=_CHECK_HELP)
 
 
+def _add_kinds(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Write a module with typed kinds for each API version, from CustomResourceDefinitions, from OpenAPI v3 "
+        "documents or from the kinds that a cluster serves."
+    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="a file in YAML or JSON")
+    parser.add_argument("--cluster", action="store_true", help="read the OpenAPI of the kubeconfig's cluster")
+    parser.add_argument("--context", help="the context of the kubeconfig; the current one by default")
+    parser.add_argument(
+        "--group", action="append", default=[], help="only kinds of this API group; repeatable"
+    )
+    parser.add_argument("--kind", action="append", default=[], help="only this kind; repeatable")
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help="require no field, so that apply configurations may leave out any",
+    )
+    _add_output(parser, "folder")
+    parser.set_defaults(run=_kinds)
+
+
 def _add_new(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write a working operator: a kind, its controller, a webhook, tests, manifests."
     parser.add_argument("name", metavar="NAME", help="name of the project, e.g. website-operator")
@@ -96,6 +120,32 @@ def _crd(arguments: argparse.Namespace) -> int:
     files = crd.manifests(dict.fromkeys(kinds))
     if arguments.output is None:
         return _print("".join(files.values()), arguments.check)
+    return _write(arguments.output, files, arguments.check)
+
+
+def _kinds(arguments: argparse.Namespace) -> int:
+    from . import kinds
+
+    if bool(arguments.files) == arguments.cluster:
+        raise ValueError("either files or --cluster must be given")
+    if arguments.cluster and not (arguments.group or arguments.kind):
+        raise ValueError("--cluster needs --group or --kind")
+    if arguments.cluster:
+        import asyncio
+
+        found = asyncio.run(kinds.of_cluster(groups=arguments.group, context=arguments.context))
+    else:
+        found = [each for path in arguments.files for each in kinds.read(path)]
+    files = kinds.modules(
+        kinds.select(found, kinds=arguments.kind, groups=arguments.group), partial=arguments.partial
+    )
+    if arguments.output is None:
+        texts = [text for name, text in files.items() if not name.endswith("__init__.py")]
+        if len(texts) > 1:
+            raise ValueError(
+                f"--output is needed: the kinds have {len(texts)} API versions, each with a module"
+            )
+        return _print(texts[0], arguments.check)
     return _write(arguments.output, files, arguments.check)
 
 
