@@ -4,8 +4,9 @@
 
 import-linter checks the packages; it cannot read the folders of tests, which are no packages. A face is a package, a
 module directly below ``controller_runtime``, the module of an API version (``v1``), or a module that its package
-exports, or that connects with another package (``interop``). Every other module is an inner one and may move; only the tests in the folder that mirrors its package may
-import it. The command fails if the count is above ``inner-imports`` in pyproject.toml.
+exports, or that connects with another package (``interop``). Every other module is an inner one and may move; only
+the tests in the folder that mirrors its package may import it. The command fails if the count is above ``inner-
+imports`` in pyproject.toml.
 """
 
 from __future__ import annotations

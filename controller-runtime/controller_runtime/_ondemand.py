@@ -24,14 +24,15 @@ def names(
 
     Args:
         package: the name of the package.
-        exports: the names to import from each module of the package.
+        exports: the names to import from each module of the package. If ``package`` is a module itself, a module
+            beside it has a dot before its name.
         submodules: whether the package's public modules can be used as names, too.
     """
     modules = {name: module for module, found in exports.items() for name in found}
 
     def get(name: str) -> object:
         if name in modules:
-            value = getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+            value = getattr(importlib.import_module(f".{modules[name]}", package), name)
             setattr(importlib.import_module(package), name, value)
             return value
         if (

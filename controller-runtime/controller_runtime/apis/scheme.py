@@ -9,11 +9,47 @@ from controller_runtime.machinery import Object, Scheme
 
 def default_scheme() -> Scheme:
     """Return a new scheme with all kinds of :mod:`controller_runtime.apis`, which are imported on first use."""
-    return Scheme(later=kinds)
+    return Scheme(later=lambda: (*kinds(), *generated_kinds()))
+
+
+def generated_kinds() -> tuple[type[Object], ...]:
+    """Import the kinds whose modules are generated, and return them."""
+    from controller_runtime.apis.autoscaling import v2 as autoscaling
+    from controller_runtime.apis.certificates import v1 as certificates
+    from controller_runtime.apis.core import v1 as core
+    from controller_runtime.apis.discovery import v1 as discovery
+    from controller_runtime.apis.networking import v1 as networking
+    from controller_runtime.apis.policy import v1 as policy
+    from controller_runtime.apis.resource import v1 as resource
+    from controller_runtime.apis.storage import v1 as storage
+
+    return (
+        autoscaling.HorizontalPodAutoscaler,
+        certificates.CertificateSigningRequest,
+        core.Endpoints,
+        core.PersistentVolume,
+        core.PersistentVolumeClaim,
+        core.ResourceQuota,
+        discovery.EndpointSlice,
+        networking.Ingress,
+        networking.IngressClass,
+        networking.NetworkPolicy,
+        policy.PodDisruptionBudget,
+        resource.DeviceClass,
+        resource.ResourceClaim,
+        resource.ResourceClaimTemplate,
+        resource.ResourceSlice,
+        storage.CSIDriver,
+        storage.CSINode,
+        storage.CSIStorageCapacity,
+        storage.StorageClass,
+        storage.VolumeAttachment,
+        storage.VolumeAttributesClass,
+    )
 
 
 def kinds() -> tuple[type[Object], ...]:
-    """Import all kinds and return them."""
+    """Import the kinds whose modules are written by hand, and return them."""
     from controller_runtime.apis.admission import v1 as admission
     from controller_runtime.apis.admissionregistration import v1 as admissionregistration
     from controller_runtime.apis.apiextensions import v1 as apiextensions

@@ -141,7 +141,7 @@ def has_definition(name: str) -> bool:
 
 def name_of(model: type[object]) -> str:
     """Return the name of a class in the recorded schema, such as ``core.v1.EnvVar``."""
-    module = model.__module__.removeprefix("controller_runtime.apis.")
+    module = model.__module__.removeprefix("controller_runtime.apis.").replace(".generated", ".v1")
     return f"{'meta.v1' if module == _META else module}.{model.__name__}"
 
 

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
+from controller_runtime import _ondemand
 from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
 from controller_runtime.machinery import JSON, Object, Struct
 from controller_runtime.machinery.base import is_unset
@@ -17,6 +18,36 @@ from .events import Event as Event
 from .events import EventSeries as EventSeries
 from .events import EventSource as EventSource
 from .events import ObjectReference as ObjectReference
+
+if TYPE_CHECKING:
+    from .generated import Endpoints as Endpoints
+    from .generated import EndpointSubset as EndpointSubset
+    from .generated import PersistentVolume as PersistentVolume
+    from .generated import PersistentVolumeClaim as PersistentVolumeClaim
+    from .generated import PersistentVolumeClaimSpec as PersistentVolumeClaimSpec
+    from .generated import PersistentVolumeClaimStatus as PersistentVolumeClaimStatus
+    from .generated import PersistentVolumeSpec as PersistentVolumeSpec
+    from .generated import ResourceQuota as ResourceQuota
+    from .generated import ResourceQuotaSpec as ResourceQuotaSpec
+    from .generated import VolumeResourceRequirements as VolumeResourceRequirements
+else:  # programs that do not need these kinds do not load them
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            ".generated": (
+                "EndpointSubset",
+                "Endpoints",
+                "PersistentVolume",
+                "PersistentVolumeClaim",
+                "PersistentVolumeClaimSpec",
+                "PersistentVolumeClaimStatus",
+                "PersistentVolumeSpec",
+                "ResourceQuota",
+                "ResourceQuotaSpec",
+                "VolumeResourceRequirements",
+            ),
+        },
+    )
 
 
 class LocalObjectReference(Struct):

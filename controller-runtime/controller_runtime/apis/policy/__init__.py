@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The nodev1 group."""
+"""The group policy."""

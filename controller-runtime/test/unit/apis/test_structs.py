@@ -5,12 +5,17 @@
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from controller_runtime import apis
-from controller_runtime.machinery import Struct
+from controller_runtime.apis.core.v1 import PersistentVolumeClaimSpec
+from controller_runtime.apis.scheme import default_scheme
+from controller_runtime.machinery import Object, Struct, openapi
+from controller_runtime.machinery.crd import custom_resource_definition
 
 
 def structs() -> Iterator[type[Struct]]:
@@ -29,3 +34,34 @@ def test_a_new_object_has_the_zero_values_of_go(kind: type[Struct]) -> None:
     given = {name: value for name, value in given.items() if name not in ("api_version", "kind")}
     assert {name: value for name, value in given.items() if value not in (None, "", 0, False)} == {}
     assert (kind.go_always | kind.go_pointers) <= kind.model_fields.keys()
+
+
+def test_core_v1_loads_its_generated_kinds_when_they_are_used() -> None:
+    code = (
+        "import sys\n"
+        "from controller_runtime.apis.core import v1\n"
+        "assert 'controller_runtime.apis.core.generated' not in sys.modules\n"
+        "assert 'PersistentVolumeClaim' in dir(v1)\n"
+        "from controller_runtime.apis.core.v1 import PersistentVolumeClaim, PersistentVolumeClaimSpec\n"
+        "assert PersistentVolumeClaim().spec == PersistentVolumeClaimSpec()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_scheme_has_every_kind_of_the_package() -> None:
+    found = {each for each in structs() if issubclass(each, Object) and each.resource is not None}
+    assert found <= set(default_scheme()), "add them to apis/scheme.py"
+
+
+class Template(Struct):
+    claim: PersistentVolumeClaimSpec
+
+
+class OfTemplate(Object, group="example.com", version="v1", plural="oftemplates"):
+    spec: Template
+
+
+def test_a_generated_struct_has_its_recorded_schema_in_a_definition() -> None:
+    version = custom_resource_definition(OfTemplate)["spec"]["versions"][0]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec["properties"]["claim"] == openapi.definition("core.v1.PersistentVolumeClaimSpec")

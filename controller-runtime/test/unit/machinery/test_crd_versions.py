@@ -127,12 +127,12 @@ class Forgetful(ctrl.Object, group="example.com", version="v1", plural="forgetfu
     [
         (lambda: custom_resource_definition(Forgetful), "Forgetful.crd_kind must be KindMarkers"),
         (
-            lambda: ctrl.Rule("true", reason="Invalid"),
+            lambda: ctrl.Rule("true", reason="Invalid"),  # type: ignore[arg-type]
             "reason must be one of FieldValueInvalid, .* not Invalid",
         ),
-        (lambda: ctrl.KindMarkers(short_names="wk"), "short_names must be a tuple"),
+        (lambda: ctrl.KindMarkers(short_names="wk"), "short_names must be a tuple"),  # type: ignore[arg-type]
         (
-            lambda: ctrl.CRD(schema=1),
+            lambda: ctrl.CRD(schema=1),  # type: ignore[arg-type]
             "schema must be an OpenAPI schema, or the name of a recorded definition",
         ),
     ],

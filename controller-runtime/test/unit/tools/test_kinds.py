@@ -328,7 +328,7 @@ def test_the_command_writes_a_package_and_checks_it(
     assert main(["kinds", str(FILE), "-o", str(tmp_path), "--check"]) == 1
     capsys.readouterr()
     assert main(["kinds", str(FILE), "--kind", "Object"]) == 0
-    assert "class ObjectKind(Object, " in capsys.readouterr().out
+    assert "class ObjectKind(\n    Object, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

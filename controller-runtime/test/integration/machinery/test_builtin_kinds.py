@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The generated kinds of Kubernetes hold what a real API server stores."""
+
+from typing import Any
+
+import pytest
+
+from controller_runtime.apis.autoscaling.v2 import HorizontalPodAutoscaler
+from controller_runtime.apis.core.v1 import PersistentVolume, PersistentVolumeClaim, ResourceQuota
+from controller_runtime.apis.discovery.v1 import EndpointSlice
+from controller_runtime.apis.networking.v1 import Ingress, IngressClass, NetworkPolicy
+from controller_runtime.apis.policy.v1 import PodDisruptionBudget
+from controller_runtime.apis.resource.v1 import ResourceClaimTemplate
+from controller_runtime.apis.storage.v1 import StorageClass, VolumeAttachment
+from controller_runtime.client import LiveClient
+from controller_runtime.machinery import Object, unstructured
+
+pytestmark = pytest.mark.integration
+LABELS = {"matchLabels": {"app": "web"}}
+OBJECTS: list[tuple[type[Object], dict[str, Any]]] = [
+    (
+        Ingress,
+        {
+            "spec": {
+                "ingressClassName": "nginx",
+                "tls": [{"hosts": ["a.example.com"], "secretName": "tls"}],
+                "rules": [
+                    {
+                        "host": "a.example.com",
+                        "http": {
+                            "paths": [
+                                {
+                                    "path": "/",
+                                    "pathType": "Prefix",
+                                    "backend": {"service": {"name": "web", "port": {"name": "http"}}},
+                                }
+                            ]
+                        },
+                    }
+                ],
+            }
+        },
+    ),
+    (IngressClass, {"spec": {"controller": "example.com/ingress"}}),
+    (
+        NetworkPolicy,
+        {
+            "spec": {
+                "podSelector": LABELS,
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
+                "egress": [
+                    {"ports": [{"port": 53, "protocol": "UDP"}], "to": [{"namespaceSelector": LABELS}]}
+                ],
+            }
+        },
+    ),
+    (
+        PersistentVolumeClaim,
+        {
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "fast",
+                "resources": {"requests": {"storage": "1Gi"}},
+                "selector": LABELS,
+            }
+        },
+    ),
+    (
+        PersistentVolume,
+        {
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteMany"],
+                "nfs": {"server": "nfs", "path": "/"},
+                "mountOptions": ["ro"],
+            }
+        },
+    ),
+    (ResourceQuota, {"spec": {"hard": {"pods": "10", "requests.cpu": "1500m"}}}),
+    (
+        PodDisruptionBudget,
+        {"spec": {"minAvailable": "50%", "selector": LABELS, "unhealthyPodEvictionPolicy": "AlwaysAllow"}},
+    ),
+    (
+        HorizontalPodAutoscaler,
+        {
+            "spec": {
+                "minReplicas": 1,
+                "maxReplicas": 3,
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "metrics": [
+                    {
+                        "type": "Resource",
+                        "resource": {
+                            "name": "cpu",
+                            "target": {"type": "Utilization", "averageUtilization": 80},
+                        },
+                    }
+                ],
+                "behavior": {"scaleDown": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}},
+            }
+        },
+    ),
+    (
+        StorageClass,
+        {
+            "provisioner": "example.com/disk",
+            "parameters": {"type": "ssd"},
+            "allowVolumeExpansion": True,
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+    ),
+    (
+        VolumeAttachment,
+        {"spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}},
+    ),
+    (
+        EndpointSlice,
+        {
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}],
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+        },
+    ),
+    (
+        ResourceClaimTemplate,
+        {
+            "spec": {
+                "spec": {
+                    "devices": {
+                        "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]
+                    }
+                }
+            }
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "content"), OBJECTS, ids=lambda each: getattr(each, "__name__", ""))
+async def test_an_object_is_stored_as_its_class_writes_it(
+    live_client: LiveClient, namespace: str, kind: type[Object], content: dict[str, Any]
+) -> None:
+    assert kind.resource is not None
+    metadata = {"name": namespace} | ({"namespace": namespace} if kind.resource.namespaced else {})
+    obj = kind.from_dict({"metadata": metadata, **content})
+    assert {key: obj.to_dict()[key] for key in content} == content
+    made = await live_client.create(obj, field_validation="Strict")
+    stored = await live_client.get(unstructured(kind.gvk), made.key)
+    for key, value in content.items():
+        assert_contains(stored[key], value)
+        assert made.to_dict()[key] == stored[key], "the class writes all fields that the server stores"
+    assert not any(made.unknown_fields for made in (made, getattr(made, "spec", made)))
+    await live_client.delete(made)
+
+
+def assert_contains(stored: Any, value: Any) -> None:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            assert_contains(stored[key], each)
+    elif isinstance(value, list):
+        for have, want in zip(stored, value, strict=True):
+            assert_contains(have, want)
+    else:
+        assert stored == value
