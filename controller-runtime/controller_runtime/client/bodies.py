@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 
 import anyio.lowlevel
 import msgspec
@@ -182,7 +182,7 @@ def apply_configuration(obj: Object) -> bytes:
     The configuration has no ``managedFields``, which the server rejects.
     """
     fields = obj.metadata.managed_fields
-    unset = {} if obj.applies_defaults else unset_fields(obj)
+    unset: dict[Any, Any] = {} if obj.applies_defaults else unset_fields(obj)
     if not unset and fields is None:
         return obj.to_json()
     if obj.applies_defaults:

@@ -15,7 +15,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -680,7 +680,7 @@ def _short(name: str) -> str:
     return name
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _library_struct(short: str) -> tuple[str, str] | None:
     """Return the module of this library that exports one of Kubernetes' own structs, and the module that defines it."""
     group_version, _, name = short.rpartition(".")
