@@ -98,6 +98,10 @@ test-programs: $(VENV)/.dev ## Build the programs that `make test` needs, or fin
 slow-programs: $(VENV)/.dev ## Build the programs of slow tests too, and install the releases of the SDK
 	@$(BIN)/python -m testkit.programs --slow
 
+.PHONY: nightly-programs
+nightly-programs: $(VENV)/.dev ## Build the programs of nightly tests too, and install more releases of the SDK
+	@$(BIN)/python -m testkit.programs --nightly
+
 .PHONY: test
 test: test-programs ## Run before a commit: unit tests, recorded results, simulations, controllers on a real API server, one TrainJob on a cluster
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
@@ -108,10 +112,14 @@ test: test-programs ## Run before a commit: unit tests, recorded results, simula
 test-slow: slow-programs ## Run the tests that `make test` leaves out: whole clusters, charts, images, commands of the documentation
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
 	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
-	$(BIN)/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "slow and not nightly" $(PYTEST_ARGS)
+
+.PHONY: test-nightly
+test-nightly: nightly-programs ## Run the tests beside releases between the oldest and the newest, and those of the benchmarks
+	$(BIN)/pytest $(PARALLEL) -m nightly $(PYTEST_ARGS)
 
 .PHONY: test-all
-test-all: test test-slow ## Run all tests except those with separate targets: faults, soak, skew and benchmarks
+test-all: test test-slow ## Run all tests except those with separate targets: nightly tests, faults, soak, skew and benchmarks
 
 .PHONY: check
 check: lint types imports test-unit ## Run on each release of Python in CI: all checks and tests that need no processes
@@ -126,14 +134,14 @@ test-unit: $(VENV)/.dev ## Run the unit tests and compare with the recorded resu
 test-clusters: slow-programs ## Run on one release of Python in CI: all tests of `make test` and `make test-slow` that `make check` leaves out
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) test/integration $(PYTEST_ARGS)
 	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) test/e2e test/integration $(PYTEST_ARGS)
-	$(BIN)/pytest $(PARALLEL) test/e2e test/integration test/sim $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not nightly" test/e2e test/integration test/sim $(PYTEST_ARGS)
 
 .PHONY: test-parity
 test-parity: $(VENV)/.dev ## Compare with the recorded results of the Go managers
 	$(BIN)/pytest test/parity $(PYTEST_ARGS)
 
 .PHONY: test-integration
-test-integration: slow-programs ## Run the tests that need a real API server
+test-integration: nightly-programs ## Run the tests that need a real API server
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/integration $(PYTEST_ARGS)
 	cd $(TOOL) && $(abspath $(BIN))/pytest test/integration $(PYTEST_ARGS)
 	$(BIN)/pytest test/integration $(PYTEST_ARGS)
@@ -177,7 +185,7 @@ soak: test-programs ## Put 2,000 TrainJobs through the local cluster in at most 
 	$(BIN)/pytest test/soak $(PYTEST_ARGS)
 
 .PHONY: test-e2e
-test-e2e: slow-programs ## Run the tests that need the whole local cluster
+test-e2e: nightly-programs ## Run the tests that need the whole local cluster
 	cd $(TOOL) && $(abspath $(BIN))/pytest test/e2e $(PYTEST_ARGS)
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
 
@@ -187,7 +195,7 @@ SKEW ?= 1.34+0.10 1.35+0.10 1.35+0.11 1.36+0.12 1.37+0.12
 test-skew: $(VENV)/.dev ## Run the demo, lifecycle, SDK, gang and upgrade tests on each pair of releases; SKEW=1.37+0.12 for one
 	@for pair in $(SKEW); do echo "Kubernetes $${pair%+*}, JobSet $${pair#*+}"; \
 		export CLUSTER_KUBERNETES=$${pair%+*} CLUSTER_JOBSET=$${pair#*+} ENVTEST_K8S_VERSION=$${pair%+*}; \
-		$(BIN)/python -m testkit.programs --slow; \
+		$(BIN)/python -m testkit.programs --nightly; \
 		$(BIN)/pytest $(PYTEST_ARGS) \
 			test/e2e/test_trainjob.py test/e2e/test_lifecycle.py test/e2e/test_sdk.py test/e2e/test_workload.py \
 			test/e2e/test_workload_kueue.py test/integration/gangs test/integration/apis/test_upgrade_path.py; \

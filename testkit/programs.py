@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that tests need from the Go and Python registries: programs, files of other projects, releases of the SDK.
 
-``python -m testkit.programs`` prepares the needs of ``make test``, and with ``--slow`` also those of ``make test-slow``.
+``python -m testkit.programs`` prepares the needs of ``make test``, with ``--slow`` also those of ``make test-slow``, and
+with ``--nightly`` also those of ``make test-nightly``.
 Tests only find it.
 """
 
@@ -47,6 +48,8 @@ KUBECTL: Final = Tool(
 )
 GO_RELEASES: Final = {"2.1.0": "trainer", "2.2.1": "trainer-2.2", "2.3.0": "trainer-2.3"}
 """The folder in ``test/tools`` with the module file of each release of Trainer."""
+NIGHTLY: Final = {"2.2.1", "0.4.1"}
+"""The releases of Trainer and the SDK, between the oldest and the newest, that only nightly tests need."""
 GO_MANAGER: Final = "trainer-controller-manager"
 
 
@@ -161,12 +164,12 @@ def _install_sdk(release: str) -> None:
     say(f"kubeflow {release}: installed")
 
 
-async def _prepare(*, slow: bool) -> None:
+async def _prepare(sdks: Sequence[str], *, slow: bool) -> None:
     """Prepare files and releases of the SDK. Another process that does the same waits."""
     async with file_lock(cache_directory(program="trainer-controller-manager") / "programs.lock"):
         for module in (*MODULES.values(), *((TRAINER, PROMETHEUS_OPERATOR) if slow else ())):
             await module.prepare()
-        for release in SDKS if slow else ():
+        for release in sdks:
             await anyio.to_thread.run_sync(_install_sdk, release)
 
 
@@ -174,9 +177,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prepare everything that is missing."""
     parser = argparse.ArgumentParser(prog="python -m testkit.programs", description=__doc__)
     parser.add_argument("--slow", action="store_true", help="also prepare the needs of slow tests")
+    parser.add_argument("--nightly", action="store_true", help="also prepare the needs of nightly tests")
     parser.add_argument("--release", action="store_true", help="only build the programs that make a release")
     given = parser.parse_args(argv)
-    slow = given.slow
+    slow = given.slow or given.nightly
+    left_out = set() if given.nightly else NIGHTLY
     try:
         if given.release:
             build((KUSTOMIZE, HELM), "two minutes")
@@ -184,9 +189,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         build(FAST, "seven minutes")
         if slow:
             build(SLOW, "six minutes")
-            for release in GO_RELEASES:
+            for release in GO_RELEASES.keys() - left_out:
                 build([go_manager(release)], "two minutes")
-        anyio.run(partial(_prepare, slow=slow))
+        sdks = [release for release in SDKS if slow and release not in left_out]
+        anyio.run(partial(_prepare, sdks, slow=slow))
     except ToolError as error:
         say(f"programs: {error}")
         return 1

@@ -71,7 +71,7 @@ class Release:
 
 RELEASES = [
     pytest.param(Release("2.1.0", FIRST, SECOND, "2.1"), id="v2.1.0"),
-    pytest.param(Release("2.2.1", SECOND, FIRST, "2.3", older=True), id="v2.2.1"),
+    pytest.param(Release("2.2.1", SECOND, FIRST, "2.3", older=True), id="v2.2.1", marks=pytest.mark.nightly),
     pytest.param(Release("2.3.0", SECOND, FIRST, "2.3"), id="v2.3.0"),
 ]
 

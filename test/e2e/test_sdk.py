@@ -21,7 +21,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
 
-VERSIONS = ("0.2.0", "0.3.1", "0.4.1", "0.5.0")
+VERSIONS = [
+    pytest.param(release, marks=[pytest.mark.nightly] if release in programs.NIGHTLY else [])
+    for release in programs.SDKS
+]
 TUNED = "torchtune-llama3.2-1b"
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 # The SDK's own interpreter runs this: nothing of this project is imported.

@@ -22,7 +22,7 @@ from trainerctl.localcluster.tools import DEFAULT_JOBSET
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit import programs
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
 VERSIONS = ("0.2.0", "0.3.1", "0.4.1", "0.5.0")

@@ -16,7 +16,7 @@ from controller_runtime.rest import Transport
 from harness import base, cluster, command, figures, interpreter, measure
 from harness.plan import quick
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly]
 
 TORCH = {"patch jobsets": 1.0}
 REQUESTS = {
