@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.machinery import JSON
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime
 from pkg.util.podtemplate import Violation
@@ -53,18 +54,42 @@ async def pod_findings(
 ) -> list[PodFinding]:
     """Return the mistakes in the pod templates of a TrainJob. ``documents`` are all objects of the input."""
     found = await runtime.template_violations(train_job)
+    if not found:
+        return []
     ref = train_job.spec.runtime_ref
     of_runtime = [
         each
         for each in documents
-        if found
-        and (each.data["kind"], (each.data.get("metadata") or {}).get("name")) == (ref.kind, ref.name)
+        if (each.data["kind"], (meta := each.data.get("metadata") or {}).get("name")) == (ref.kind, ref.name)
+        and (ref.kind == ClusterTrainingRuntime.gvk.kind or _is_in(meta, train_job.namespace))
     ]
-    return [_located(each, document, of_runtime) for each in found]
+    # A trainer that has no effect on a job is not the cause of the job's mistakes.
+    kept = {_identity(each) for each in await runtime.template_violations(_with_harmless_trainer(train_job))}
+    return [_located(each, document, of_runtime, by_trainer=_identity(each) not in kept) for each in found]
 
 
-def _located(violation: Violation, document: InputObject, runtimes: list[InputObject]) -> PodFinding:
-    for path, is_complete in _in_train_job(violation, document.data):
+def _is_in(metadata: JSON, namespace: str) -> bool:
+    return metadata.get("namespace") in (None, "", namespace)
+
+
+def _identity(violation: Violation) -> tuple[Path, str]:
+    return violation.keyed, violation.error.detail
+
+
+def _with_harmless_trainer(train_job: TrainJob) -> TrainJob:
+    """Return a copy whose trainer makes no mistake in the container that it changes."""
+    copied = train_job.deep_copy()
+    if (trainer := copied.spec.trainer) is not None:
+        trainer.image, trainer.env = "image", None
+        if trainer.resources_per_node is not None:
+            trainer.resources_per_node = ResourceRequirements(limits={"cpu": "1"})
+    return copied
+
+
+def _located(
+    violation: Violation, document: InputObject, runtimes: list[InputObject], *, by_trainer: bool
+) -> PodFinding:
+    for path, is_complete in _in_train_job(violation, document.data, by_trainer=by_trainer):
         if is_complete:
             return PodFinding(violation, document, path)
     for runtime in runtimes:
@@ -73,7 +98,7 @@ def _located(violation: Violation, document: InputObject, runtimes: list[InputOb
     return PodFinding(violation, document, ("spec", "runtimeRef"))
 
 
-def _in_train_job(violation: Violation, data: JSON) -> Iterator[tuple[Path, bool]]:
+def _in_train_job(violation: Violation, data: JSON, *, by_trainer: bool) -> Iterator[tuple[Path, bool]]:
     """Yield the paths in a TrainJob at which the value may be set, the strongest first, and whether it is set there."""
     below, last = violation.keyed[_IN_TEMPLATE:], violation.path[-1:]
     spec = data.get("spec") or {}
@@ -83,7 +108,7 @@ def _in_train_job(violation: Violation, data: JSON) -> Iterator[tuple[Path, bool
     for index, override in reversed(list(enumerate(spec.get("podTemplateOverrides") or ()))):
         if any(target.get("name") == violation.job for target in override.get("targetJobs") or ()):
             yield _descend(data, ("spec", "podTemplateOverrides", index, *below), last)
-    if below[:3] == ("spec", "containers", constants.NODE):
+    if by_trainer and below[:3] == ("spec", "containers", constants.NODE):
         field, *rest = below[3:]
         if field == "resources" and (spec.get("trainer") or {}).get("resourcesPerNode"):
             path, _ = _descend(data, ("spec", "trainer", "resourcesPerNode", *rest), last)

@@ -74,6 +74,36 @@ CASES = [
 ]
 
 
+UNLABELLED = RUNTIME.replace(
+    "            metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}\n", ""
+)
+"""A runtime on whose job the trainer has no effect."""
+CASES += [
+    pytest.param(
+        UNLABELLED.replace("image: i}", "image: i, resources: {requests: {a.b/c: 1}}}").replace(
+            "- name: exporter", "- name: exporter\n                      image: e"
+        )
+        + JOB
+        + "  trainer: {resourcesPerNode: {requests: {a.b/c: 2}}}\n",
+        "15: document 1 (ClusterTrainingRuntime torch-distributed): spec.template.spec.replicatedJobs[0]."
+        "template.spec.template.spec.containers[0].resources",
+        id="a device of the runtime, which the trainer does not change",
+    ),
+    pytest.param(
+        RUNTIME.replace("kind: Cluster", "kind: ")
+        .replace("{name: torch", "{namespace: other, name: torch")
+        .replace("image: i", "image: i, stdin: true")
+        + RUNTIME.replace("kind: Cluster", "kind: ").replace(
+            "{name: torch", "{namespace: default, name: torch"
+        )
+        + JOB.replace("{name: torch-distributed}", "{name: torch-distributed, kind: TrainingRuntime}"),
+        "36: document 2 (TrainingRuntime default/torch-distributed): spec.template.spec.replicatedJobs[0]."
+        "template.spec.template.spec.containers[1].image: ",
+        id="a runtime whose name another namespace has, too",
+    ),
+]
+
+
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, *command: str) -> tuple[int, str, str]:
     file = tmp_path / "in.yaml"
     file.write_text(text)
