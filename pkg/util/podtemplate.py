@@ -202,14 +202,14 @@ def _sole(*also: str) -> Callable[[Data], Problems]:
 
     def check(data: Data) -> Problems:
         present = [name for name, held in data.items() if held is not None and name not in also]
-        yield from (((name,), f"excludes {present[0]}") for name in present[1:2])
+        yield from (((name,), f"must not be set together with {present[0]}") for name in present[1:2])
 
     return check
 
 
 def _handler(data: Data) -> Problems:
     present = [name for name in _ACTIONS if data.get(name) is not None]
-    yield from (((name,), f"excludes {present[0]}") for name in present[1:2])
+    yield from (((name,), f"must not be set together with {present[0]}") for name in present[1:2])
     if not present:
         yield (), "must have a handler, such as exec or httpGet"
 
@@ -221,7 +221,7 @@ def _toleration(data: Data) -> Problems:
     if (
         detail := _VALUE(value)
         if operator == "Equal"
-        else value and operator == "Exists" and "excludes Exists"
+        else value and operator == "Exists" and "must be empty for the operator Exists"
     ):
         yield ("value",), detail
     if data.get("tolerationSeconds") is not None and data.get("effect") != "NoExecute":
@@ -231,7 +231,7 @@ def _toleration(data: Data) -> Problems:
 def _variable(data: Data) -> Problems:
     source = data.get("valueFrom")
     if source is not None and (not source or data.get("value")):
-        yield ("valueFrom",), "excludes value" if source else "must have a source"
+        yield ("valueFrom",), "must not be set together with value" if source else "must have a source"
 
 
 def _requirement(data: Data) -> Problems:
@@ -274,7 +274,7 @@ def _container(data: Data) -> Problems:
         )
     for index, mount in enumerate(_maps(data, "volumeMounts")):
         if mount.get("subPath") and mount.get("subPathExpr"):
-            yield ("volumeMounts", index, "subPathExpr"), "excludes subPath"
+            yield ("volumeMounts", index, "subPathExpr"), "must not be set together with subPath"
         if mount.get("mountPropagation") == "Bidirectional" and not privileged:
             yield ("volumeMounts", index, "mountPropagation"), "Bidirectional needs a privileged container"
     for name in ("livenessProbe", "startupProbe"):
@@ -284,7 +284,7 @@ def _container(data: Data) -> Problems:
 
 def _pod(data: Data) -> Problems:
     if data.get("hostPID") and data.get("shareProcessNamespace"):
-        yield ("shareProcessNamespace",), "excludes hostPID"
+        yield ("shareProcessNamespace",), "must not be set together with hostPID"
     if data.get("dnsPolicy") == "None" and not _at(data, ("dnsConfig", "nameservers")):
         yield ("dnsConfig", "nameservers"), ""
     pairs = set[Any]()

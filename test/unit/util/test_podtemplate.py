@@ -31,6 +31,18 @@ def test_a_violation_names_job_path_and_field() -> None:
     )
 
 
+def test_fields_that_exclude_each_other_are_named_in_a_sentence() -> None:
+    pod = {
+        "containers": [{"name": "a", "image": "x"}],
+        "volumes": [{"name": "v", "hostPath": {"path": "/x"}, "emptyDir": {}}],
+        "tolerations": [{"key": "gpu", "operator": "Exists", "value": "x"}],
+    }
+    assert {each.error.detail for each in podtemplate.violations(job_set(pod))} == {
+        "must not be set together with hostPath",
+        "must be empty for the operator Exists",
+    }
+
+
 def test_a_missing_value_is_required() -> None:
     (found,) = podtemplate.violations(job_set({"containers": [{"name": "a"}]}))
     assert str(found.error) == "spec.template.spec.containers[0].image: Required value"
