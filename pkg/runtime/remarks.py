@@ -32,6 +32,7 @@ _PROGRAM: Final = ("image", "command", "args")
 _LABEL: Final = constants.LABEL_TRAIN_JOB_ANCESTOR
 _MOST: Final = 16
 """Maximum number of remarks about one object: a runtime may have thousands of replicated jobs."""
+_NO_VOLCANO: Final = "the runtime has no podGroupPolicy.volcano"
 _LONGEST: Final = 64
 """Maximum number of characters of a name in a remark. The API server may cut warnings of more than 256 characters."""
 
@@ -79,9 +80,10 @@ def about_train_job(
                 found.append(Remark(f"spec.initializer.{part}", text))
     if QUEUE_NAME_ANNOTATION_KEY in train_job.annotations:
         where = "spec.annotations of the TrainJob or spec.template.metadata.annotations of the runtime"
-        found.append(_unread_queue("metadata", f"for TrainJobs of Trainer, it belongs to {where}"))
+        belongs = f"for TrainJobs of Trainer, it belongs to {where}"
+        found.append(_unread_queue("metadata", belongs if _uses_volcano(spec) else _NO_VOLCANO))
     if QUEUE_NAME_ANNOTATION_KEY in (train_job.spec.annotations or {}) and not _uses_volcano(spec):
-        found.append(_unread_queue("spec", "the runtime has no podGroupPolicy.volcano"))
+        found.append(_unread_queue("spec", _NO_VOLCANO))
     return found[:_MOST]
 
 
@@ -130,10 +132,11 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
                 belongs = "it belongs to spec.template.spec.replicatedJobs[*].template.metadata.labels"
                 found.append(Remark(path, f"the label {_LABEL} has no effect here: {belongs}"))
     if QUEUE_NAME_ANNOTATION_KEY in runtime.annotations:
-        found.append(_unread_queue("metadata", "it belongs to spec.template.metadata.annotations"))
+        belongs = "it belongs to spec.template.metadata.annotations"
+        found.append(_unread_queue("metadata", belongs if _uses_volcano(spec) else _NO_VOLCANO))
     of_template = (template.metadata.annotations if template.metadata is not None else None) or {}
     if QUEUE_NAME_ANNOTATION_KEY in of_template and not _uses_volcano(spec):
-        found.append(_unread_queue("spec.template.metadata", "the runtime has no podGroupPolicy.volcano"))
+        found.append(_unread_queue("spec.template.metadata", _NO_VOLCANO))
     for index, job in enumerate(jobs):
         if len(found) >= _MOST:
             break

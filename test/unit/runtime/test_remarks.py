@@ -183,6 +183,7 @@ async def test_an_update_warns_only_of_what_it_changes() -> None:
     [
         (True, {}, QUEUE, None),
         (True, QUEUE, {}, "metadata.annotations[scheduling.volcano.sh/queue-name]: has no effect: for TrainJobs of Trainer, it"),
+        (False, QUEUE, {}, "metadata.annotations[scheduling.volcano.sh/queue-name]: has no effect: the runtime has no podGroupPolicy.v"),
         (False, {}, QUEUE, "spec.annotations[scheduling.volcano.sh/queue-name]: has no effect: the runtime has no podGroupPolicy.v"),
     ],
 )  # fmt: skip
@@ -198,12 +199,20 @@ async def test_a_queue_that_nobody_reads_is_a_warning(
 VOLCANO: dict[str, Any] = {"podGroupPolicy": {"volcano": {}}}
 
 
+async def test_no_place_is_named_where_a_queue_would_have_no_effect_either() -> None:
+    (warning,) = await TrainingRuntimeWebhook().validate_create(
+        runtime(job(), metadata={"annotations": QUEUE})
+    )
+    assert warning.endswith("has no effect: the runtime has no podGroupPolicy.volcano")
+
+
 @pytest.mark.parametrize(
     ("given", "paths"),
     [
         (runtime(job(), template={"annotations": QUEUE}, **VOLCANO), []),
         (runtime(job(), template={"annotations": QUEUE}), ["spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]"]),
         (runtime(job(), metadata={"annotations": QUEUE}, **VOLCANO), ["metadata.annotations[scheduling.volcano.sh/queue-name]"]),
+        (runtime(job(), metadata={"annotations": QUEUE}), ["metadata.annotations[scheduling.volcano.sh/queue-name]"]),
         (
             runtime(job(annotations=QUEUE), **VOLCANO),
             ["spec.template.spec.replicatedJobs[0].template.spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]"],
