@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import is_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin
 
@@ -216,28 +217,48 @@ _SECRETS: Final = (SecretStr, SecretBytes, Secret)
 
 def _check_secrets(model: type[Struct]) -> None:
     """Raise TypeError for a field of which pydantic writes only asterisks: they would replace the stored value."""
-    writers = model.__pydantic_decorators__.field_serializers.values()
-    written = {name for each in writers for name in each.info.fields}
     for name, field in model.__pydantic_fields__.items():
-        if name in written or any(
-            isinstance(each, PlainSerializer | WrapSerializer) for each in field.metadata
-        ):
-            continue
-        if (secret := _secret_in(field.annotation)) is not None:
+        if (secret := _secret_of(model, name, field, {model})) is not None:
             text = f"{model.__name__}.{name} is a {secret}, which is written as asterisks and would replace"
             raise TypeError(f"{text} the stored value; use str or bytes, or give it a serializer")
 
 
-def _secret_in(annotation: object) -> str | None:
-    origin = get_origin(annotation)
-    if any(
-        isinstance(each, PlainSerializer | WrapSerializer) for each in getattr(annotation, "__metadata__", ())
-    ):
+def _secret_of(model: type[BaseModel], name: str, field: FieldInfo, seen: set[object]) -> str | None:
+    """Return the name of the secret that a field contains, unless a serializer writes the field."""
+    writers = model.__pydantic_decorators__.field_serializers.values()
+    if any({name, "*"} & {*each.info.fields} for each in writers) or _has_serializer(field.metadata):
         return None
-    for each in (annotation, origin):
-        if isinstance(each, type) and issubclass(each, _SECRETS):
+    return _secret_in(field.annotation, seen)
+
+
+def _has_serializer(metadata: Iterable[object]) -> bool:
+    return any(isinstance(each, PlainSerializer | WrapSerializer) for each in metadata)
+
+
+def _secret_in(annotation: Any, seen: set[object]) -> str | None:
+    """Return the name of the secret in a type, also inside plain models, dataclasses and typed dicts.
+
+    Structs are skipped: each of them is checked by itself.
+    """
+    if _has_serializer(getattr(annotation, "__metadata__", ())):
+        return None
+    annotation = getattr(annotation, "__supertype__", annotation)  # of a NewType
+    inside = list(get_args(annotation))
+    for each in (annotation, get_origin(annotation)):
+        if not isinstance(each, type) or each in seen:
+            continue
+        if issubclass(each, _SECRETS):
             return each.__name__
-    return next((found for each in get_args(annotation) if (found := _secret_in(each)) is not None), None)
+        seen.add(each)
+        if issubclass(each, BaseModel):
+            if not issubclass(each, Struct):
+                fields = each.__pydantic_fields__.items()
+                secrets = (_secret_of(each, name, field, seen) for name, field in fields)
+                if (secret := next(filter(None, secrets), None)) is not None:
+                    return secret
+        elif is_dataclass(each) or hasattr(each, "__required_keys__"):  # of a typed dict
+            inside += getattr(each, "__annotations__", {}).values()
+    return next((found for each in inside if (found := _secret_in(each, seen)) is not None), None)
 
 
 def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -491,7 +491,11 @@ def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
         return dict(_DECIMAL)
     if supertype := getattr(annotation, "__supertype__", None):  # a NewType
         return _type(supertype, above)
-    if isinstance(annotation, type) and issubclass(annotation, Unstructured | PartialObjectMetadata):
+    if annotation is Struct:  # it has no fields of its own, and keeps all others
+        return {"type": "object", **_ANYTHING}
+    if annotation is Object or (
+        isinstance(annotation, type) and issubclass(annotation, Unstructured | PartialObjectMetadata)
+    ):
         return {"type": "object", **_ANYTHING, openapi.EMBEDDED: True}
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         schema = _struct(annotation, above)

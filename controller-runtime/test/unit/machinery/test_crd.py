@@ -3,11 +3,13 @@
 """From a model and its markers to a CustomResourceDefinition."""
 
 import json
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NewType
 
 import pydantic
 import pytest
 from pydantic import Field, ValidationError
+from typing_extensions import TypedDict
 
 import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, LocalObjectReference
@@ -352,6 +354,8 @@ class Templated(Struct):
     many: list[ctrl.Unstructured] | None = None
     values: dict[str, Any] | None = None
     groups: dict[str, dict[str, Any]] | None = None
+    base: ctrl.Object | None = None
+    struct: ctrl.Struct | None = None
     plain: dict | None = None  # type: ignore[type-arg]  # as written by beginners
 
 
@@ -369,6 +373,8 @@ def test_content_that_has_no_schema_is_kept() -> None:
         "many": {"type": "array", "items": embedded},
         "values": anything,
         "groups": {"type": "object", "additionalProperties": anything},
+        "base": embedded,
+        "struct": anything,
         "plain": anything,
     }
 
@@ -381,6 +387,22 @@ async def test_the_server_in_memory_keeps_what_has_no_schema_and_prunes_the_rest
     assert made.to_dict()["spec"] == {"whole": template, "values": {"a": {"b": [1]}}}
 
 
+class Hiding(pydantic.BaseModel):
+    secret: pydantic.SecretStr
+
+
+@dataclass
+class HidingData:
+    secret: pydantic.SecretStr
+
+
+class HidingDict(TypedDict):
+    secret: pydantic.SecretStr
+
+
+Token = NewType("Token", pydantic.SecretStr)
+
+
 @pytest.mark.parametrize(
     "annotation",
     [
@@ -389,6 +411,12 @@ async def test_the_server_in_memory_keeps_what_has_no_schema_and_prunes_the_rest
         pydantic.SecretStr | None,
         list[pydantic.SecretStr],
         pydantic.Secret[int],
+        dict[str, list[pydantic.SecretStr | None]],
+        Hiding,
+        list[Hiding],
+        HidingData | None,
+        HidingDict,
+        Token,
     ],
 )
 def test_a_field_that_would_be_written_as_asterisks_is_refused(annotation: Any) -> None:
