@@ -93,12 +93,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
 NOT_PLAYED: Final = {
     "child-suspended": "a program that suspends the JobSet again each time the manager resumes it",
-    "object-invalid": "a JobSet that its own schema refuses, and that of the runtime accepts",
+    "creation-failed": "an object that the API server refuses for a reason that is not recognized",
     "device-claim": "a DRA driver",
     "device-claim-missing": "a DRA driver",
     "failed": "a pod that fails for a reason that Kubernetes does not have today",
     "gang-unavailable": "PodGroups: test_workload.py",
     "image-pulling": "a note, which is not an answer",
+    "no-effect": "a note, which is not an answer",
+    "number-invalid": "a negative number of nodes: no controller has to act, so the unit tests show it",
     "kubelet-silent": "a node that reports for a minute and starts no pod",
     "no-nodes": "a cluster without nodes",
     "jobset-missing": "a control plane without JobSet",
@@ -223,7 +225,7 @@ CAUSES: list[Any] = [
         ("volume of another zone", "volume-node", 1, "no node can use the volumes", volume_of_another_zone),
         ("headless service removed", "service-missing", 1, "does not exist", service_removed),
         ("unknown kind of runtime", "runtime-unsupported", 1, "not supported", unsupported),
-        ("Job refused as invalid", "creation-failed", 1, "but no Jobs", job_refused),
+        ("Job refused as invalid", "object-invalid", 1, "a dry run of the Job", job_refused),
         ("pods may not be read", "not-ready", 3, "step node", as_reader(
             starts(pod={"nodeSelector": {"zone": "moon"}}), "trainjobs", "jobsets", "jobs")),
         ("neither pods nor events may be read", "pods-missing", 3, "step node", as_reader(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -193,6 +193,9 @@ class Client(Reader, Writer, StatusClient, Protocol):
     def subresource(self, name: Literal["log"]) -> LogClient: ...  # type: ignore[overload-overlap]  # a name is typed by its value
     @overload
     def subresource(self, name: str) -> SubResourceClient: ...
+
+    def subresource(self, name: str) -> Any:
+        """Return a client of one subresource, such as ``scale``, ``log``, ``eviction`` or ``token``."""
 
 
 IndexerFunc = Callable[[K], Iterable[str]]

@@ -27,7 +27,7 @@ from controller_runtime.machinery.base import camel
 from controller_runtime.machinery.errors import StatusError, one_line
 
 MOST_BYTES: Final = 64 << 20
-"""Maximum size of a file or of an OpenAPI document."""
+"""Maximum size of a file. The documents of a cluster have the bounds of ordinary responses."""
 MOST_FIELDS: Final = 200_000
 """Maximum number of fields of all kinds of one call."""
 DEEPEST: Final = 64
@@ -218,8 +218,6 @@ async def _document(transport: rest.Transport, path: str) -> dict[str, JSON]:
     response = await transport.send(rest.Request("GET", path, headers={"Accept": "application/json"}))
     await response.raise_for_status(media_type="")  # the index is JSON of the type text/plain
     text = await response.read()
-    if len(text) > MOST_BYTES:
-        raise KindsError(f"{path}: the document has more than {MOST_BYTES >> 20} MiB")
     document = rest.decoded(msgspec.json.decode, text)
     if not isinstance(document, dict):
         raise KindsError(f"{path}: the document is not a map")

@@ -63,8 +63,8 @@ WITHOUT_GROUP: Final = {
     "rayjobs-ray", "rayservices-ray", "services-serving",
 }  # fmt: skip
 """Pods that get no group, because their owners lack fields or further objects; each attempt ends with an event."""
-REGROUPED: Final = {"RayCronJob"}
-"""Kinds of owners whose pods the former manager puts in other groups: those of the owner, not of its runs."""
+REGROUPED: Final = {"PaddleJob", "RayCronJob"}
+"""Kinds of owners whose pods the former manager puts in other groups, because it has no grouper for these kinds."""
 COUNT: Final = 3
 """The number of TrainJobs of each shape, for each manager."""
 READS: Final = {"get", "list", "watch"}
