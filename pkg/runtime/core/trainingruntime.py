@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
@@ -27,6 +28,7 @@ from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins.jobset import builder, job_set
 from pkg.util import generations, offload, podtemplate, resources, trainingruntime, trainjob
 from pkg.util.expected import ExpectedError
+from pkg.util.lru import LRU
 
 from .overrides import (
     DeniedPatchError,
@@ -37,6 +39,8 @@ from .overrides import (
 from .snapshot import SnapshotCreationError, SnapshotError, Snapshots
 
 AnyRuntime = trainer.TrainingRuntime | trainer.ClusterTrainingRuntime
+_MOST_CHECKED: Final = 256
+"""Maximum number of TrainJobs whose mistakes in pod templates are remembered."""
 
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
@@ -91,6 +95,7 @@ class TrainingRuntime(interface.Runtime):
         self._denies_security_context = self.cfg.denies_security_context
         self._merges_resources = self.cfg.second_generation
         self._snapshots = snapshots
+        self._violations: LRU[tuple[str, str, int, bytes], list[podtemplate.Violation]] = LRU(_MOST_CHECKED)
 
     def observe(self, observer: Observer | None) -> None:
         """Set the observer of all later passes. It also observes the passes of the cluster-scoped kind."""
@@ -205,12 +210,25 @@ class TrainingRuntime(interface.Runtime):
         return [*self.warnings_about(found), *warnings], errors
 
     async def template_violations(self, train_job: trainer.TrainJob) -> list[podtemplate.Violation]:
-        """Return the mistakes in the pod templates that are built from the runtime as it is now."""
+        """Return the mistakes in the pod templates that are built from the runtime as it is now.
+
+        The result is remembered by the version of the runtime, the spec of the TrainJob and the length of its name, so
+        TrainJobs that differ only in their names are checked once.
+        """
         try:
             found = await self._live(train_job)
             train_job = generations.with_word(train_job)
             with offload.object_size(found.decoded_size):
-                return await offload.run(train_job, self._template_violations, train_job, found.spec)
+                check = functools.partial(self._template_violations, train_job, found.spec)
+                if offload.is_large(train_job.decoded_size):
+                    return await offload.run(train_job, check)
+                uid, version = found.metadata.uid or "", found.metadata.resource_version or ""
+                spec = hashlib.blake2b(train_job.spec.to_json(), digest_size=16).digest()
+                key = (uid, version, len(train_job.name), spec)
+                known = self._violations.use(key) if uid and version else None
+                if known is None:
+                    self._violations[key] = known = await offload.run(train_job, check)
+                return known
         except (RuntimeNotFoundError, StrategicMergeError, PluginError):
             return []  # the TrainJob is refused, or its event has the reason
 

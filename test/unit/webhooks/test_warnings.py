@@ -122,6 +122,25 @@ async def test_a_train_job_whose_pods_will_be_refused_is_admitted_with_a_warning
         assert warning.startswith(f"{head}{named}: ")
 
 
+async def test_the_warnings_about_pods_follow_an_edit_of_the_runtime() -> None:
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    pod: dict[str, Any] = {"spec": {"template": {"spec": {"containers": [{"name": "node"}]}}}}
+    job = {"name": "node", "template": {**pod, "metadata": {"labels": labels}}}
+    spec = {"mlPolicy": {}, "template": {"spec": {"replicatedJobs": [job]}}}
+    client = FakeClient(ClusterTrainingRuntime.from_dict({"metadata": {"name": "runtime"}, "spec": spec}))
+    webhook = TrainJobWebhook(await core.new(client, client))
+
+    for name in ("j", "k"):  # the check of the first TrainJob is used for the second one
+        (warning,) = await webhook.validate_create(make_train_job("a", name))
+        assert "containers[0].image: Required value" in warning
+
+    pod["spec"]["template"]["spec"]["containers"][0]["image"] = "i"
+    live = await client.get(ClusterTrainingRuntime, ("", "runtime"))
+    metadata = live.metadata.to_dict()
+    await client.update(ClusterTrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
+    assert await webhook.validate_create(make_train_job("a", "j")) == []
+
+
 async def test_a_train_job_without_a_runtime_has_no_warnings_about_pods() -> None:
     client = FakeClient()
     runtimes = await core.new(client, client)
