@@ -220,12 +220,12 @@ class TrainingRuntime(interface.Runtime):
             train_job = generations.with_word(train_job)
             with offload.object_size(found.decoded_size):
                 check = functools.partial(self._template_violations, train_job, found.spec)
-                if offload.is_large(train_job.decoded_size):
+                uid, version = found.metadata.uid, found.metadata.resource_version
+                if not uid or not version or offload.is_large(train_job.decoded_size):
                     return await offload.run(train_job, check)
-                uid, version = found.metadata.uid or "", found.metadata.resource_version or ""
                 spec = hashlib.blake2b(train_job.spec.to_json(), digest_size=16).digest()
                 key = (uid, version, len(train_job.name), spec)
-                known = self._violations.use(key) if uid and version else None
+                known = self._violations.use(key)
                 if known is None:
                     self._violations[key] = known = await offload.run(train_job, check)
                 return known
