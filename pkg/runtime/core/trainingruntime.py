@@ -42,6 +42,9 @@ AnyRuntime = trainer.TrainingRuntime | trainer.ClusterTrainingRuntime
 _MOST_CHECKED: Final = 256
 """Maximum number of TrainJobs whose mistakes in pod templates are remembered."""
 
+_FREE_TEXTS: Final = {"trainer": {"command": True, "args": True, "env": {"__all__": {"value"}}}}
+"""The fields of a TrainJob's spec whose values every API server accepts."""
+
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
 
@@ -212,8 +215,8 @@ class TrainingRuntime(interface.Runtime):
     async def template_violations(self, train_job: trainer.TrainJob) -> list[podtemplate.Violation]:
         """Return the mistakes in the pod templates that are built from the runtime as it is now.
 
-        The result is remembered by the version of the runtime, the spec of the TrainJob and the length of its name, so
-        TrainJobs that differ only in their names are checked once.
+        The result is remembered by the version of the runtime, the length of the TrainJob's name, and its spec without
+        the texts that every API server accepts. So TrainJobs that run different programs are checked once.
         """
         try:
             found = await self._live(train_job)
@@ -223,8 +226,7 @@ class TrainingRuntime(interface.Runtime):
                 uid, version = found.metadata.uid, found.metadata.resource_version
                 if not uid or not version or offload.is_large(train_job.decoded_size):
                     return await offload.run(train_job, check)
-                spec = hashlib.blake2b(train_job.spec.to_json(), digest_size=16).digest()
-                key = (uid, version, len(train_job.name), spec)
+                key = (uid, version, len(train_job.name), _checked_part(train_job.spec))
                 known = self._violations.use(key)
                 if known is None:
                     self._violations[key] = known = await offload.run(train_job, check)
@@ -296,6 +298,14 @@ def _without(train_job: trainer.TrainJob, **changes: object) -> trainer.TrainJob
     changed = train_job.shallow_copy()
     changed.spec = train_job.spec.model_copy(update=changes)
     return changed
+
+
+def _checked_part(spec: trainer.TrainJobSpec) -> bytes:
+    """Return the digest of what can be wrong in a TrainJob's spec: all but the texts of its program and environment."""
+    own = spec.trainer
+    has_value = bytes(bool(each.value) for each in (own.env if own is not None else None) or ())
+    text = spec.__pydantic_serializer__.to_json(spec, exclude=_FREE_TEXTS, exclude_none=True)
+    return hashlib.blake2b(text + has_value, digest_size=16).digest()
 
 
 def new_runtime_info(
