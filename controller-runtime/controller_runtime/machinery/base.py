@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import is_dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin
+from weakref import WeakSet
 
 from pydantic import (
     AliasChoices,
@@ -119,6 +120,8 @@ class Struct(BaseModel):
             TypeError: a field is written under a name that decoding does not accept, or as asterisks.
         """
         _check_secrets(cls)
+        if not cls.__pydantic_fields_complete__:
+            _incomplete.add(cls)
         for name, field in cls.__pydantic_fields__.items():
             if field.serialization_alias is not None or field.validation_alias is not None:
                 _check_aliases(cls, name, field)
@@ -213,6 +216,9 @@ def _check_aliases(model: type[Struct], name: str, field: FieldInfo) -> None:
 
 
 _SECRETS: Final = (SecretStr, SecretBytes, Secret)
+_HARMLESS: Final = frozenset({str, bytes, int, float, bool, datetime, timedelta, type(None)})
+_incomplete: Final = WeakSet[type[BaseModel]]()
+"""Structs with annotations that named unknown classes when they were made: they are checked again with their schema."""
 
 
 def _check_secrets(model: type[Struct]) -> None:
@@ -226,7 +232,9 @@ def _check_secrets(model: type[Struct]) -> None:
 def _secret_of(model: type[BaseModel], name: str, field: FieldInfo, seen: set[object]) -> str | None:
     """Return the name of the secret that a field contains, unless a serializer writes the field."""
     writers = model.__pydantic_decorators__.field_serializers.values()
-    if any({name, "*"} & {*each.info.fields} for each in writers) or _has_serializer(field.metadata):
+    if any({name, "*"} & {*each.info.fields} for each in writers):
+        return None
+    if field.metadata and _has_serializer(field.metadata):
         return None
     return _secret_in(field.annotation, seen)
 
@@ -240,7 +248,9 @@ def _secret_in(annotation: Any, seen: set[object]) -> str | None:
 
     Structs are skipped: each of them is checked by itself.
     """
-    if _has_serializer(getattr(annotation, "__metadata__", ())):
+    if isinstance(annotation, type) and (annotation in _HARMLESS or Struct in annotation.__mro__):
+        return None
+    if (metadata := getattr(annotation, "__metadata__", None)) and _has_serializer(metadata):
         return None
     annotation = getattr(annotation, "__supertype__", annotation)  # of a NewType
     inside = list(get_args(annotation))
@@ -263,7 +273,8 @@ def _secret_in(annotation: Any, seen: set[object]) -> str | None:
 
 def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
     """Return a struct's schema with the rules that the module's docstring lists."""
-    _check_secrets(model)  # the annotations that were not known when the class was made
+    if model in _incomplete:
+        _check_secrets(model)
     _add_rules(schema, handler, set())
     computed = frozenset(computed_wire_names(model).values())
     if not computed:
