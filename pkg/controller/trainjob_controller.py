@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -369,16 +368,25 @@ def _count(state: TrainJobState | JobSetState) -> None:
     _COUNTS[state].inc()
 
 
-@contextmanager
-def _collect(errors: list[Exception]) -> Iterator[None]:
+class _collect:  # noqa: N801  # reads as the context manager that it is
     """Append the error of the body to ``errors``, so that the following steps still run.
 
     Plugins are third-party code and may raise anything.
     """
-    try:
-        yield
-    except raised.FAILURES as error:
-        errors.append(raised.as_error(error))
+
+    __slots__ = ("_errors",)
+
+    def __init__(self, errors: list[Exception]) -> None:
+        self._errors = errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if not isinstance(error, raised.FAILURES):
+            return False
+        self._errors.append(raised.as_error(error))
+        return True
 
 
 def _may_last(error: Exception) -> bool:
