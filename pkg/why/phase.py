@@ -1,17 +1,22 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The phase of a TrainJob, from its own conditions and job counts."""
+"""The phase of a TrainJob, from its conditions and job counts and, if they are known, its JobSet and pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
+from pkg.constants.trainer import ANCESTOR_TRAINER, LABEL_TRAIN_JOB_ANCESTOR, LAUNCHER
 from pkg.why.causes.statuses import of_pod
 from pkg.why.liveobject import LiveObject, ago, number, text
-from pkg.why.snapshot import Snapshot, finished
+from pkg.why.snapshot import Snapshot, finished, runs
+
+_INITIALIZER: Final = "initializer"
+"""The labels and the usual names of the steps that prepare the training end with this word."""
 
 
 class Phase(StrEnum):
@@ -22,6 +27,7 @@ class Phase(StrEnum):
     DELETING = "Deleting"
     SUSPENDED = "Suspended"
     RUNNING = "Running"
+    CRASH_LOOP = "CrashLoop"
     PENDING = "Pending"
 
     @property
@@ -39,8 +45,11 @@ class Row(NamedTuple):
     reason: str = ""
 
 
-def phase(train_job: LiveObject) -> Phase:
-    """Return the phase. A TrainJob counts as running if all pods of at least one Job are ready or have succeeded."""
+def phase(train_job: LiveObject, job_set: LiveObject | None = None, pods: Iterable[LiveObject] = ()) -> Phase:
+    """Return the phase. A TrainJob counts as running only if a pod of a step that trains runs or has succeeded.
+
+    Without pods, the counts in the TrainJob decide: all pods of at least one Job are ready or have succeeded.
+    """
     if train_job.deleted is not None:
         return Phase.DELETING
     for each in (Phase.COMPLETE, Phase.FAILED):
@@ -48,15 +57,76 @@ def phase(train_job: LiveObject) -> Phase:
             return each
     if train_job.at("spec", "suspend") is True:
         return Phase.SUSPENDED
+    pods = [pod for pod in pods if pod.deleted is None]
+    if any(status.waiting == "CrashLoopBackOff" for pod in pods for status in of_pod(pod)):
+        return Phase.CRASH_LOOP
+    steps = trainer_steps(train_job, job_set)
+    for pod in pods:
+        if pod.label(REPLICATED_JOB_NAME_KEY) in steps and (
+            runs(pod) or pod.text("status", "phase") == "Succeeded"
+        ):
+            return Phase.RUNNING
     counts = train_job.maps("status", "jobsStatus")
-    if any(number(each, "ready") or number(each, "succeeded") for each in counts):
+    if any(
+        (number(each, "ready") or number(each, "succeeded")) and text(each, "name") in steps
+        for each in counts
+    ):
         return Phase.RUNNING
     return Phase.PENDING
 
 
+def state(train_job: LiveObject, job_set: LiveObject | None = None, pods: Iterable[LiveObject] = ()) -> str:
+    """Return the phase in words. While a TrainJob is pending, the words say how far its initializers are."""
+    now = phase(train_job, job_set, pods)
+    trains = trainer_steps(train_job, job_set)
+    prepare = [
+        each
+        for each in train_job.maps("status", "jobsStatus")
+        if text(each, "name") not in trains and _prepares(text(each, "name"), job_set)
+    ]
+    if now is not Phase.PENDING or not prepare:
+        return now
+    done = sum(number(each, "succeeded") > 0 for each in prepare)
+    noun = _INITIALIZER if len(prepare) == 1 else f"{_INITIALIZER}s"
+    if done == len(prepare):
+        return f"{now} ({noun} done)"
+    if done:
+        return f"{now} ({done} of {len(prepare)} {noun} done)"
+    if any(number(each, "ready") for each in prepare):
+        return f"{now} ({noun} {'runs' if len(prepare) == 1 else 'run'})"
+    return now
+
+
+def trainer_steps(train_job: LiveObject, job_set: LiveObject | None) -> frozenset[str]:
+    """Return the steps that train: those with the label of the trainer in the JobSet.
+
+    Without a JobSet or labels, these are the launcher, or all steps that are not called initializers.
+    """
+    labels = _labels(job_set)
+    if found := [name for name, label in labels.items() if label == ANCESTOR_TRAINER]:
+        return frozenset(found)
+    names = list(labels) or [text(each, "name") for each in train_job.maps("status", "jobsStatus")]
+    if LAUNCHER in names:
+        return frozenset([LAUNCHER])
+    return frozenset(name for name in names if not _prepares(name, job_set))
+
+
+def _prepares(name: str, job_set: LiveObject | None) -> bool:
+    return (_labels(job_set).get(name) or name).endswith(_INITIALIZER)
+
+
+def _labels(job_set: LiveObject | None) -> dict[str, str]:
+    """Return the step of the TrainJob that each replicated job carries out, or an empty text for jobs without one."""
+    jobs = job_set.maps("spec", "replicatedJobs") if job_set is not None else []
+    return {
+        text(each, "name"): text(each, "template", "metadata", "labels", LABEL_TRAIN_JOB_ANCESTOR)
+        for each in jobs
+    }
+
+
 def tree(snapshot: Snapshot) -> Iterator[Row]:
     """Yield the TrainJob, its JobSet, its Jobs and their pods, each after its owner."""
-    yield Row(0, snapshot.train_job, phase(snapshot.train_job))
+    yield Row(0, snapshot.train_job, state(snapshot.train_job, snapshot.job_set, snapshot.pods))
     if snapshot.job_set is None:
         return
     yield Row(1, snapshot.job_set, _state(snapshot.job_set))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypedDict
 
@@ -50,7 +50,7 @@ class Selection(TypedDict, total=False):
     """Selects objects of a kind."""
 
     namespace: str
-    labels: Mapping[str, str]
+    labels: Mapping[str, str | Sequence[str]] | str
     fields: Mapping[str, str]
 
 

@@ -128,11 +128,7 @@ class Snapshot:
     @cached_property
     def running(self) -> list[LiveObject]:
         """The running pods. A pod whose containers all wait to start does not count, although its phase is Running."""
-        return [
-            pod
-            for pod in self.pods
-            if pod.text("status", "phase") == "Running" and pod.deleted is None and _has_started(pod)
-        ]
+        return [pod for pod in self.pods if runs(pod)]
 
     @cached_property
     def expected(self) -> int:
@@ -255,10 +251,12 @@ def _is_child(kind: str, rest: str) -> bool:
     return kind == "Job" and not numbers and last.isdecimal()
 
 
-def _has_started(pod: LiveObject) -> bool:
-    """Return True if a container runs or has ended, or if the kubelet has reported no container."""
+def runs(pod: LiveObject) -> bool:
+    """Return True if a pod runs and is not being deleted. A pod whose containers all wait to start does not run."""
+    if pod.text("status", "phase") != "Running" or pod.deleted is not None:
+        return False
     waiting = [at(each, "state", "waiting") is not None for each in pod.maps("status", "containerStatuses")]
-    return not waiting or not all(waiting)
+    return not waiting or not all(waiting)  # without statuses, the kubelet has reported no container yet
 
 
 def _parallelism(job: LiveObject) -> int:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from pkg.constants.trainer import LABEL_TRAIN_JOB_ANCESTOR
 from pkg.why import LiveObject
-from pkg.why.phase import phase, tree
+from pkg.why.phase import phase, state, trainer_steps, tree
 from testkit.why.world import TrainJobObjects, condition, when
+
+MPI_WITHOUT_LAUNCHER = [{"name": "node", "ready": 1}, {"name": "launcher", "active": 1, "ready": 0}]
 
 
 @pytest.mark.parametrize(
@@ -18,7 +21,10 @@ from testkit.why.world import TrainJobObjects, condition, when
         ("Pending", lambda job: None),
         ("Pending", lambda job: job["status"].update(jobsStatus=[{"name": "node", "active": 1, "ready": 0}])),
         ("Running", lambda job: job["status"].update(jobsStatus=[{"name": "node", "active": 1, "ready": 1}])),
-        ("Running", lambda job: job["status"].update(jobsStatus=[{"name": "initializer", "succeeded": 1}])),
+        ("Running", lambda job: job["status"].update(jobsStatus=[{"name": "worker", "succeeded": 1}])),
+        ("Pending", lambda job: job["status"].update(jobsStatus=[{"name": "initializer", "succeeded": 1}])),
+        ("Pending", lambda job: job["status"].update(jobsStatus=[{"name": "model-initializer", "ready": 1}])),
+        ("Pending", lambda job: job["status"].update(jobsStatus=MPI_WITHOUT_LAUNCHER)),
         ("Suspended", lambda job: job["spec"].update(suspend=True)),
         ("Complete", lambda job: job["status"].update(conditions=[condition("Complete")])),
         ("Failed", lambda job: job["status"].update(conditions=[condition("Failed")])),
@@ -41,7 +47,7 @@ def test_the_tree_shows_each_object_below_its_owner() -> None:
     rows = [(row.depth, row.obj.kind, row.status, row.reason) for row in tree(world.snapshot())]
 
     assert rows == [
-        (0, "TrainJob", "Pending", ""),
+        (0, "TrainJob", "Running", ""),
         (1, "JobSet", "Active", ""),
         (2, "Job", "Active", "1 of 2 pods ready"),
         (3, "Pod", "Pending", "ImagePullBackOff"),
@@ -68,3 +74,62 @@ def test_the_tree_of_a_train_job_without_children_is_one_row() -> None:
     world.without_children()
 
     assert [row.obj.kind for row in tree(world.snapshot())] == ["TrainJob"]
+
+
+def _counts(*counts: tuple[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "active": 0, "ready": 0, "succeeded": 0, kind: 1} for name, kind in counts]
+
+
+@pytest.mark.parametrize(
+    ("expected", "counts"),
+    [
+        ("Pending", _counts(("initializer", "active"), ("node", "active"))),
+        ("Pending (initializer runs)", _counts(("initializer", "ready"), ("node", "suspended"))),
+        ("Pending (initializer done)", _counts(("initializer", "succeeded"), ("node", "active"))),
+        (
+            "Pending (1 of 2 initializers done)",
+            _counts(("dataset-initializer", "succeeded"), ("model-initializer", "ready"), ("node", "active")),
+        ),
+        (
+            "Pending (initializers done)",
+            _counts(("dataset-initializer", "succeeded"), ("model-initializer", "succeeded")),
+        ),
+        ("Running", _counts(("initializer", "succeeded"), ("node", "ready"))),
+        ("Pending", [{"name": 3, "ready": "1"}, "node", {"name": "initializer", "succeeded": "1"}]),
+    ],
+)
+def test_a_pending_train_job_says_how_far_its_initializers_are(expected: str, counts: Any) -> None:
+    world = TrainJobObjects()
+    world.train_job["status"]["jobsStatus"] = counts
+
+    assert state(LiveObject(world.train_job)) == expected
+
+
+def _label_steps(world: TrainJobObjects, **labels: str) -> None:
+    world.job_set["spec"]["replicatedJobs"] = [
+        {"name": name, "template": {"metadata": {"labels": {LABEL_TRAIN_JOB_ANCESTOR: label}}}}
+        for name, label in labels.items()
+    ]
+
+
+def test_the_labels_of_the_job_set_name_the_step_that_trains() -> None:
+    world = TrainJobObjects()
+    _label_steps(world, load="dataset-initializer", train="trainer")
+    world.train_job["status"]["jobsStatus"] = _counts(("load", "succeeded"), ("train", "active"))
+
+    assert trainer_steps(LiveObject(world.train_job), LiveObject(world.job_set)) == {"train"}
+    assert state(LiveObject(world.train_job), LiveObject(world.job_set)) == "Pending (initializer done)"
+
+
+def test_a_container_that_crashes_again_and_again_is_a_state_of_its_own() -> None:
+    world = TrainJobObjects()
+    world.waits("CrashLoopBackOff", "back-off 40s restarting failed container")
+
+    assert next(tree(world.snapshot())).status == "CrashLoop"
+
+
+def test_a_pod_that_is_being_deleted_does_not_make_a_train_job_run() -> None:
+    world = TrainJobObjects(nodes=1)
+    world.pods[0]["metadata"]["deletionTimestamp"] = when(1)
+
+    assert next(tree(world.snapshot())).status == "Pending"

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 
 from pkg.why import Snapshot, diagnose, runtime_of
 
-from trainerctl.cli import events, get, live, why
+from trainerctl.cli import events, get, live, trainerstatus, why
 from trainerctl.cli.terminal import Console
 
 
@@ -25,10 +26,15 @@ async def describe_command(arguments: argparse.Namespace, out: Console, err: Con
 
 
 def print_page(snapshot: Snapshot, out: Console) -> None:
-    """Print the state, the objects and the events of a TrainJob."""
+    """Print the state, the progress, the objects and the events of a TrainJob."""
     why.print_text(diagnose(snapshot), out)
     out.say()
     out.say(("Runtime", "bold"), f"  {runtime_of(snapshot.train_job)}")
+    if (report := trainerstatus.report_of(snapshot.train_job)) is not None:
+        out.say()
+        out.say(("Progress", "bold"), f"  {dataclasses.replace(report, metrics=()).aged(snapshot.now)}")
+        if report.metrics:
+            out.table(("  METRIC", "VALUE"), [(f"  {name}", value) for name, value in report.metrics])
     out.say()
     out.say(("Objects", "bold"))
     get.print_tree(snapshot, out)

@@ -5,20 +5,27 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from controller_runtime.machinery import unstructured
-from pkg.why import LiveObject, Snapshot, kinds
-from pkg.why.liveobject import ago
-from pkg.why.phase import cells, phase, tree
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.rest import RestError
+from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.why import LiveObject, Snapshot, kinds, reading
+from pkg.why.liveobject import ago, number
+from pkg.why.phase import Phase, cells, phase, state, tree
 
-from trainerctl.cli import live, streams
+from trainerctl.cli import live, streams, trainerstatus
 from trainerctl.cli.terminal import Console
 from trainerctl.offline.inputfiles import InputError
 
-HEAD: Final = ("NAMESPACE", "NAME", "STATE", "AGE", "RUNTIME")
+HEAD: Final = ("NAMESPACE", "NAME", "STATE", "AGE", "RUNTIME", "PROGRESS")
+TREE_HEAD: Final = ("NAME", "STATE", "AGE", "DETAIL")
+_NAMES: Final = 100
+"""The pods of this many TrainJobs are read by one request."""
 KIND: Final = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
 
 
@@ -46,13 +53,15 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
             _write(arguments.output, [LiveObject(found.to_dict())], out, single=True)
             return 0
         listed = await cluster.all(kinds.TRAIN_JOB, namespace=namespace)
+        others = await _others(cluster, listed, namespace) if arguments.output == "table" else []
     if arguments.output != "table":
         _write(arguments.output, listed, out, single=False)
     elif not listed:
         streams.say_error(f"no TrainJobs found{f' in namespace {namespace}' if namespace else ''}")
     else:
         first = 1 if namespace else 0  # the column of the namespace is shown only for all namespaces
-        out.table(HEAD[first:], [row[first:] for row in rows_of(listed)])
+        now = cluster.clock.corrected(datetime.now(UTC))
+        out.table(HEAD[first:], [row[first:] for row in rows_of(listed, others, now)])
     return 0
 
 
@@ -75,14 +84,71 @@ def _write(output: str, jobs: Sequence[LiveObject], out: Console, *, single: boo
     out.write(output, items[0] if single else {"apiVersion": "v1", "kind": "List", "items": items})
 
 
-def rows_of(jobs: Iterable[LiveObject]) -> Iterator[tuple[str, ...]]:
-    """Yield a row with the columns of ``HEAD`` for each TrainJob, sorted by namespace and name."""
-    now = datetime.now(UTC)
+async def _others(cluster: live.Connection, jobs: Sequence[LiveObject], namespace: str) -> list[LiveObject]:
+    """Return the objects that tell the states of the TrainJobs more exactly, as far as they can be read.
+
+    JobSets are read if a TrainJob has several steps, and pods only of TrainJobs that have pods that are not ready.
+    """
+    unfinished = [job for job in jobs if phase(job) in (Phase.PENDING, Phase.RUNNING)]
+    found: list[LiveObject] = []
+    try:
+        if any(len(job.maps("status", "jobsStatus")) > 1 for job in unfinished):
+            found = await cluster.all(kinds.JOB_SET, namespace=namespace)
+        waiting = sorted(
+            (job.namespace, job.name)
+            for job in unfinished
+            if any(
+                number(each, "active") > number(each, "ready") for each in job.maps("status", "jobsStatus")
+            )
+        )
+        for place, keys in itertools.groupby(waiting, key=lambda each: each[0]):
+            names = [name for _, name in keys]
+            for first in range(0, len(names), _NAMES):
+                labels = {JOB_SET_NAME_KEY: names[first : first + _NAMES]}
+                selection = reading.Selection(namespace=place, labels=labels)
+                found += (await reading.listed(cluster.client, kinds.VERSIONS[kinds.POD][0], selection))[0]
+    except (StatusError, RestError):  # the TrainJobs themselves show their state, too
+        return found
+    return found
+
+
+def rows_of(
+    jobs: Iterable[LiveObject], others: Iterable[LiveObject], now: datetime, *, ages: bool = True
+) -> Iterator[tuple[str, ...]]:
+    """Yield a row with the columns of ``HEAD`` for each TrainJob, sorted by namespace and name.
+
+    ``others`` are JobSets and pods of the TrainJobs. Without ``ages``, the age of the progress is left out.
+    """
+    job_sets: dict[tuple[str, str], LiveObject] = {}
+    pods: dict[tuple[str, str], list[LiveObject]] = {}
+    for each in others:
+        if each.kind == "JobSet":
+            job_sets[each.namespace, each.name] = each
+        else:
+            pods.setdefault((each.namespace, each.label(JOB_SET_NAME_KEY)), []).append(each)
     for job in sorted(jobs, key=lambda each: (each.namespace, each.name)):
+        key = job.namespace, job.name
+        shown = state(job, job_sets.get(key), pods.get(key, ()))
         runtime = job.text("spec", "runtimeRef", "name")
-        yield job.namespace, job.name, phase(job), ago(job.created, now), runtime
+        yield *key, shown, ago(job.created, now), runtime, _progress(job, now, ages=ages)
+
+
+def _progress(job: LiveObject, now: datetime, *, ages: bool) -> str:
+    report = trainerstatus.report_of(job)
+    if report is None:
+        return ""
+    return report.aged(now) if ages else report.summary
+
+
+def tree_rows(snapshot: Snapshot, *, ages: bool = True) -> Iterator[tuple[str, ...]]:
+    """Yield a row with the columns of ``TREE_HEAD`` for a TrainJob and each object below it."""
+    for row in tree(snapshot):
+        *others, detail = cells(row, snapshot.now)
+        if row.depth == 0:
+            detail = _progress(row.obj, snapshot.now, ages=ages)
+        yield *others, detail
 
 
 def print_tree(snapshot: Snapshot, out: Console) -> None:
     """Print a TrainJob with its JobSet, Jobs and pods."""
-    out.table(("NAME", "STATE", "AGE", "DETAIL"), [cells(row, snapshot.now) for row in tree(snapshot)])
+    out.table(TREE_HEAD, tree_rows(snapshot))

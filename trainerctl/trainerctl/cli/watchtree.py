@@ -6,6 +6,7 @@ the table or tree is drawn again after each change. In a pipe, each change is pr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, Self
@@ -16,7 +17,7 @@ from controller_runtime.machinery.errors import ExpiredError, ForbiddenError
 from controller_runtime.rest import NoKindMatchError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import LiveObject, Snapshot, kinds
-from pkg.why.phase import Phase, cells, phase, tree
+from pkg.why.phase import Phase, phase
 from pkg.why.reading import Selection
 from rich.live import Live
 from rich.text import Text
@@ -106,7 +107,8 @@ async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
         last = phase(snapshot.train_job)
         return last.ended
 
-    await _watch(cluster, selections, Screen(out, ("NAME", "STATE", "AGE", "DETAIL"), tree_rows), finished)
+    rows = functools.partial(tree_rows, ages=out.is_terminal)
+    await _watch(cluster, selections, Screen(out, get.TREE_HEAD, rows), finished)
     if last is None:
         streams.say_error(f"TrainJob {namespace}/{name} does not exist")
     elif not last.ended:
@@ -115,9 +117,15 @@ async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
 
 
 async def watch_all(cluster: live.Connection, namespace: str, out: Console) -> int:
-    """Show the TrainJobs of one or all namespaces until cancelled."""
+    """Show the TrainJobs of one or all namespaces until cancelled.
+
+    The pods of all namespaces would be too many: without ``namespace``, the TrainJobs alone tell their state.
+    """
     selections = {kinds.TRAIN_JOB: Selection(namespace=namespace)}
-    screen = Screen(out, get.HEAD[1:], lambda objects: _jobs(objects, bool(namespace)))
+    if namespace:
+        selections[kinds.JOB_SET] = Selection(namespace=namespace)
+        selections[kinds.POD] = Selection(namespace=namespace, labels=JOB_SET_NAME_KEY)
+    screen = Screen(out, get.HEAD[1:], lambda objects: _jobs(objects, bool(namespace), ages=out.is_terminal))
     await _watch(cluster, selections, screen, lambda _objects: False)
     return 0
 
@@ -185,16 +193,18 @@ async def _watch(
         group.cancel_scope.cancel()
 
 
-def tree_rows(objects: Objects) -> Iterator[tuple[str, ...]]:
+def tree_rows(objects: Objects, *, ages: bool = True) -> Iterator[tuple[str, ...]]:
     """Yield the rows of the tree for the TrainJob that is watched."""
     snapshot = objects.snapshot()
     if snapshot is not None:
-        yield from (cells(row, snapshot.now) for row in tree(snapshot))
+        yield from get.tree_rows(snapshot, ages=ages)
 
 
-def _jobs(objects: Objects, with_name_alone: bool) -> Iterator[tuple[str, ...]]:
-    for namespace, name, *others in get.rows_of(objects.all(kinds.TRAIN_JOB)):
-        yield name if with_name_alone else f"{namespace}/{name}", *others
+def _jobs(objects: Objects, with_name_alone: bool, *, ages: bool) -> Iterator[tuple[str, ...]]:
+    others = [*objects.all(kinds.JOB_SET), *objects.all(kinds.POD)]
+    rows = get.rows_of(objects.all(kinds.TRAIN_JOB), others, datetime.now(UTC), ages=ages)
+    for namespace, name, *cells in rows:
+        yield name if with_name_alone else f"{namespace}/{name}", *cells
 
 
 def _clock() -> str:

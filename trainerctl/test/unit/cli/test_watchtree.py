@@ -40,11 +40,12 @@ async def test_a_pipe_gets_one_line_for_each_change() -> None:
         screen.draw(found)
 
     assert without_times(out.getvalue()) == [
-        "TrainJob/llama  Pending",
+        "TrainJob/llama  Running",
         "JobSet/llama  Active",
         "Job/llama-node-0  Active  0 of 1 pods ready",
         "Pod/llama-node-0-0-abcde  Running  worker-0",
         "Pod/llama-node-0-0-abcde  Succeeded  worker-0",
+        "TrainJob/llama  Pending",
         "Pod/llama-node-0-0-abcde  deleted",
     ]
 
