@@ -12,7 +12,15 @@ from typing import Final
 from controller_runtime.envtest import PlainProgress, Progress
 from controller_runtime.machinery.printable import printable_line
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.progress import Progress as Bars
 from rich.progress import Task as BarTask
 from rich.text import Text
@@ -28,6 +36,13 @@ class _Count(MofNCompleteColumn):
 
     def render(self, task: BarTask) -> Text:
         return super().render(task) if task.total and not task.finished else Text("")
+
+
+class _Percent(TaskProgressColumn):
+    """Shows the percentage of tasks that have a total."""
+
+    def render(self, task: BarTask) -> Text:
+        return super().render(task) if task.total else Text("")
 
 
 class RichProgress(Progress):
@@ -61,8 +76,11 @@ class RichProgress(Progress):
 
 
 @contextmanager
-def progress_on(console: Console) -> Iterator[Progress]:
-    """Yield a Progress for ``console``: bars on a terminal, plain lines elsewhere."""
+def progress_on(console: Console, *, percent: bool = False) -> Iterator[Progress]:
+    """Yield a Progress for ``console``: bars on a terminal, plain lines elsewhere.
+
+    With ``percent``, a bar shows its percentage instead of a count, and disappears at the end.
+    """
     if not console.is_terminal:
         yield PlainProgress(sys.stderr if console.stderr else sys.stdout)
         return
@@ -71,9 +89,9 @@ def progress_on(console: Console) -> Iterator[Progress]:
         SpinnerColumn(finished_text=""),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        _Count(),
+        _Percent() if percent else _Count(),
         TimeElapsedColumn(),
         TextColumn("[dim]{task.fields[detail]}"),
     )
-    with Bars(*columns, console=console, transient=False) as bars:
+    with Bars(*columns, console=console, transient=percent) as bars:
         yield RichProgress(bars)

@@ -5,16 +5,22 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Final
 
 import anyio
-from controller_runtime.machinery.errors import ExpiredError
-from pkg.why import LiveObject
-from pkg.why.phase import Phase, phase
+from controller_runtime.machinery import unstructured
+from controller_runtime.machinery.errors import ExpiredError, StatusError
+from controller_runtime.rest import RestError
+from pkg.why import LiveObject, kinds
+from pkg.why.phase import Phase, phase, state
 
-from trainerctl.cli import live, streams
+from trainerctl.cli import live, streams, trainerstatus
 from trainerctl.cli.get import KIND
+from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 
 TIMED_OUT: Final = 3
@@ -26,6 +32,12 @@ _REACHED: Final = {
     "suspended": (Phase.SUSPENDED,),
     "deleted": (),
 }
+_JOB_SET: Final = unstructured(kinds.VERSIONS[kinds.JOB_SET][0])
+_TICK: Final = 1.0
+"""The age of the last report is drawn again after this many seconds."""
+
+Show = Callable[[LiveObject, LiveObject | None], None]
+"""Takes a TrainJob and, if it is known, its JobSet."""
 
 
 async def wait_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -36,7 +48,10 @@ async def wait_command(arguments: argparse.Namespace, out: Console, err: Console
     """
     async with live.connect(arguments) as cluster:
         with anyio.move_on_after(arguments.timeout):
-            return await wait_for(cluster, arguments, out)
+            async with _bar(cluster, arguments.name, err) as show:
+                code, said = await wait_for(cluster, arguments, show)
+            (out.say if code == 0 else streams.say_error)(said)
+            return code
     streams.say_error(
         f"TrainJob {cluster.namespace}/{arguments.name} is not {arguments.state} after {arguments.timeout:g} s; "
         f"see trainerctl why {arguments.name} -n {cluster.namespace}"
@@ -44,30 +59,67 @@ async def wait_command(arguments: argparse.Namespace, out: Console, err: Console
     return TIMED_OUT
 
 
-async def wait_for(cluster: live.Connection, arguments: argparse.Namespace, out: Console) -> int:
-    """Wait and return the exit code. If the watch expires, for example because the server restarts, start it again.
+@asynccontextmanager
+async def _bar(cluster: live.Connection, name: str, err: Console) -> AsyncIterator[Show]:
+    """Draw the progress of a TrainJob on a terminal. Yield a function that shows another state."""
+    if not err.is_terminal:
+        yield lambda _job, _job_set: None
+        return
+    shown = "", trainerstatus.Report()
+    task = f"TrainJob {name}"
+
+    def show(job: LiveObject, job_set: LiveObject | None) -> None:
+        nonlocal shown
+        shown = state(job, job_set), trainerstatus.report_of(job) or trainerstatus.Report()
+        draw()
+
+    def draw() -> None:
+        words, report = shown
+        if report != trainerstatus.Report():
+            now = cluster.clock.corrected(datetime.now(UTC))
+            words = f"{words}, {dataclasses.replace(report, percent=None).aged(now)}"
+        percent = report.percent
+        progress.update(task, done=percent or 0, total=None if percent is None else 100, detail=words)
+
+    async def tick() -> None:
+        while True:
+            await anyio.sleep(_TICK)
+            draw()
+
+    with progress_on(err, percent=True) as progress:
+        progress.start(task)
+        async with anyio.create_task_group() as group:
+            group.start_soon(tick)
+            yield show
+            group.cancel_scope.cancel()
+
+
+async def wait_for(
+    cluster: live.Connection, arguments: argparse.Namespace, show: Show = lambda _job, _job_set: None
+) -> tuple[int, str]:
+    """Wait and return the exit code and the text to print. ``show`` is called with each state of the TrainJob.
+
+    If the watch expires, for example because the server restarts, start it again.
 
     Raises:
         StatusError: the TrainJob cannot be read.
     """
     while True:
         with suppress(ExpiredError):
-            return await _wait(cluster, arguments, out)
+            return await _wait(cluster, arguments, show)
 
 
-async def _wait(cluster: live.Connection, arguments: argparse.Namespace, out: Console) -> int:
+async def _wait(cluster: live.Connection, arguments: argparse.Namespace, show: Show) -> tuple[int, str]:
     wanted = arguments.state
     shown = f"TrainJob {cluster.namespace}/{arguments.name}"
     listed = await cluster.client.list(
         KIND, namespace=cluster.namespace, fields={"metadata.name": arguments.name}
     )
     if not listed and wanted != "deleted":
-        streams.say_error(f"{shown} does not exist")
-        return 1
+        return 1, f"{shown} does not exist"
     if not listed:
-        out.say(f"{shown} is deleted")
-        return 0
-    found = listed[0]
+        return 0, f"{shown} is deleted"
+    job, job_set = LiveObject(listed[0].to_dict()), None
     async with cluster.client.watch(
         KIND,
         namespace=cluster.namespace,
@@ -75,22 +127,18 @@ async def _wait(cluster: live.Connection, arguments: argparse.Namespace, out: Co
         resource_version=listed.resource_version,
     ) as events:
         while True:
-            now = phase(LiveObject(found.to_dict()))
+            if job_set is None and len(job.maps("status", "jobsStatus")) > 1:
+                # Its labels tell which step trains. Without them, the usual names of steps do.
+                with suppress(StatusError, RestError):
+                    found = await cluster.client.get(_JOB_SET, (cluster.namespace, arguments.name))
+                    job_set = LiveObject(found.to_dict())
+            now = phase(job, job_set)
+            show(job, job_set)
             if now in _REACHED[wanted]:
-                out.say(f"{shown} is {now.lower()}")
-                return 0
+                return 0, f"{shown} is {now.lower()}"
             if now.ended and wanted != "deleted":
-                streams.say_error(f"{shown} is {now.lower()}, not {wanted}")
-                return 1
+                return 1, f"{shown} is {now.lower()}, not {wanted}"
             event = await anext(events)
-            found = event.object
+            job = LiveObject(event.object.to_dict())
             if event.type == "DELETED":
-                return _deleted(shown, wanted, out)
-
-
-def _deleted(shown: str, wanted: str, out: Console) -> int:
-    if wanted == "deleted":
-        out.say(f"{shown} is deleted")
-        return 0
-    streams.say_error(f"{shown} was deleted")
-    return 1
+                return (0, f"{shown} is deleted") if wanted == "deleted" else (1, f"{shown} was deleted")

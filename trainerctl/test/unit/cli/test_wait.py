@@ -6,13 +6,16 @@ import argparse
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
+import anyio
+import pytest
 from controller_runtime.client import ObjectList
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.errors import ExpiredError
+from controller_runtime.machinery.errors import ExpiredError, ForbiddenError
 from controller_runtime.rest import Request, Response
-from testkit.why.world import TrainJobObjects, condition
+from testkit.why.world import TrainJobObjects, condition, when
 
 from trainerctl.cli import live, wait
 from trainerctl.cli.get import KIND
@@ -49,9 +52,77 @@ class _Expiring:
 
 
 async def test_a_wait_lists_again_when_its_watch_has_expired() -> None:
-    client, out = _Expiring(TrainJobObjects()), io.StringIO()
+    client = _Expiring(TrainJobObjects())
     cluster = live.Connection(client, "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # list and watch are used
 
-    code = await wait.wait_for(cluster, argparse.Namespace(name="llama", state="complete"), Console(file=out))
+    code, said = await wait.wait_for(cluster, argparse.Namespace(name="llama", state="complete"))
 
-    assert (code, out.getvalue(), client.lists) == (0, "TrainJob team-a/llama is complete\n", 3)
+    assert (code, said, client.lists) == (0, "TrainJob team-a/llama is complete", 3)
+
+
+class _Reporting:
+    """A client of a server on which a TrainJob reports, and is then complete."""
+
+    def __init__(self, states: list[dict[str, Any]]) -> None:
+        self._first, *self._others = states
+
+    async def list(self, kind: Any, **options: Any) -> ObjectList[Any]:
+        return ObjectList([KIND.from_dict(self._first)])
+
+    async def get(self, kind: Any, key: Any) -> Any:
+        raise ForbiddenError("jobsets is forbidden", code=403, reason="Forbidden")
+
+    @asynccontextmanager
+    async def watch(self, kind: Any, **options: Any) -> AsyncIterator[Any]:
+        async def events() -> AsyncIterator[Any]:
+            for each in self._others:
+                await anyio.sleep(0.3)
+                yield SimpleNamespace(type="MODIFIED", object=KIND.from_dict(each))
+
+        yield events()
+
+
+def _states() -> list[dict[str, Any]]:
+    found = []
+    for status in (
+        {"jobsStatus": [{"name": "initializer", "ready": 1}, {"name": "node", "suspended": 1}]},
+        {
+            "trainerStatus": {
+                "progressPercentage": 42,
+                "estimatedRemainingSeconds": 61,
+                "lastUpdatedTime": when(9),
+            }
+        },
+        {"trainerStatus": {"metrics": [{"name": "[red]\x1b[2J", "value": "[/]"}]}},
+        {"conditions": [condition("Complete")]},
+    ):
+        job = TrainJobObjects().train_job
+        job["status"] = status
+        found.append(job)
+    return found
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("is_terminal", [True, False])
+async def test_a_terminal_shows_a_bar_until_the_end(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    out, err = io.StringIO(), io.StringIO()
+
+    @asynccontextmanager
+    async def connect(_arguments: Any) -> AsyncIterator[Any]:
+        yield live.Connection(_Reporting(_states()), "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # as above
+
+    monkeypatch.setattr(live, "connect", connect)
+    arguments = argparse.Namespace(name="llama", state="complete", timeout=60)
+    console = Console(file=err, force_terminal=is_terminal, width=120, color_system=None)
+    assert await wait.wait_command(arguments, Console(file=out), console) == 0
+
+    assert out.getvalue() == "TrainJob team-a/llama is complete\n"
+    if not is_terminal:
+        assert err.getvalue() == ""
+        return
+    assert "Pending (initializer runs)" in err.getvalue()
+    assert "42%" in err.getvalue()
+    assert "1m1s left, " in err.getvalue()
+    assert r"[red]\x1b[2J=[/]" in err.getvalue()  # neither markup nor an escape sequence
