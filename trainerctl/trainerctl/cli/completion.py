@@ -19,7 +19,7 @@ from argcomplete.shell_integration import shellcode
 from trainerctl.cli.help import leaves
 from trainerctl.cli.terminal import Console
 
-_FILES: Final = ("files", "kubeconfig", "config", "kai_scheduler", "kai_binder", "kai_crds")
+_FILES: Final = ("files", "kubeconfig", "config", "kai_scheduler", "kai_binder", "kai_crds", "plot")
 _NAMES: Final = ("name", "names")
 
 

@@ -182,6 +182,22 @@ def _wait(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _progress(parser: argparse.ArgumentParser) -> None:
+    _named(parser, ("table", "json"))
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        type=flagtypes.picture,
+        help="draw the metrics over time into this .svg file, again after each report; .png needs the extra "
+        "trainerctl[png]",
+    )
+    parser.set_defaults(function="trainerctl.cli.follow:progress_command")
+    parser.epilog = (
+        "The command ends when the TrainJob has ended. The exit code is 0 if it is complete and has reported progress, "
+        "else 1. With -o json, each report is one line."
+    )
+
+
 def _events(parser: argparse.ArgumentParser) -> None:
     _named(parser, ("table", "json"))
     parser.add_argument(
@@ -387,6 +403,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
     ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
+    ("progress", "print the progress that a TrainJob reports, and draw its metrics over time", _progress),
     ("wait", "wait until a TrainJob reaches a state", _wait),
     ("diff", "show which TrainJobs of a cluster a changed runtime affects, and how", _diff),
     ("suspend", "suspend TrainJobs; their pods are deleted", _change("suspend")),

@@ -71,3 +71,10 @@ def image(text: str) -> tuple[str, str]:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return name, str(folder)
+
+
+def picture(text: str) -> str:
+    """Return the path of a picture whose suffix names a format that can be written."""
+    if not text.lower().endswith((".svg", ".png")):
+        raise argparse.ArgumentTypeError(f"{text} does not end with .svg or .png")
+    return text
