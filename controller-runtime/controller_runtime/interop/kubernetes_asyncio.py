@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library beside kubernetes-asyncio: kinds from its models, our login for its clients, its login for our client.
 
+:func:`execute` runs a command in a container by its client for WebSocket.
+
 kubernetes-asyncio is the extra ``controller-runtime[kubernetes-asyncio]``, because operators do not need it, and its
 import loads more than a thousand generated modules (30 MiB). It is for programs that come from that client, or that use
 its exec and attach.
@@ -11,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -20,12 +22,14 @@ from typing import Annotated, Any, Final, ForwardRef, Self
 from urllib.parse import unquote, urlsplit
 
 import anyio
+import msgspec
 import pydantic
 
 try:
     import aiohttp
     import yarl
-    from kubernetes_asyncio.client import ApiClient, Configuration, models
+    from kubernetes_asyncio.client import ApiClient, Configuration, CoreV1Api, models
+    from kubernetes_asyncio.stream import WsApiClient
 except ModuleNotFoundError as error:
     text = f"{error}; install controller-runtime[kubernetes-asyncio]"
     raise ModuleNotFoundError(text, name=error.name) from error
@@ -33,7 +37,7 @@ except ModuleNotFoundError as error:
 from controller_runtime import rest
 from controller_runtime.apis.meta.v1 import Condition, LabelSelector, ObjectMeta
 from controller_runtime.machinery import JSON, Object, Struct
-from controller_runtime.machinery.errors import one_line
+from controller_runtime.machinery.errors import from_status, one_line
 from controller_runtime.machinery.meta import format_micro_time
 from controller_runtime.rest import layers
 
@@ -41,6 +45,12 @@ _PREFIX: Final = re.compile(r".*?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
 """What the name of a model has before the name of the kind, as in ``CoreV1Event`` and ``V1beta1DeviceClass``."""
 _LOGIN: Final = "BearerToken"
 """The login that all methods of the generated APIs ask for."""
+_PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+"""The protocols of exec. Kubernetes 1.30 and later know v5, which is v4 with a message that closes the input."""
+_STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+"""The first byte of each message."""
+_CONNECT_SECONDS: Final = 30.0
+_HEARTBEAT_SECONDS: Final = 30.0
 
 
 def kind(
@@ -303,3 +313,136 @@ def _errors(host: str, request: rest.Request) -> Iterator[None]:
         raise rest.ConnectError(one_line(error), host=host) from error
     except (aiohttp.ClientError, OSError) as error:
         raise rest.TransportError(one_line(error), host=host) from error
+
+
+class Execution:
+    """A command that runs in a container. :func:`execute` makes it."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, protocol: str, host: str) -> None:
+        self._socket = socket
+        self._protocol = protocol
+        self._host = host
+        self.exit_code: int | None = None
+        """The exit code of the command, once :meth:`output` has ended."""
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield what the command writes, until it has ended: 1 for its output or 2 for its errors, and the bytes.
+
+        With a terminal, everything is output.
+
+        Raises:
+            StatusError: the command could not be run.
+            TransportError: the connection was lost, and the exit code is not known.
+        """
+        async for message in self._socket:
+            if message.type not in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
+                break
+            data = message.data.encode() if isinstance(message.data, str) else message.data
+            if data[:1] in (b"\1", b"\2") and len(data) > 1:
+                yield data[0], data[1:]
+            elif data[:1] == bytes([_ERROR]):
+                self.exit_code = _exit_code(data[1:])
+                return
+        raise rest.TransportError("the connection ended before the command", host=self._host)
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to the standard input of the command. If the command has ended, they are lost."""
+        await self._send(bytes([_STDIN]) + data)
+
+    async def close_input(self) -> None:
+        """End the standard input of the command.
+
+        A server that knows only v4 of the protocol cannot pass this on: a command that reads until the end of its input
+        then does not end.
+        """
+        await self._send(bytes([_CLOSE, _STDIN]) if self._protocol == _PROTOCOLS[0] else bytes([_STDIN]))
+
+    async def resize(self, width: int, height: int) -> None:
+        """Set the size of the terminal, in characters."""
+        await self._send(bytes([_RESIZE]) + msgspec.json.encode({"Width": width, "Height": height}))
+
+    async def _send(self, message: bytes) -> None:
+        try:
+            await self._socket.send_bytes(message)
+        except (aiohttp.ClientError, ConnectionError):
+            return  # output() tells how the connection has ended
+
+
+def _exit_code(status: bytes) -> int:
+    """Return the exit code in a status.
+
+    Raises:
+        StatusError: the command did not run.
+    """
+    try:
+        found = msgspec.json.decode(status, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        found = {"message": one_line(status.decode(errors="replace"))}
+    if found.get("status") == "Success":
+        return 0
+    error = from_status(found, http_code=500)
+    for cause in error.causes if error.reason == "NonZeroExitCode" else ():
+        text = cause.get("message")
+        if cause.get("reason") == "ExitCode" and isinstance(text, str) and re.fullmatch(r"\d{1,9}", text):
+            return int(text)
+    raise error
+
+
+@asynccontextmanager
+async def execute(
+    config: rest.Config,
+    pod: tuple[str, str],
+    command: Sequence[str],
+    *,
+    container: str | None = None,
+    stdin: bool = False,
+    tty: bool = False,
+    protocols: Sequence[str] = _PROTOCOLS,
+) -> AsyncIterator[Execution]:
+    """Run a command in a container of ``pod``, which is a namespace and a name.
+
+    At the end of the ``async with`` statement, the connection is closed. If the command has not ended then, some
+    container runtimes leave it running. ``protocols`` are tried in this order.
+
+    Raises:
+        ConfigError: a Configuration cannot be made of ``config``.
+        StatusError: the server has refused to run a command. Its message has the code, but not the text of the server.
+        TransportError: the server cannot be reached.
+    """
+    host = config.address
+    async with AsyncExitStack() as stack:
+        client = WsApiClient(configuration(config), heartbeat=_HEARTBEAT_SECONDS)
+        await stack.enter_async_context(client)
+        api: Any = CoreV1Api(
+            client
+        )  # its types know neither a list as the command, nor a socket as the result
+        options = {"container": container} if container else {}
+        for protocol in protocols:
+            client.set_default_header("sec-websocket-protocol", protocol)
+            try:
+                with anyio.fail_after(_CONNECT_SECONDS):
+                    opened = await api.connect_get_namespaced_pod_exec(
+                        pod[1],
+                        pod[0],
+                        command=list(command),
+                        stdin=stdin,
+                        stdout=True,
+                        stderr=not tty,
+                        tty=tty,
+                        _preload_content=False,
+                        **options,
+                    )
+                    socket = await stack.enter_async_context(opened)
+            except aiohttp.WSServerHandshakeError as error:
+                if protocol != protocols[-1]:
+                    continue  # an older server refuses a protocol that it does not know
+                text = f"exec in pod {pod[0]}/{pod[1]} was answered with {error.status}"
+                raise from_status({"message": text, "code": error.status}, http_code=error.status) from error
+            except TimeoutError as error:
+                raise rest.TransportTimeoutError("no response to exec in time", host=host) from error
+            except aiohttp.ClientConnectorError as error:
+                raise rest.ConnectError(one_line(error), host=host) from error
+            except (aiohttp.ClientError, OSError) as error:
+                raise rest.TransportError(one_line(error), host=host) from error
+            yield Execution(socket, protocol, host)
+            return

@@ -293,6 +293,99 @@ async def test_exec_passes_input_and_returns_the_exit_code(tmp_path: Path) -> No
     assert WsApiClient.parse_error_data(end[1:]) == 7
 
 
+async def terminal(request: web.Request) -> web.StreamResponse:
+    """Answer as a container: the command says what happens."""
+    offered = request.headers["Sec-WebSocket-Protocol"]
+    command, *words = request.query.getall("command")
+    request.app[ASKED].append(offered)
+    if command == "refuse" or (command == "old" and offered != "v4.channel.k8s.io"):
+        raise web.HTTPForbidden(text="no")
+    socket = web.WebSocketResponse(protocols=[offered])
+    await socket.prepare(request)
+    if command == "cat":
+        async for message in socket:
+            if message.data in (b"\0", b"\xff\0"):
+                break
+            await socket.send_bytes(bytes([message.data[0] & 1 or 1]) + message.data)
+    if command == "gone":
+        await socket.close()
+        return socket
+    await socket.send_bytes(b"\1")
+    await socket.send_bytes(b"\x09unknown")
+    await socket.send_str("\2error")
+    await socket.send_bytes(b"\3" + (words[0] if words else '{"status": "Success"}').encode())
+    await socket.close()
+    return socket
+
+
+async def run(config: Config, *command: str, **options: Any) -> tuple[int | None, list[tuple[int, bytes]]]:
+    async with kubernetes_asyncio.execute(config, ("team", "one"), command, **options) as running:
+        with anyio.fail_after(30):
+            found = [each async for each in running.output()]
+    return running.exit_code, found
+
+
+def ended(**fields: Any) -> str:
+    return json.dumps({"status": "Failure", "reason": "NonZeroExitCode", **fields})
+
+
+async def test_a_command_returns_its_output_and_its_exit_code(tmp_path: Path) -> None:
+    code = ended(details={"causes": [{"reason": "other"}, {"reason": "ExitCode", "message": "7"}]})
+    async with serving(terminal, tmp_path) as config:
+        assert await run(config, "run") == (0, [(2, b"error")])
+        assert await run(config, "run", code, container="node", tty=True) == (7, [(2, b"error")])
+        assert await run(config, "old") == (0, [(2, b"error")])
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "no JSON",
+        "[]",
+        "[" * 10_000,
+        "{}",
+        ended(),
+        ended(details={"causes": "many"}),
+        ended(
+            details={"causes": [{"reason": "ExitCode", "message": "x"}, {"reason": "ExitCode", "message": 3}]}
+        ),
+        json.dumps({"status": "Failure", "message": "container not found", "code": 404}),
+    ],
+)
+async def test_a_status_without_an_exit_code_is_an_error(tmp_path: Path, status: str) -> None:
+    async with serving(terminal, tmp_path) as config:
+        with pytest.raises(ctrl.StatusError):
+            await run(config, "run", status)
+
+
+async def test_a_command_that_cannot_be_run_is_an_error(tmp_path: Path) -> None:
+    async with serving(terminal, tmp_path) as config:
+        with pytest.raises(ctrl.ForbiddenError, match=r"exec in pod team/one was answered with 403"):
+            await run(config, "refuse")
+        with pytest.raises(rest.TransportError, match="ended before the command"):
+            await run(config, "gone")
+    with pytest.raises(rest.ConnectError):
+        await run(config, "run")
+
+
+@pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
+async def test_a_command_gets_input_its_end_and_the_size_of_the_terminal(
+    tmp_path: Path, protocol: str
+) -> None:
+    async with (
+        serving(terminal, tmp_path) as config,
+        kubernetes_asyncio.execute(
+            config, ("team", "one"), ["cat"], stdin=True, tty=True, protocols=[protocol]
+        ) as running,
+    ):
+        await running.write(b"hello")
+        await running.resize(80, 24)
+        await running.close_input()
+        found = [data async for _, data in running.output()]
+        await running.write(b"lost")
+    assert found == [b"\0hello", b'\x04{"Width":80,"Height":24}', b"error"]
+
+
 async def failing(request: web.Request) -> web.StreamResponse:
     """Fail in the way that the last part of the path names."""
     match request.path.rpartition("/")[2]:
