@@ -326,7 +326,7 @@ class Execution:
         """The exit code of the command, once :meth:`output` has ended."""
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield what the command writes, until it has ended: 1 for its output or 2 for its errors, and the bytes.
+        """Yield the output until the command has ended: 1 for standard output or 2 for standard error, and the bytes.
 
         With a terminal, everything is output.
 
@@ -365,7 +365,7 @@ class Execution:
         try:
             await self._socket.send_bytes(message)
         except (aiohttp.ClientError, ConnectionError):
-            return  # output() tells how the connection has ended
+            return  # output() raises the error of the connection
 
 
 def _exit_code(status: bytes) -> int:

@@ -41,6 +41,8 @@ def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
     except (*_EXPECTED, ExceptionGroup) as error:
         if (expected := raised.first_of(_EXPECTED, error)) is None:
             raise
+        if isinstance(expected, BrokenPipeError):  # raised in a task group
+            raise expected from None
         streams.say_error(streams.describe(expected))
         streams.discard()
         return inputfiles.BAD_INPUT if isinstance(expected, inputfiles.InputError) else 1

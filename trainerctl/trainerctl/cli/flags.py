@@ -230,6 +230,28 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     add("--previous", action="store_true", help="print the log of the previous run of the container")
 
 
+def _exec(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _named(parser)
+    add("command", metavar="COMMAND", nargs="+", help="command and its arguments, after --")
+    add("--step", metavar="STEP", help="replicated job of the pod (default: the one that trains)")
+    add(
+        "--rank",
+        type=flagtypes.integer(0, 1 << 20),
+        default=0,
+        metavar="N",
+        help="rank of the pod in its step (default 0)",
+    )
+    add("-c", "--container", metavar="NAME", help="container (default: the one that does the work)")
+    add("-i", "--stdin", action="store_true", help="pass the standard input to the command")
+    add("-t", "--tty", action="store_true", help="give the command a terminal")
+    parser.set_defaults(cleans_up=True)
+    parser.epilog = (
+        "The exit code is that of the command, or 1 if it cannot be run. This needs the extra: pip install "
+        "'trainerctl[exec]'."
+    )
+
+
 def _change(verb: str) -> Add:
     def add_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -403,6 +425,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
     ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
+    ("exec", "run a command in a container of a TrainJob", _exec),
     ("progress", "print the progress that a TrainJob reports, and draw its metrics over time", _progress),
     ("wait", "wait until a TrainJob reaches a state", _wait),
     ("diff", "show which TrainJobs of a cluster a changed runtime affects, and how", _diff),

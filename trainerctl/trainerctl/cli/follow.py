@@ -129,6 +129,8 @@ class _Follower:
                 now = phase(job)
                 if (report := trainerstatus.report_of(job)) is not None:
                     self._show(report, now)
+                    if now.ended:
+                        self._draw(report, now)
                 if now.ended:
                     return self._ended(now)
                 event = await anext(events)
@@ -154,10 +156,16 @@ class _Follower:
             self._out.say(_ROW.format(updated, percent, left, metrics).rstrip())
         streams.flush()
         self._any = True
-        if self._picture is not None:
-            title = f"TrainJob {self._cluster.namespace}/{self._arguments.name}"
-            subtitle = ", ".join(filter(None, [now, report.summary.partition(", ")[0], updated]))
-            plot.write(self._picture, plot.svg(title, subtitle, self._history.series()))
+        self._draw(report, now)
+
+    def _draw(self, report: Report, now: Phase) -> None:
+        if self._picture is None:
+            return
+        percent = "" if report.percent is None else f"{report.percent}%"
+        updated = format_time(report.updated) if report.updated else ""
+        title = f"TrainJob {self._cluster.namespace}/{self._arguments.name}"
+        subtitle = ", ".join(filter(None, [now, percent, updated]))
+        plot.write(self._picture, plot.svg(title, subtitle, self._history.series()))
 
     def _ended(self, now: Phase) -> int:
         shown = f"TrainJob {self._cluster.namespace}/{self._arguments.name}"

@@ -50,6 +50,8 @@ _LINES: Final = (
     ("Print the last lines of an initializer's log", "logs llama --step dataset-initializer --tail 20"),
     ("Wait until a TrainJob is complete", "wait llama"),
     ("Wait at most 10 minutes until a TrainJob runs", "wait llama --for running --timeout 600"),
+    ("Show where rank 1 hangs", "exec llama --rank 1 -- py-spy dump --subprocesses --pid 1"),
+    ("Open a shell in the container that trains", "exec llama -it -- bash"),
     ("Print each report of the progress until the TrainJob has ended", "progress llama"),
     ("Draw the metrics while it trains", "progress llama --plot llama.svg"),
     ("Suspend two TrainJobs", "suspend llama mistral"),

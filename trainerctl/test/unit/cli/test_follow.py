@@ -145,6 +145,7 @@ async def test_the_picture_is_drawn_again_after_each_report(
     assert len(root.findall(f"{SVG}polyline")) == 2
     texts = [each.text for each in root.findall(f"{SVG}text")]
     assert {"TrainJob team-a/llama", "progress (%)", "loss", "0.25", "1m30s"} <= set(texts)
+    assert f"Complete, 100%, {when(0)}" in texts
 
 
 async def test_a_picture_that_cannot_be_written_is_refused_before_the_cluster_is_asked(

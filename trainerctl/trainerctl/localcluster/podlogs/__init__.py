@@ -4,3 +4,5 @@
 
 Each line is computed from the pod, and no log is stored. The first line states that the log is simulated.
 """
+
+from .server import LogServer as LogServer

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,6 +27,7 @@ from controller_runtime.rest import RestError
 _FLAGS = ("follow", "previous", "timestamps")
 HEALTH: Final = "/healthz"
 LOGS: Final = "/containerLogs/"
+EXEC: Final = "/exec/"
 _HEAD_SECONDS: Final = 10.0
 _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ Log = Callable[[str], AsyncIterator[bytes]]
 """Takes the target of a request and yields the pieces of the log. If a piece is empty, the server only checks
 whether the client has disconnected.
 """
+Execute = Callable[[str, bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Takes the target and the head of a request, and its connection. It raises LogError if nothing was written yet."""
 
 
 class Line(NamedTuple):
@@ -160,10 +163,14 @@ def mutual_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLCont
 
 
 class LogServer:
-    """Answers requests for logs. ``log`` yields the pieces of the requested log, or raises LogError."""
+    """Answers requests for logs. ``log`` yields the pieces of the requested log, or raises LogError.
 
-    def __init__(self, log: Log) -> None:
+    ``execute`` answers requests to run a command; without it, they are refused.
+    """
+
+    def __init__(self, log: Log, execute: Execute | None = None) -> None:
         self._log_of = log
+        self._execute = execute
 
     async def serve(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Listen until cancelled.
@@ -184,6 +191,11 @@ class LogServer:
                 await _refuse(writer, LogError(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is not served"))
             elif target == HEALTH:
                 await _send(writer, HTTPStatus.OK, b"ok")
+            elif self._execute is not None and target.startswith(EXEC):
+                try:
+                    await self._execute(target, head, reader, writer)
+                except LogError as error:
+                    await _refuse(writer, error)
             else:
                 await self._answer(target, reader, writer)
         except (ValueError, TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:

@@ -21,6 +21,7 @@ from trainerctl.localcluster import recycling
 from trainerctl.localcluster.access import new_token
 from trainerctl.localcluster.podlogs.server import LogServer, mutual_tls
 from trainerctl.localcluster.processes import images, process
+from trainerctl.localcluster.processes.execserver import ProcessExec
 from trainerctl.localcluster.processes.kubelet import Kubelet
 from trainerctl.localcluster.processes.logserver import ProcessLogs
 from trainerctl.localcluster.processes.names import Hosts
@@ -109,7 +110,8 @@ async def _start(mgr: ctrl.Manager, settings: Settings, parsed: argparse.Namespa
         .complete(kubelet)
     )
     mgr.add(nodes)
-    mgr.add(_Runnable(partial(LogServer(logs.log).serve, HOST, parsed.port, tls)))
+    server = LogServer(logs.log, ProcessExec(kubelet.runner).answer)
+    mgr.add(_Runnable(partial(server.serve, HOST, parsed.port, tls)))
     mgr.add(_Runnable(partial(recycling.recycle, mgr.api_reader, partial(remove_data, settings.claims))))
     async with mgr, ctrl.setup_signal_handler() as stop, kubelet.running():
         await nodes.heartbeat()

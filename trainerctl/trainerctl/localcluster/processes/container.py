@@ -91,6 +91,11 @@ class ContainerRunner:
         self.changed()
         return isinstance(self.record.state, ContainerStateTerminated) and self.record.state.exit_code == 0
 
+    @property
+    def target(self) -> ProbeTarget | None:
+        """The process of the container while it runs."""
+        return self._target
+
     async def wait_started(self) -> None:
         """Wait until the container has started and passed its startup probe, or has ended and is not restarted."""
         await self._started.wait()

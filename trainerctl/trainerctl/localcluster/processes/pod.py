@@ -17,6 +17,7 @@ from trainerctl.localcluster.processes import logs, names, process, status
 from trainerctl.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner
 from trainerctl.localcluster.processes.environment import ConfigError, Environment, References
 from trainerctl.localcluster.processes.plans import Plans
+from trainerctl.localcluster.processes.probes import ProbeTarget
 from trainerctl.localcluster.processes.process import Plan
 from trainerctl.localcluster.processes.settings import Settings
 from trainerctl.localcluster.processes.status import ContainerRecord, PodRecord
@@ -88,6 +89,11 @@ class PodRunner:
         """
         self._grace = min(grace, self._grace) if self._stopping.is_set() else grace
         self._stopping.set()
+
+    def target(self, container: str) -> ProbeTarget | None:
+        """Return the process of a container, or None if the container does not exist or does not run."""
+        found = (each.target for each in self._init + self._containers if each.container.name == container)
+        return next(found, None)
 
     @property
     def is_stopping(self) -> bool:

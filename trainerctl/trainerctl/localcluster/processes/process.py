@@ -196,6 +196,35 @@ async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[in
     return code, output.decode(errors="replace").strip()
 
 
+async def open_beside(
+    process: ProcessID, plan: Plan, *, stdin: int, stdout: int, stderr: int
+) -> anyio.abc.Process:
+    """Start the plan's command with the mounts of a running container, in a session of its own.
+
+    The streams are as in :func:`subprocess.Popen`. If ``stdin`` is a terminal, it becomes that of the command.
+
+    Raises:
+        OSError: the machine does not permit another process.
+    """
+    file = os.memfd_create("plan")
+    try:
+        with os.fdopen(os.dup(file), "wb") as opened:
+            opened.write(msgspec.json.encode(asdict(plan)))
+        os.lseek(file, 0, os.SEEK_SET)
+        command = [*_command(), "--exec", str(process.number), str(process.began), str(file)]
+        return await anyio.open_process(
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=_environment(),
+            start_new_session=True,
+            pass_fds=[file],
+        )
+    finally:
+        os.close(file)
+
+
 async def mount_problem() -> str:
     """Return why containers cannot have their own mounts on this machine, or an empty text if they can."""
     done = await anyio.run_process([*_command(), "--check"], check=False, env=_environment())
