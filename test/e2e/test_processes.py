@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -251,6 +252,54 @@ async def test_a_pod_reports_its_progress_with_its_token(
     await _until_condition(cluster_client, job, "Complete")
     status = (await cluster_client.get(TrainJob, job.key)).to_dict()["status"]
     assert status["trainerStatus"]["progressPercentage"] == 42
+
+
+REPORTING = """
+import os, time
+from kubeflow.trainer.backends.kubernetes import utils
+
+utils._MIN_UPDATE_INTERVAL_SECONDS = 0.0
+for step in range(10):
+    assert utils.update_trainjob_status(10 * step, 10 - step, {"loss": 1 / (step + 1), "lr": 0.001})
+    time.sleep(1)
+while not os.path.exists("go"):
+    time.sleep(0.1)
+assert utils.update_trainjob_status(100, 0, {"loss": 0.1})
+"""
+
+
+async def test_the_progress_of_the_sdk_is_followed_and_drawn_while_a_command_runs_in_the_pod(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster, tmp_path: Path
+) -> None:
+    command = [str(programs.sdk_python(SDK)), "-c", REPORTING]
+    job = await _train_job(cluster_client, cluster_namespace, command, nodes=1)
+    flags = ["-n", cluster_namespace, f"--kubeconfig={local_cluster.kubeconfig}"]
+    said: dict[str, subprocess.CompletedProcess[bytes]] = {}
+
+    async def tool(verb: str, *words: str) -> None:
+        argv = [sys.executable, "-m", "trainerctl", verb, "train", *flags, *words]
+        said[verb] = await anyio.run_process(argv, check=False)
+
+    async def reported() -> bool:
+        return (await cluster_client.get(TrainJob, job.key)).status.trainer_status is not None
+
+    await eventually(reported, timeout=120, reason="the pod has reported")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tool, "progress", "-o", "json", "--plot", str(tmp_path / "train.svg"))
+        tasks.start_soon(tool, "wait", "--timeout", "200")
+        await tool("get")
+        await tool("exec", "--", "sh", "-c", 'touch go; echo "$JOB_COMPLETION_INDEX"; exit 5')
+    assert b"Running" in said["get"].stdout
+    assert b"lr=0.001, " in said["get"].stdout
+    assert (said["exec"].stdout, said["exec"].returncode) == (b"0\n", 5)
+    assert said["wait"].stdout == f"TrainJob {cluster_namespace}/train is complete\n".encode()
+    reports = [json.loads(line) for line in said["progress"].stdout.splitlines()]
+    assert (len(reports) > 3, said["progress"].returncode) == (True, 0), said["progress"]
+    assert reports[-1]["progressPercentage"] == 100
+    assert reports[-1]["metrics"] == [{"name": "loss", "value": "0.1"}]
+    picture = (tmp_path / "train.svg").read_text()
+    assert picture.count("<polyline") == 3
+    assert "Complete, 100%" in picture
 
 
 async def test_suspend_ends_the_processes_and_resume_starts_others(

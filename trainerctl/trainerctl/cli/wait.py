@@ -128,7 +128,7 @@ async def _wait(cluster: live.Connection, arguments: argparse.Namespace, show: S
     ) as events:
         while True:
             if job_set is None and len(job.maps("status", "jobsStatus")) > 1:
-                # Its labels tell which step trains. Without them, the usual names of steps do.
+                # The step that trains has a label there. Without the JobSet, the usual names of steps are used.
                 with suppress(StatusError, RestError):
                     found = await cluster.client.get(_JOB_SET, (cluster.namespace, arguments.name))
                     job_set = LiveObject(found.to_dict())
