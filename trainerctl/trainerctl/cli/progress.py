@@ -23,6 +23,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 from rich.progress import Task as BarTask
+from rich.table import Column
 from rich.text import Text
 
 from trainerctl.cli.terminal import Console
@@ -84,14 +85,18 @@ def progress_on(console: Console, *, percent: bool = False) -> Iterator[Progress
     if not console.is_terminal:
         yield PlainProgress(sys.stderr if console.stderr else sys.stdout)
         return
+    # In a narrow terminal, the name and the detail are cut, so that the bar and its percentage stay.
+    widest = max(8, (console.width - 40) // 2) if percent else None
     columns = (
         TextColumn("{task.fields[mark]}"),
         SpinnerColumn(finished_text=""),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=widest)),
+        BarColumn(bar_width=16 if percent else 24),
         _Percent() if percent else _Count(),
         TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[detail]}"),
+        TextColumn(
+            "[dim]{task.fields[detail]}", table_column=Column(no_wrap=True, ratio=1 if percent else None)
+        ),
     )
-    with Bars(*columns, console=console, transient=percent) as bars:
+    with Bars(*columns, console=console, transient=percent, expand=percent) as bars:
         yield RichProgress(bars)

@@ -66,7 +66,7 @@ async def _bar(cluster: live.Connection, name: str, err: Console) -> AsyncIterat
         yield lambda _job, _job_set: None
         return
     shown = "", trainerstatus.Report()
-    task = f"TrainJob {name}"
+    task = name
 
     def show(job: LiveObject, job_set: LiveObject | None) -> None:
         nonlocal shown

@@ -4,6 +4,7 @@
 
 import argparse
 import io
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -15,11 +16,13 @@ from controller_runtime.client import ObjectList
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ExpiredError, ForbiddenError
 from controller_runtime.rest import Request, Response
+from rich.cells import cell_len
 from testkit.why.world import TrainJobObjects, condition, when
 
 from trainerctl.cli import live, wait
 from trainerctl.cli.get import KIND
 from trainerctl.cli.live import ServerClock
+from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 
 
@@ -126,3 +129,17 @@ async def test_a_terminal_shows_a_bar_until_the_end(
     assert "42%" in err.getvalue()
     assert "1m1s left, " in err.getvalue()
     assert r"[red]\x1b[2J=[/]" in err.getvalue()  # neither markup nor an escape sequence
+
+
+@pytest.mark.parametrize("width", [120, 80, 40])
+def test_the_bar_stays_readable_in_a_narrow_terminal(width: int) -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=width, color_system=None)
+
+    with progress_on(console, percent=True) as progress:
+        progress.start("n" * 63)
+        progress.update("n" * 63, done=42, total=100, detail="Running, 1h5m left, loss=0.25, 12s ago")
+
+    lines = re.split("[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()))
+    assert all(cell_len(line) <= width for line in lines)
+    assert any("━" in line and "42%" in line and "…" in line for line in lines)
