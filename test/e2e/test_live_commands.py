@@ -168,7 +168,7 @@ async def test_a_failed_pods_log_ends_with_its_exit_code_and_why_cites_it(
 
 
 @pytest.mark.parametrize(
-    "command", ["why", "get", "describe", "events", "logs", "wait", "suspend", "resume", "delete"]
+    "command", ["why", "get", "describe", "events", "logs", "progress", "wait", "suspend", "resume", "delete"]
 )
 async def test_a_train_job_that_does_not_exist_is_one_line(command: str, run: Run) -> None:
     done = await run(command, "nope")

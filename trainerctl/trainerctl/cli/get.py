@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -85,30 +86,27 @@ def _write(output: str, jobs: Sequence[LiveObject], out: Console, *, single: boo
 
 
 async def _others(cluster: live.Connection, jobs: Sequence[LiveObject], namespace: str) -> list[LiveObject]:
-    """Return the objects that tell the states of the TrainJobs more exactly, as far as they can be read.
+    """Return the objects that make the states of the TrainJobs more exact, as far as they can be read.
 
     JobSets are read if a TrainJob has several steps, and pods only of TrainJobs that have pods that are not ready.
     """
     unfinished = [job for job in jobs if phase(job) in (Phase.PENDING, Phase.RUNNING)]
     found: list[LiveObject] = []
-    try:
-        if any(len(job.maps("status", "jobsStatus")) > 1 for job in unfinished):
+    if any(len(job.maps("status", "jobsStatus")) > 1 for job in unfinished):
+        with suppress(StatusError, RestError):
             found = await cluster.all(kinds.JOB_SET, namespace=namespace)
-        waiting = sorted(
-            (job.namespace, job.name)
-            for job in unfinished
-            if any(
-                number(each, "active") > number(each, "ready") for each in job.maps("status", "jobsStatus")
-            )
-        )
-        for place, keys in itertools.groupby(waiting, key=lambda each: each[0]):
-            names = [name for _, name in keys]
-            for first in range(0, len(names), _NAMES):
-                labels = {JOB_SET_NAME_KEY: names[first : first + _NAMES]}
-                selection = reading.Selection(namespace=place, labels=labels)
+    waiting = sorted(
+        (job.namespace, job.name)
+        for job in unfinished
+        if any(number(each, "active") > number(each, "ready") for each in job.maps("status", "jobsStatus"))
+    )
+    for place, keys in itertools.groupby(waiting, key=lambda each: each[0]):
+        names = [name for _, name in keys]
+        for first in range(0, len(names), _NAMES):
+            labels = {JOB_SET_NAME_KEY: names[first : first + _NAMES]}
+            selection = reading.Selection(namespace=place, labels=labels)
+            with suppress(StatusError, RestError):
                 found += (await reading.listed(cluster.client, kinds.VERSIONS[kinds.POD][0], selection))[0]
-    except (StatusError, RestError):  # the TrainJobs themselves show their state, too
-        return found
     return found
 
 

@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The list of ``trainerctl get``: JobSets and pods are read only if they make a state more exact."""
+
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from controller_runtime.client import ObjectList
+from controller_runtime.machinery import unstructured
+from controller_runtime.machinery.errors import ForbiddenError
+from pkg.constants.trainer import LABEL_TRAIN_JOB_ANCESTOR
+from pkg.why import LiveObject
+from testkit.why.world import TrainJobObjects
+
+from trainerctl.cli import get, live, parser
+from trainerctl.cli.terminal import Console
+
+
+class Server:
+    """Lists the objects of a namespace, and records which kinds were asked for."""
+
+    def __init__(self, objects: list[dict[str, Any]], forbidden: set[str]) -> None:
+        self._objects = [LiveObject(each) for each in objects]
+        self._forbidden = forbidden
+        self.asked: list[tuple[str, Any]] = []
+
+    async def list(self, kind: Any, **options: Any) -> ObjectList[Any]:
+        name = kind.gvk.kind
+        self.asked.append((name, options.get("labels")))
+        if name in self._forbidden:
+            raise ForbiddenError(f"{name} is forbidden", code=403, reason="Forbidden")
+        found = [dict(each.data) for each in self._objects if each.kind == name]
+        return ObjectList([unstructured(kind.gvk).from_dict(each) for each in found])
+
+
+async def listed(
+    monkeypatch: pytest.MonkeyPatch, world: TrainJobObjects, *forbidden: str
+) -> tuple[str, list[tuple[str, Any]]]:
+    """Return the state of the only TrainJob, and what was asked for."""
+    server = Server(world.objects, set(forbidden))
+
+    @asynccontextmanager
+    async def connect(_arguments: Any) -> AsyncIterator[Any]:
+        yield live.Connection(server, "team-a", live.ServerClock(server))  # type: ignore[arg-type]  # nothing is sent
+
+    monkeypatch.setattr(live, "connect", connect)
+    out = io.StringIO()
+    assert await get.get_command(parser.parse(["get"]), Console(file=out), Console(file=out)) == 0
+    head, row = out.getvalue().splitlines()
+    assert head.split() == ["NAME", "STATE", "AGE", "RUNTIME", "PROGRESS"]
+    return row[head.index("STATE") : head.index("AGE")].strip(), server.asked
+
+
+def counts(world: TrainJobObjects, **steps: str) -> None:
+    world.train_job["status"]["jobsStatus"] = [
+        {"name": name, "active": 0, "ready": 0, "succeeded": 0, kind: 1} for name, kind in steps.items()
+    ]
+
+
+async def test_a_train_job_with_ready_pods_needs_no_other_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TrainJobObjects()
+    counts(world, node="ready")
+
+    assert await listed(monkeypatch, world) == ("Running", [("TrainJob", None)])
+
+
+async def test_the_pods_of_a_train_job_that_is_not_ready_tell_a_crash_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = TrainJobObjects()
+    counts(world, node="active")
+    world.waits("CrashLoopBackOff", "back-off 40s")
+
+    state, asked = await listed(monkeypatch, world)
+
+    assert state == "CrashLoop"
+    assert asked[1:] == [("Pod", {"jobset.sigs.k8s.io/jobset-name": ["llama"]})]
+
+
+async def test_the_job_set_of_a_train_job_with_several_steps_names_the_one_that_trains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = TrainJobObjects()
+    counts(world, load="succeeded", train="suspended")
+    world.job_set["spec"]["replicatedJobs"] = [
+        {"name": name, "template": {"metadata": {"labels": {LABEL_TRAIN_JOB_ANCESTOR: label}}}}
+        for name, label in (("load", "dataset-initializer"), ("train", "trainer"))
+    ]
+
+    assert (await listed(monkeypatch, world))[0] == "Pending (initializer done)"
+
+
+async def test_a_list_needs_only_the_permission_to_list_train_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TrainJobObjects()
+    counts(world, initializer="succeeded", node="active")
+
+    assert (await listed(monkeypatch, world, "JobSet", "Pod"))[0] == "Pending (initializer done)"
+    assert (await listed(monkeypatch, world, "Pod"))[0] == "Pending (initializer done)"
