@@ -187,15 +187,15 @@ class LogServer:
             with anyio.fail_after(_HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
             method, target, _ = head.partition(b"\r\n")[0].decode("ascii").split(" ")
-            if method != "GET":
-                await _refuse(writer, LogError(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is not served"))
-            elif target == HEALTH:
-                await _send(writer, HTTPStatus.OK, b"ok")
-            elif self._execute is not None and target.startswith(EXEC):
+            if self._execute is not None and target.startswith(EXEC):
                 try:
                     await self._execute(target, head, reader, writer)
                 except LogError as error:
                     await _refuse(writer, error)
+            elif method != "GET":
+                await _refuse(writer, LogError(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is not served"))
+            elif target == HEALTH:
+                await _send(writer, HTTPStatus.OK, b"ok")
             else:
                 await self._answer(target, reader, writer)
         except (ValueError, TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:

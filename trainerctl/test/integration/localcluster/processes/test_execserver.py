@@ -208,3 +208,8 @@ async def test_other_requests_are_refused(
 ) -> None:
     async with server.session.get(server.url + path, headers=headers) as response:
         assert response.status == code, await response.text()
+
+
+async def test_a_client_for_spdy_reads_which_command_works(server: Server) -> None:
+    async with server.session.post(server.target("ls"), headers={"Upgrade": "SPDY/3.1"}) as response:
+        assert (response.status, "use trainerctl exec" in await response.text()) == (400, True)
