@@ -17,7 +17,7 @@ async def convert_command(arguments: argparse.Namespace, out: Console, err: Cons
     Raises:
         InputError: a file cannot be read, or an object is not valid.
     """
-    found = await inputfiles.load(arguments.files)
+    found = await inputfiles.load(arguments.files, streams.say_note)
     converted = [(document, convert.convert(document, arguments.to)) for document in found]
     lost = [document.error(loss.path, loss.problem) for document, each in converted for loss in each.losses]
     for error in lost:

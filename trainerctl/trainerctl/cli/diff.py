@@ -67,7 +67,7 @@ async def diff_command(arguments: argparse.Namespace, out: Console, err: Console
 
 async def _load(arguments: argparse.Namespace) -> list[InputObject]:
     """Return the runtimes of the files, and print a warning for each field that a server would drop."""
-    found = await inputfiles.load(arguments.files)
+    found = await inputfiles.load(arguments.files, streams.say_note)
     runtimes, warnings = trainjobs.runtimes(found, arguments.namespace or inputfiles.DEFAULT_NAMESPACE)
     if not runtimes:
         raise inputfiles.InputError("the input contains no TrainingRuntime or ClusterTrainingRuntime")

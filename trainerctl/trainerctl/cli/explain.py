@@ -54,7 +54,7 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
     given = await load(arguments)
     found = [await reviewed(given, subject) for subject in given.subjects]
     for note in given.client.notes:
-        streams.say_error(f"note: {note}")
+        streams.say_note(note)
     if arguments.output == "text":
         for each in found:
             print_text(each, out)

@@ -27,7 +27,7 @@ async def render_command(arguments: argparse.Namespace, out: Console, err: Conso
         for finding in each.findings:
             streams.say_error(f"warning: {finding}")
     for note in given.client.notes:
-        streams.say_error(f"note: {note}")
+        streams.say_note(note)
     rendered = [each for each in everything if each.refusal is None]
     if arguments.output == "table":
         for each in rendered:
@@ -71,7 +71,7 @@ async def load(arguments: argparse.Namespace) -> Offline:
 
 
 async def _load(arguments: argparse.Namespace) -> Offline:
-    found = await inputfiles.load(arguments.files)
+    found = await inputfiles.load(arguments.files, streams.say_note)
     version = arguments.compatibility_version
     if arguments.kubeconfig is None and arguments.context is None:
         namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE

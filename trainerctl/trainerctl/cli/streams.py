@@ -36,6 +36,11 @@ def say_error(text: str) -> None:
         sys.stderr.write(f"trainerctl: {printable(text, indent='  ')}\n")
 
 
+def say_note(text: str) -> None:
+    """Print a note on standard error: something to know that is no mistake."""
+    say_error(f"note: {text}")
+
+
 def describe(error: BaseException) -> str:
     """Return the text of an error. For an error of the operating system, this is the file and the system's message."""
     if isinstance(error, OSError) and error.strerror:

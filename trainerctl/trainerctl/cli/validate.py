@@ -21,7 +21,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.why import LiveObject, reading
 
-from trainerctl.cli import live
+from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles, stored, trainjobs
 from trainerctl.offline.inputfiles import InputObject
@@ -30,12 +30,23 @@ from trainerctl.offline.verdict import Validator, Verdict
 
 
 async def validate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print a verdict for each of Trainer's objects. Return 1 if an object, or the Jobs of a TrainJob, will be refused.
+    """Print a verdict for each of Trainer's objects.
+
+    Return 2 if a file or a document cannot be read, and 1 if an object, or the Jobs of a TrainJob, will be refused.
 
     Raises:
-        InputError: a file cannot be read, or the files contain no object of Trainer's kinds.
+        InputError: the files contain no object of Trainer's kinds.
     """
-    found = await inputfiles.load(arguments.files)
+    read = await inputfiles.gather(arguments.files)
+    for note in read.notes:
+        streams.say_note(note)
+    for error in read.errors:
+        streams.say_error(str(error))
+    found = read.objects
+    if not found and read.errors:
+        return inputfiles.BAD_INPUT
+    if not found:
+        raise inputfiles.nothing_in(arguments.files)
     ours = [document for document in found if document.gvk in stored.KINDS or stored.not_served(document.gvk)]
     for document in found:
         if document not in ours:
@@ -51,6 +62,8 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
         for verdict in verdicts:
             for line in verdict.lines():
                 out.say(line)
+    if read.errors:
+        return inputfiles.BAD_INPUT
     return 0 if all(verdict.is_valid for verdict in verdicts) else 1
 
 

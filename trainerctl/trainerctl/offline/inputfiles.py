@@ -2,20 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the objects of ``-f FILE…`` with their positions. Errors can then name the file, line, document and field.
 
-An argument is a file, a folder (its ``.yaml``, ``.yml`` and ``.json`` files) or ``-`` for standard input. The content
+An argument is a file, a folder (its ``.yaml``, ``.yml`` and ``.json`` files) or ``-`` for standard input. In a folder,
+documents that are not Kubernetes objects, such as the values of a Helm chart, are skipped with a note. The content
 is YAML with any number of documents, or JSON with any number of values. Lists of any kind are split into their items.
 YAML is read as kubectl reads it: times and ``12:30`` stay strings, and a duplicate key is an error.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 import anyio
 import pydantic_core
@@ -31,6 +35,14 @@ BAD_INPUT: Final = 2
 """The exit code of a command whose input cannot be read or is not valid."""
 
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
+_CHART: Final = "Chart.yaml"
+_GENERATORS: Final = {
+    _CHART: "helm template",
+    **dict.fromkeys(("kustomization.yaml", "kustomization.yml"), "kubectl kustomize"),
+}
+"""For the files that tell a program how to make objects, the command that prints these objects."""
+_BETWEEN_DOCUMENTS: Final = re.compile(r"(?m)^(?=---(?:\s|$))")
+_MOST_NAMED: Final = 10
 _EXPECTED: Final = {
     "bool_type": "true or false is expected",
     "dict_type": "a map is expected",
@@ -101,106 +113,212 @@ class InputObject:
             raise self.error(path, problem) from error
 
 
-async def load(files: Sequence[str]) -> list[InputObject]:
-    """Do the same as :func:`read`, and also read standard input. A signal can interrupt the wait for it.
+class Input(NamedTuple):
+    """What the files contain."""
+
+    objects: list[InputObject]
+    notes: list[str]
+    """What was skipped: subfolders, and documents of a folder that are not Kubernetes objects."""
+    errors: list[InputError]
+    """The files and documents that could not be read."""
+
+
+async def load(files: Sequence[str], note: Callable[[str], None] = lambda _: None) -> list[InputObject]:
+    """Return the objects in ``files``, in the order of the files, and call ``note`` for each thing that was skipped.
 
     Raises:
-        InputError: standard input cannot be read, or :func:`read` raises it.
+        InputError: a file cannot be read or is not valid, or the files contain no object.
+    """
+    return _objects_of(files, await gather(files), note)
+
+
+async def gather(files: Sequence[str]) -> Input:
+    """Read ``files``. If one of them cannot be read, go on with the others. A signal can interrupt the wait for
+    standard input.
+
+    Raises:
+        InputError: standard input cannot be read, or a file name is empty.
     """
     if files.count(STANDARD_INPUT) > 1:
         raise InputError("standard input can be read only once")
     if STANDARD_INPUT in files and sys.stdin is None:
         raise InputError("standard input is closed")
-    stdin = await _drain(sys.stdin.buffer) if STANDARD_INPUT in files else b""
-    return read(files, stdin=stdin)
+    return _gathered(files, await _drain(sys.stdin.buffer) if STANDARD_INPUT in files else b"")
 
 
 def read(files: Sequence[str], *, stdin: bytes = b"") -> list[InputObject]:
-    """Return the objects in ``files``, in the order of the files.
+    """Do the same as :func:`load`, without an event loop.
 
     Raises:
         InputError: a file cannot be read or is not valid, or the files contain no object.
     """
-    found = [document for source, text in _texts(files, stdin) for document in _documents(source, text)]
-    if not found:
-        named = ", ".join("standard input" if name == STANDARD_INPUT else name for name in files)
-        raise InputError(f"{named}: contains no Kubernetes objects")
-    return found
+    return _objects_of(files, _gathered(files, stdin), lambda _: None)
 
 
-def _texts(files: Sequence[str], stdin: bytes) -> Iterator[tuple[str, str]]:
+def _objects_of(files: Sequence[str], found: Input, note: Callable[[str], None]) -> list[InputObject]:
+    for each in found.notes:
+        note(each)
+    if found.errors:
+        raise InputError("\n".join(map(str, found.errors)))
+    if not found.objects:
+        raise nothing_in(files)
+    return found.objects
+
+
+def nothing_in(files: Sequence[str]) -> InputError:
+    """Return the error about files that contain no object."""
+    named = ", ".join("standard input" if name == STANDARD_INPUT else name for name in files)
+    return InputError(f"{named}: contains no Kubernetes objects")
+
+
+def _gathered(files: Sequence[str], stdin: bytes) -> Input:
+    found = Input([], [], [])
     for name in files:
         if name == STANDARD_INPUT:
-            yield "standard input", _text("standard input", stdin)
+            _read_text(found, "standard input", stdin, in_folder=False)
             continue
         if not name:
             raise InputError("a file name is empty")
-        for path in _paths(Path(name)):
+        path = Path(name)
+        try:
+            in_folder = path.is_dir()
+            paths = _files_of(path, found.notes) if in_folder else [path]
+        except OSError as error:
+            found.errors.append(InputError(f"{path}: {error.strerror or error}"))
+            continue
+        for each in paths:
             try:
-                content = path.read_bytes()
+                content = each.read_bytes()
             except OSError as error:
-                raise InputError(f"{path}: {error.strerror or error}") from error
-            yield str(path), _text(str(path), content)
+                found.errors.append(InputError(f"{each}: {error.strerror or error}"))
+            else:
+                _read_text(found, str(each), content, in_folder=in_folder)
+    return found
 
 
-def _paths(path: Path) -> list[Path]:
-    try:
-        if not path.is_dir():
-            return [path]
-        return sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES and _is_read(each))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+def _files_of(folder: Path, notes: list[str]) -> list[Path]:
+    """Return the files of a folder that are read, and add a note if it has subfolders.
 
-
-def _is_read(path: Path) -> bool:
-    """Return True for files and for broken links. The attempt to read a broken link then reports an error."""
-    return path.is_file() or (path.is_symlink() and not path.exists())
-
-
-def _text(source: str, content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{source}: not UTF-8 text") from error
-
-
-def _documents(source: str, text: str) -> Iterator[InputObject]:
-    try:
-        for number, data in yaml.load_all(text, is_json=source.endswith(".json")):
-            yield from _objects(InputObject(data, source, number, (), text))
-    except yaml.YAMLError as error:
-        where = f"{source}:{error.line}" if error.line else source
-        raise InputError(f"{where}: {error.message}") from error
-
-
-def _objects(found: InputObject) -> Iterator[InputObject]:
-    """Yield the object, or its items if it is a list.
-
-    Raises:
-        InputError: an object is not a map, or its ``apiVersion``, ``kind`` or ``metadata`` is not valid.
+    Broken links count as files. The attempt to read one then reports an error.
     """
-    data: JSON = found.data
-    where = f"document {found.number}"
-    if found.inside:
-        where += f", {render_path(found.inside)}"
+    files, subfolders = [], []
+    for each in sorted(folder.iterdir()):
+        if each.is_dir():
+            subfolders += [] if each.name.startswith(".") else [each.name]
+        elif each.suffix in _SUFFIXES and (each.is_file() or each.is_symlink()):
+            files.append(each)
+    if subfolders:
+        listed = printable_line(", ".join(subfolders[:_MOST_NAMED]))
+        more = f" and {len(subfolders) - _MOST_NAMED} more" if len(subfolders) > _MOST_NAMED else ""
+        notes.append(f"{folder}: subfolders are not read: {listed}{more}; give each folder with -f")
+    return files
+
+
+def _read_text(found: Input, source: str, content: bytes, *, in_folder: bool) -> None:
+    """Add the objects, notes and errors of one file."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        problem = "UTF-16 text: save the file as UTF-8" if utf16 else "not UTF-8 text"
+        found.errors.append(InputError(f"{source}: {problem}"))
+        return
+    documents, text, errors = _parsed(source, text)
+    found.errors.extend(errors)
+    others = []
+    for number, data in documents:
+        if in_folder and not _is_like_an_object(data, Path(source).name):
+            others.append(str(number))
+        else:
+            _add_objects(found, InputObject(data, source, number, (), text))
+    if others:
+        which = "" if len(others) == len(documents) else f"document {', '.join(others[:_MOST_NAMED])}: "
+        generator = _GENERATORS.get(Path(source).name)
+        hint = (
+            f"; give the output of `{generator} {Path(source).parent}` on standard input" if generator else ""
+        )
+        found.notes.append(f"{source}: {which}not a Kubernetes object, skipped{hint}")
+
+
+def _is_like_an_object(data: JSON, file: str) -> bool:
+    """Return True if a document of a folder is meant to be an object, even if something is missing in it."""
+    if isinstance(data, list):
+        return any(_is_like_an_object(item, file) for item in data)
+    if not isinstance(data, dict) or file == _CHART:
+        return False
+    return any(key in data for key in ("apiVersion", "kind", "metadata", "spec"))
+
+
+def _parsed(source: str, text: str) -> tuple[list[tuple[int, JSON]], str, list[InputError]]:
+    """Parse a file. Return its documents with their numbers, the text to look up lines in, and the errors.
+
+    If YAML is not valid, its documents are parsed one by one. In the returned text, the invalid ones are empty.
+    """
+    is_json = source.endswith(".json")
+    try:
+        return list(yaml.load_all(text, is_json=is_json)), text, []
+    except yaml.YAMLError as error:
+        first = _parse_error(source, error, 0, text)
+    if is_json:
+        return [], text, [first]
+    parts, errors, line = _BETWEEN_DOCUMENTS.split(text), [], 0
+    for index, part in enumerate(parts):
+        try:
+            deque(yaml.load_all(part), maxlen=0)
+        except yaml.YAMLError as error:
+            errors.append(_parse_error(source, error, line, part))
+            parts[index] = "---" + "\n" * part.count("\n")
+        line += part.count("\n")
+    try:
+        documents = list(yaml.load_all(text := "".join(parts)))
+    except yaml.YAMLError:
+        return [], text, [first]
+    if not errors:  # only all documents together exceed a limit
+        return [], text, [first]
+    cut = errors[_MOST_NAMED:]
+    return (
+        documents,
+        text,
+        [*errors[:_MOST_NAMED], *([InputError(f"{source}: {len(cut)} more")] if cut else [])],
+    )
+
+
+def _parse_error(source: str, error: yaml.YAMLError, lines_before: int, text: str) -> InputError:
+    where = f"{source}:{error.line + lines_before}" if error.line else source
+    hint = "; this looks like a template: give the output of `helm template` instead" if "{{" in text else ""
+    return InputError(f"{where}: {error.message}{hint}")
+
+
+def _add_objects(found: Input, each: InputObject) -> None:
+    """Add the object, or its items if it is a list.
+
+    If an object is not a map, or its ``apiVersion``, ``kind`` or ``metadata`` is not valid, add an error.
+    """
+    data: JSON = each.data
+    where = f"document {each.number}"
+    if each.inside:
+        where += f", {render_path(each.inside)}"
     if isinstance(data, list):
         for index, item in enumerate(data):
-            yield from _objects(
-                InputObject(item, found.source, found.number, (*found.inside, index), found.text)
-            )
+            _add_objects(found, replace(each, data=item, inside=(*each.inside, index)))
         return
     if not isinstance(data, dict):
-        raise InputError(f"{found.source}: {where}: a map is expected")
-    for key in ("apiVersion", "kind"):
-        if not isinstance(data.get(key), str) or not data[key]:
-            line = yaml.line_of(found.text, found.number, found.inside)
-            at = f"{found.source}:{line}" if line else found.source
-            raise InputError(f"{at}: {where}: {key} is missing or not a string")
+        found.errors.append(InputError(f"{each.source}: {where}: a map is expected"))
+        return
+    if missing := [
+        key for key in ("apiVersion", "kind") if not isinstance(data.get(key), str) or not data[key]
+    ]:
+        line = yaml.line_of(each.text, each.number, each.inside)
+        at = f"{each.source}:{line}" if line else each.source
+        verb = "are missing or not strings" if len(missing) > 1 else "is missing or not a string"
+        found.errors.append(InputError(f"{at}: {where}: {' and '.join(missing)} {verb}"))
+        return
     try:
         GVK.parse(data["apiVersion"], data["kind"])
-    except ValueError as error:
+    except ValueError:
         problem = f"GROUP/VERSION or VERSION is expected, not {_shown(data['apiVersion'])}"
-        raise _nameable(found).error(("apiVersion",), problem) from error
+        found.errors.append(_nameable(each).error(("apiVersion",), problem))
+        return
     items = data.get("items")
     if data["kind"].endswith("List") and isinstance(items, list):
         for index, item in enumerate(items):
@@ -208,12 +326,11 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
                 # The API server omits apiVersion and kind in the items of a typed list.
                 kind = data["kind"].removesuffix("List")
                 item = {"apiVersion": data["apiVersion"], "kind": kind, **item}
-            inside = (*found.inside, "items", index)
-            yield from _objects(InputObject(item, found.source, found.number, inside, found.text))
-        return
-    if not isinstance(data.get("metadata"), dict | None):
-        raise _nameable(found).error(("metadata",), "a map is expected")
-    yield found
+            _add_objects(found, replace(each, data=item, inside=(*each.inside, "items", index)))
+    elif not isinstance(data.get("metadata"), dict | None):
+        found.errors.append(_nameable(each).error(("metadata",), "a map is expected"))
+    else:
+        found.objects.append(each)
 
 
 def _nameable(found: InputObject) -> InputObject:

@@ -34,6 +34,25 @@ def test_what_a_server_would_take_is_valid(capsys: pytest.CaptureFixture[str], t
     assert (code, out, err) == (0, "in.yaml:2: document 1 (TrainJob fine): valid\n", "")
 
 
+def test_every_other_file_of_a_folder_has_its_verdict(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, text in {
+        "a.yaml": JOB % ("a", "torch-distributed"),
+        "values.yaml": "a: 1",
+        "z.yaml": "{",
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert trainerctl.main(["validate", "-f", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out.replace(str(tmp_path), "") == "/a.yaml:2: document 1 (TrainJob a): valid\n"
+    note, error = err.replace(str(tmp_path), "").splitlines()
+    assert note == "trainerctl: note: /values.yaml: not a Kubernetes object, skipped"
+    assert error.startswith("trainerctl: /z.yaml:2: ")
+    (tmp_path / "z.yaml").unlink()
+    assert trainerctl.main(["validate", "-f", str(tmp_path)]) == 0
+
+
 def test_every_field_that_is_wrong_is_named_with_its_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

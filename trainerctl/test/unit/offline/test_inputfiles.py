@@ -158,8 +158,11 @@ def test_items_of_a_list_are_named_by_their_place(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(inputfiles.InputError, match=r"none\.yaml: No such file or directory"):
         inputfiles.read([str(tmp_path / "none.yaml")])
-    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "a.yaml").write_bytes(b"\xff\x00")
     with pytest.raises(inputfiles.InputError, match="not UTF-8 text"):
+        inputfiles.read([str(tmp_path / "a.yaml")])
+    (tmp_path / "a.yaml").write_bytes(JOB.encode("utf-16"))
+    with pytest.raises(inputfiles.InputError, match="UTF-16 text: save the file as UTF-8"):
         inputfiles.read([str(tmp_path / "a.yaml")])
 
 
@@ -173,3 +176,67 @@ def test_a_link_of_a_folder_that_leads_nowhere_is_named(tmp_path: Path) -> None:
 def test_a_name_that_the_system_refuses_is_an_error_of_the_input() -> None:
     with pytest.raises(inputfiles.InputError, match=r"a: File name too long"):
         inputfiles.read(["a" * 300])
+
+
+TEMPLATE = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n"
+
+
+async def test_of_a_folder_what_is_no_object_is_skipped_with_a_note(tmp_path: Path) -> None:
+    write(tmp_path, "image: a\nnodes: 2\n", "values.yaml")
+    write(tmp_path, "resources: [job.yaml]\n", "kustomization.yaml")
+    write(tmp_path, "apiVersion: v2\nname: x\n", "Chart.yaml")
+    write(tmp_path, "[1, 2]", "numbers.json")
+    write(tmp_path, f"{JOB}---\na: 1\n")
+    (tmp_path / "templates").mkdir()
+    (tmp_path / ".git").mkdir()
+    notes: list[str] = []
+    (found,) = await inputfiles.load([str(tmp_path)], notes.append)
+    assert found.name == "TrainJob team-a/llama"
+    assert [note.removeprefix(str(tmp_path)) for note in notes] == [
+        ": subfolders are not read: templates; give each folder with -f",
+        (
+            f"/Chart.yaml: not a Kubernetes object, skipped; give the output of `helm template {tmp_path}` on standard"
+            " input"
+        ),
+        "/job.yaml: document 2: not a Kubernetes object, skipped",
+        (
+            "/kustomization.yaml: not a Kubernetes object, skipped; give the output of `kubectl kustomize"
+            f" {tmp_path}` on standard input"
+        ),
+        "/numbers.json: not a Kubernetes object, skipped",
+        "/values.yaml: not a Kubernetes object, skipped",
+    ]
+
+
+def test_an_object_of_a_folder_without_a_kind_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, "metadata: {name: a}\nspec: {}\n")
+    with pytest.raises(
+        inputfiles.InputError, match=r"job\.yaml:1: document 1: apiVersion and kind are missing"
+    ):
+        inputfiles.read([str(tmp_path)])
+
+
+async def test_all_files_and_documents_that_cannot_be_read_are_named_and_the_others_are_read(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, f"{JOB}---\n{TEMPLATE}---\n{MAP}---\nkind: Secret\n", "a.yaml")
+    write(tmp_path, "a: [1", "b.yaml")
+    write(tmp_path, MAP, "c.yaml")
+    found = await inputfiles.gather([str(tmp_path), str(tmp_path / "none.yaml")])
+    assert [(each.number, each.name, each.line(("metadata",))) for each in found.objects] == [
+        (1, "TrainJob team-a/llama", 3),
+        (3, "ConfigMap a", 12),
+        (1, "ConfigMap a", 3),
+    ]
+    assert [str(each).removeprefix(f"{tmp_path}/") for each in found.errors] == [
+        (
+            "a.yaml:8: metadata.name: a map cannot be a key; this looks like a template: give the output of"
+            " `helm template` instead"
+        ),
+        "a.yaml:14: document 4: apiVersion is missing or not a string",
+        "b.yaml:2: did not find expected ',' or ']'",
+        "none.yaml: No such file or directory",
+    ]
+    with pytest.raises(inputfiles.InputError) as caught:
+        await inputfiles.load([str(tmp_path)])
+    assert len(str(caught.value).splitlines()) == 3
