@@ -14,6 +14,7 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
 from controller_runtime.machinery import JSON, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import core
 from pkg.why import LiveObject, Reference, kinds, runtime_of
@@ -58,9 +59,10 @@ async def diff_command(arguments: argparse.Namespace, out: Console, err: Console
     """
     runtimes = await _load(arguments)
     changes: list[Change] = []
+    cfg = trainjobs.configuration(arguments.compatibility_version, arguments.feature_gates)
     async with live.connect(arguments) as cluster:
         for each in runtimes:
-            changes += await _of_runtime(cluster, each, arguments.compatibility_version)
+            changes += await _of_runtime(cluster, each, cfg)
     print_changes(changes, out)
     return 1 if any(each.effect not in _UNCONCERNED for each in changes) else 0
 
@@ -76,7 +78,7 @@ async def _load(arguments: argparse.Namespace) -> list[InputObject]:
     return runtimes
 
 
-async def _of_runtime(cluster: live.Connection, document: InputObject, version: str) -> list[Change]:
+async def _of_runtime(cluster: live.Connection, document: InputObject, cfg: Configuration) -> list[Change]:
     kind, name = document.data["kind"], document.data["metadata"]["name"]
     namespace = ""
     if kind == "TrainingRuntime":
@@ -95,7 +97,7 @@ async def _of_runtime(cluster: live.Connection, document: InputObject, version: 
     return [
         Change(job, Effect.KEPT)
         if await _has_snapshot(cluster, job)
-        else await change_of(job, old, document, version, cluster=cluster.client)
+        else await change_of(job, old, document, cfg, cluster=cluster.client)
         for job in jobs
     ]
 
@@ -114,14 +116,19 @@ async def _has_snapshot(cluster: live.Connection, job: LiveObject) -> bool:
 
 
 async def change_of(
-    job: LiveObject, old: InputObject | None, new: InputObject, version: str, *, cluster: Reader | None = None
+    job: LiveObject,
+    old: InputObject | None,
+    new: InputObject,
+    cfg: Configuration,
+    *,
+    cluster: Reader | None = None,
 ) -> Change:
     """Return how a TrainJob changes if the runtime ``new`` replaces ``old``. If ``old`` is None, ``new`` is added."""
     now = phase(job)
     if now.ended:
         return Change(job, Effect.NONE)
-    before = await _rendered(job, old, version, cluster) if old is not None else ""
-    after = await _rendered(job, new, version, cluster)
+    before = await _rendered(job, old, cfg, cluster) if old is not None else ""
+    after = await _rendered(job, new, cfg, cluster)
     if after.startswith("refused: "):
         return Change(job, Effect.REFUSED, (after.removeprefix("refused: "),))
     if before == after:
@@ -132,12 +139,12 @@ async def change_of(
     return Change(job, effect, tuple(lines))
 
 
-async def _rendered(job: LiveObject, runtime: InputObject, version: str, cluster: Reader | None) -> str:
+async def _rendered(job: LiveObject, runtime: InputObject, cfg: Configuration, cluster: Reader | None) -> str:
     """Return the objects of a TrainJob as YAML. If the TrainJob is refused, return ``refused:`` and the reason."""
     document = InputObject(_desired(dict(job.data)), "cluster", 1)
     try:
         given = await trainjobs.prepare(
-            [runtime, document], namespace=job.namespace, cluster=cluster, version=version
+            [runtime, document], namespace=job.namespace, cluster=cluster, cfg=cfg
         )
         made = await rendering.render(given, given.subjects[0])
     except inputfiles.InputError as error:

@@ -60,18 +60,18 @@ def _run(parser: argparse.ArgumentParser) -> None:
 def _render(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("yaml", "json", "table"))
     _runtimes_from_cluster(parser)
-    _compatibility_version(parser)
+    _configuration(parser)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     _runtimes_from_cluster(parser)
-    _compatibility_version(parser)
+    _configuration(parser)
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json"))
-    _compatibility_version(parser)
+    _configuration(parser)
     parser.add_argument(
         "--server",
         action="store_true",
@@ -276,7 +276,7 @@ def _migrate(parser: argparse.ArgumentParser) -> None:
 def _diff(parser: argparse.ArgumentParser) -> None:
     _filenames(parser, "YAML or JSON files with the changed runtimes, or - for standard input")
     _live(parser, about="namespace for TrainingRuntimes that do not set one")
-    _compatibility_version(parser)
+    _configuration(parser)
     parser.epilog = (
         "The exit code is 1 if the objects of a TrainJob would change, or if the changed runtime would make a TrainJob "
         "invalid; else it is 0."
@@ -500,10 +500,18 @@ def _filenames(parser: argparse.ArgumentParser, about: str) -> None:
     )
 
 
-def _compatibility_version(parser: argparse.ArgumentParser) -> None:
+def _configuration(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that replace fields of the manager's Configuration."""
     parser.add_argument(
         "--compatibility-version",
         choices=("2.1", "2.3"),
         default="2.1",
         help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
+    )
+    parser.add_argument(
+        "--feature-gates",
+        type=flagtypes.feature_gates,
+        default={},
+        metavar="NAME=BOOL,...",
+        help="feature gates of the manager, written as for its own flag (default: the default of each gate)",
     )

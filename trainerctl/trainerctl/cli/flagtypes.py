@@ -62,6 +62,16 @@ def name(text: str) -> str:
     return rest
 
 
+def feature_gates(text: str) -> dict[str, bool]:
+    """Return the manager's feature gates of comma-separated pairs."""
+    from pkg.app import flags  # few commands use this import
+
+    try:
+        return flags.feature_gates(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def image(text: str) -> tuple[str, str]:
     """Return an image and the folder of its programs. The folder must exist and contain a Python interpreter."""
     from trainerctl.localcluster.processes import images  # few commands use this import

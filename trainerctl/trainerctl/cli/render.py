@@ -72,11 +72,9 @@ async def load(arguments: argparse.Namespace) -> Offline:
 
 async def _load(arguments: argparse.Namespace) -> Offline:
     found = await inputfiles.load(arguments.files, streams.say_note)
-    version = arguments.compatibility_version
+    cfg = trainjobs.configuration(arguments.compatibility_version, arguments.feature_gates)
     if arguments.kubeconfig is None and arguments.context is None:
         namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
-        return await trainjobs.prepare(found, namespace=namespace, version=version)
+        return await trainjobs.prepare(found, namespace=namespace, cfg=cfg)
     async with live.connect(arguments) as cluster:
-        return await trainjobs.prepare(
-            found, namespace=cluster.namespace, cluster=cluster.client, version=version
-        )
+        return await trainjobs.prepare(found, namespace=cluster.namespace, cluster=cluster.client, cfg=cfg)

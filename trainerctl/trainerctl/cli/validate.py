@@ -17,6 +17,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError, StatusError
 from controller_runtime.rest import NoKindMatchError, Request, Response, RoundTripper, warnings_in
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.why import LiveObject, reading
@@ -71,9 +72,13 @@ async def _predict(
     arguments: argparse.Namespace, documents: Sequence[InputObject], found: Sequence[InputObject]
 ) -> list[Verdict]:
     namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
-    validator = Validator(stored.schemas(), namespace, arguments.compatibility_version)
+    validator = Validator(stored.schemas(), namespace, _configuration(arguments))
     await validator.start(found)
     return [await validator.judge(document) for document in documents]
+
+
+def _configuration(arguments: argparse.Namespace) -> Configuration:
+    return trainjobs.configuration(arguments.compatibility_version, arguments.feature_gates)
 
 
 async def _ask(
@@ -101,10 +106,12 @@ async def _try_jobs(
     """Try to create the Jobs of a TrainJob in a dry run, with the user's own rights, and add the refusals."""
     document = verdict.document
     others = [each for each in found if each.gvk != TrainJob.gvk]
-    version = arguments.compatibility_version
     try:
         given = await trainjobs.prepare(
-            [*others, document], namespace=cluster.namespace, cluster=cluster.client, version=version
+            [*others, document],
+            namespace=cluster.namespace,
+            cluster=cluster.client,
+            cfg=_configuration(arguments),
         )
         made = await trainjobs.objects(given, given.subjects[0].train_job)
     except (inputfiles.InputError, trainjobs.RefusedError, StatusError) as error:

@@ -4,27 +4,34 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pydantic_core
+from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import Reader
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError
+from pkg.apis.config.v1alpha1 import defaulted
 
 from trainerctl.offline.inputfiles import InputObject
 
 T = TypeVar("T", bound=Object)
 
+_CERTIFICATE: Final = defaulted().cert_management.webhook_secret_name
+_AUTHORITY: Final = base64.b64encode(b"<certificate authority of the manager>").decode()
+
 
 class FilesClient(FakeClient):
     """A client whose PriorityClasses are those of the input, and those of ``cluster`` if it is given.
 
-    If it is not known whether a PriorityClass exists, it counts as existing, and a note is added to ``notes``.
+    If it is not known whether a PriorityClass exists, it counts as existing, and a note is added to ``notes``. A
+    placeholder replaces the certificate authority of the manager, which pods that report progress need.
     """
 
     def __init__(self, found: Iterable[InputObject], cluster: Reader | None = None) -> None:
@@ -41,6 +48,8 @@ class FilesClient(FakeClient):
         try:
             return await super().get(kind, key)
         except NotFoundError:
+            if kind is Secret and NamespacedName.of(key).name == _CERTIFICATE:
+                return kind.from_dict({"metadata": {"name": _CERTIFICATE}, "data": {"ca.crt": _AUTHORITY}})
             if kind is not PriorityClass:
                 raise
         name = NamespacedName.of(key).name

@@ -16,14 +16,15 @@ from functools import cache
 from typing import Final
 
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import GVK, NamespacedName, Object, conditions
+from controller_runtime.machinery import GVK, NamespacedName, Object, conditions, yaml
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 from pkg import shipped
-from pkg.apis.config.v1alpha1 import V2_1, defaulted
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -81,6 +82,7 @@ class Offline:
     subjects: list[Subject]
     warnings: list[str] = field(default_factory=list)
     has_cluster: bool = False
+    cfg: Configuration = field(default_factory=defaulted)
     documents: Collection[InputObject] = ()
     """All objects of the input."""
 
@@ -90,16 +92,17 @@ async def prepare(
     *,
     namespace: str = DEFAULT_NAMESPACE,
     cluster: Reader | None = None,
-    version: str = V2_1,
+    cfg: Configuration | None = None,
 ) -> Offline:
-    """Return the TrainJobs among ``found``, their runtimes, and the pipeline for the compatibility ``version``.
+    """Return the TrainJobs among ``found``, their runtimes, and the pipeline as ``cfg`` configures it.
 
     Raises:
         InputError: a TrainJob or runtime would be refused or is a duplicate, or the input contains no TrainJob.
     """
     client, checks = FilesClient(found, cluster), Schemas(schemas(), namespace)
-    runtimes = await core.new(client, client, cfg=defaulted(version), store=client)
-    offline = Offline(client, runtimes, [], has_cluster=cluster is not None, documents=found)
+    cfg = cfg or defaulted()
+    runtimes = await core.new(client, client, cfg=cfg, store=client)
+    offline = Offline(client, runtimes, [], has_cluster=cluster is not None, cfg=cfg, documents=found)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
     for document, obj in _decoded(found, KINDS, checks, offline.warnings):
         if isinstance(obj, TrainJob):
@@ -115,6 +118,13 @@ async def prepare(
         runtime = await _fetch_runtime(client, cluster, train_job, origins)
         offline.subjects.append(Subject(train_job, document, runtime))
     return offline
+
+
+def configuration(version: str, feature_gates: Mapping[str, bool]) -> Configuration:
+    """Return the manager's Configuration with a compatibility version and feature gates."""
+    cfg = defaulted(version)
+    cfg.feature_gates = {**(cfg.feature_gates or {}), **feature_gates}
+    return cfg
 
 
 def runtimes(
@@ -144,7 +154,8 @@ async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
     try:
         made = await runtime_for(offline.runtimes, train_job.spec.runtime_ref).new_objects(train_job)
         snapshots = await offline.client.list(ConfigMap, namespace=train_job.namespace)
-        return [*(each for each in snapshots if each.name == core.snapshot_name(train_job)), *made]
+        name = core.snapshot_name(train_job)
+        return [*(_as_created(each) for each in snapshots if each.name == name), *made]
     except core.RuntimeNotFoundError as error:
         hint = (
             f"; the shipped runtimes are {', '.join(sorted(_shipped()))}" if not offline.has_cluster else ""
@@ -154,9 +165,26 @@ async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
         raise RefusedError(f"TrainJob {train_job.key}: {error}") from error
 
 
+def _as_created(snapshot: ConfigMap) -> ConfigMap:
+    """Return the snapshot without the metadata that a server sets, also in the runtime that it contains."""
+    runtime = yaml.load_map((snapshot.data or {})["runtime"])
+    for key in ("resourceVersion", "uid", "creationTimestamp"):
+        runtime["metadata"].pop(key, None)
+    meta = snapshot.metadata
+    kept = ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        owner_references=meta.owner_references,
+    )
+    data = {**(snapshot.data or {}), "runtime": yaml.dump(runtime, sort_keys=True)}
+    return ConfigMap(metadata=kept, data=data, immutable=snapshot.immutable)
+
+
 async def denial(offline: Offline, train_job: TrainJob) -> str | None:
     """Return the reason why the webhook denies a TrainJob, or None if the webhook admits it."""
-    response, text = await Webhooks(offline.runtimes).review(train_job.to_dict())
+    response, text = await Webhooks(offline.runtimes, offline.cfg).review(train_job.to_dict())
     return None if response.allowed else f"TrainJob {train_job.key}: {text}"
 
 

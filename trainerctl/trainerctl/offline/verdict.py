@@ -12,7 +12,7 @@ import pydantic_core
 from controller_runtime.apis.admission.v1 import AdmissionResponse
 from controller_runtime.machinery import GVK, JSON
 from pkg import shipped
-from pkg.apis.config.v1alpha1 import V2_1, defaulted
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, core, runtime_for
 
@@ -92,9 +92,9 @@ class Validator:
         self,
         schemas: Mapping[GVK, schema.Schema],
         namespace: str = DEFAULT_NAMESPACE,
-        version: str = V2_1,
+        cfg: Configuration | None = None,
     ) -> None:
-        self._version = version
+        self._cfg = cfg or defaulted()
         self._schemas = Schemas(schemas, namespace)
         self._client = FilesClient(())
         self._runtimes: Mapping[str, Runtime] = {}
@@ -121,9 +121,8 @@ class Validator:
             if (kind, obj.key) not in taken:
                 taken.add((kind, obj.key))
                 self._client.add(obj)
-        cfg = defaulted(self._version)
-        self._runtimes = await core.new(self._client, self._client, cfg=cfg)
-        self._webhooks = Webhooks(self._runtimes, cfg)
+        self._runtimes = await core.new(self._client, self._client, cfg=self._cfg)
+        self._webhooks = Webhooks(self._runtimes, self._cfg)
 
     async def judge(self, document: InputObject) -> Verdict:
         """Return the server's answer if ``document`` is created with strict field validation."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pkg import shipped
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.why import LiveObject
 from testkit.why.world import TrainJobObjects, condition
 
@@ -60,7 +61,7 @@ BUILT: dict[str, Any] = {
 async def test_the_effect_depends_on_the_state_of_the_train_job(
     concerned: LiveObject, effect: Effect
 ) -> None:
-    change = await diff.change_of(concerned, InputObject(OLD, "cluster", 1), runtime(), "2.1")
+    change = await diff.change_of(concerned, InputObject(OLD, "cluster", 1), runtime(), defaulted())
 
     assert change.effect is effect
     if effect in (Effect.LATER, Effect.NOW):
@@ -79,7 +80,7 @@ async def test_a_runtime_that_refuses_the_train_job_is_named() -> None:
         "containers"
     ]
 
-    change = await diff.change_of(job(**BUILT), InputObject(OLD, "cluster", 1), changed, "2.1")
+    change = await diff.change_of(job(**BUILT), InputObject(OLD, "cluster", 1), changed, defaulted())
 
     assert change.effect is Effect.REFUSED
     assert "containers" in change.lines[0]
@@ -138,8 +139,10 @@ def test_a_runtime_that_is_given_twice_is_an_error(
 
 async def test_equal_differences_are_printed_once_with_all_names() -> None:
     old, out = InputObject(OLD, "cluster", 1), io.StringIO()
-    changes = [await diff.change_of(job(name, **BUILT), old, runtime(), "2.1") for name in ("llama", "lima")]
-    changes.append(await diff.change_of(job("third", **BUILT, image="own:1"), old, runtime(), "2.1"))
+    changes = [
+        await diff.change_of(job(name, **BUILT), old, runtime(), defaulted()) for name in ("llama", "lima")
+    ]
+    changes.append(await diff.change_of(job("third", **BUILT, image="own:1"), old, runtime(), defaulted()))
 
     diff.print_changes(changes, Console(file=out))
 

@@ -459,3 +459,36 @@ def test_the_compatibility_version_decides_whether_there_is_a_snapshot(
     assert trainerctl.main(command) == 0
     made = json.loads(capsys.readouterr().out)["items"]
     assert [each["kind"] for each in made] == kinds
+    for each in made:
+        assert not {"uid", "resourceVersion", "creationTimestamp"} & each["metadata"].keys()
+    if version == "2.3":
+        assert yaml.safe_load(made[0]["data"]["runtime"])["metadata"] == {
+            "name": "jax-distributed",
+            "labels": {"trainer.kubeflow.org/framework": "jax"},
+        }
+
+
+def test_feature_gates_are_those_of_the_manager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, job())
+    assert trainerctl.main(["render", "-f", path, "-o", "json"]) == 0
+    assert [each["kind"] for each in json.loads(capsys.readouterr().out)["items"]] == ["JobSet"]
+    assert (
+        trainerctl.main(["render", "-f", path, "-o", "json", "--feature-gates", "TrainJobStatus=true"]) == 0
+    )
+    made = json.loads(capsys.readouterr().out)["items"]
+    assert [each["kind"] for each in made] == ["JobSet", "ConfigMap"]
+    assert made[1]["data"] == {"ca.crt": "<certificate authority of the manager>"}
+    with pytest.raises(SystemExit):
+        trainerctl.main(["render", "-f", path, "--feature-gates", "Nothing=true"])
+    assert "unrecognized feature gate: Nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["render", "explain"])
+def test_the_webhook_refuses_what_the_chosen_release_refuses(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, job(initializer={"dataset": {"storageUri": "nowhere"}}))
+    for version in ("2.1", "2.3"):
+        assert trainerctl.main([verb, "-f", path, "--compatibility-version", version]) == 1
+        err = capsys.readouterr().err
+        assert ("storageUri may be empty, or it must be a valid URI" in err) == (version == "2.3")

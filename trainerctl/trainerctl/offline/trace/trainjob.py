@@ -133,7 +133,7 @@ async def reviewed(given: Offline, subject: Subject) -> TrainJobTrace:
     found = await trace(given, subject)
     if found.refusal is None:
         train_job = subject.train_job
-        response, text = await Webhooks(given.runtimes).review(train_job.to_dict())
+        response, text = await Webhooks(given.runtimes, given.cfg).review(train_job.to_dict())
         if not response.allowed:
             found.refusal = f"TrainJob {train_job.key}: {text}"
         runtime = await _runtime(given, train_job)
