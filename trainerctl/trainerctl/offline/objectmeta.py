@@ -13,7 +13,7 @@ from controller_runtime.machinery.meta import is_time
 
 from trainerctl.offline.problem import Path, Problem, kind_of
 
-_FIELDS: Final = {
+FIELDS: Final = {
     **dict.fromkeys(("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"), "string"),
     **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), "v1.Time"),
     **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), "int64"),
@@ -22,6 +22,7 @@ _FIELDS: Final = {
     "managedFields": "[]v1.ManagedFieldsEntry",
     "finalizers": "[]string",
 }
+"""The fields of metadata and their types in Go."""
 _GO: Final = {"integer": "number", "boolean": "bool"}
 _JSON: Final = {
     "string": "string",
@@ -36,7 +37,7 @@ _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 def unknown(data: Mapping[str, JSON]) -> list[Path]:
     """Return the unknown fields of an object's metadata."""
     metadata = data.get("metadata")
-    return [("metadata", key) for key in metadata if key not in _FIELDS] if isinstance(metadata, dict) else []
+    return [("metadata", key) for key in metadata if key not in FIELDS] if isinstance(metadata, dict) else []
 
 
 def undecodable(data: Mapping[str, JSON]) -> str | None:
@@ -44,7 +45,7 @@ def undecodable(data: Mapping[str, JSON]) -> str | None:
     metadata = data.get("metadata")
     if not isinstance(metadata, dict):
         return None
-    for key, kind in _FIELDS.items():
+    for key, kind in FIELDS.items():
         value = metadata.get(key)
         if value is None:
             continue

@@ -27,6 +27,7 @@ from pkg.runtime import Runtime
 from pkg.webhooks import v23rules
 
 from trainerctl.offline import objectmeta, schema
+from trainerctl.offline.hints import hint
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE
 from trainerctl.offline.problem import Path, Problem
 
@@ -81,6 +82,10 @@ class Schemas:
         else:
             problems += schema.rules(of_kind, created, self._evaluate)
         return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
+
+    def unknown_field(self, gvk: GVK, path: Path) -> str:
+        """Return the text about an unknown field of a Trainer kind, and which field was probably meant."""
+        return f"unknown field{hint(self._schemas[gvk], path)}"
 
     def stored(self, data: Data) -> Data:
         """Return a copy of ``data`` without unknown fields, and with defaults, the namespace and the name."""

@@ -216,7 +216,9 @@ def _decode(document: InputObject, kind: type[Object], checks: Schemas, warnings
     if checked.problems:
         lines = [str(document.error(each.path or (), each.text)) for each in checked.problems]
         raise inputfiles.InputError("\n".join(lines))
-    warnings += [str(document.error(path, "unknown field; a server drops it")) for path in checked.unknown]
+    for path in checked.unknown:
+        text = f"{checks.unknown_field(document.gvk, path)} (a server drops it)"
+        warnings.append(str(document.error(path, text)))
     stored = dataclasses.replace(document, data=checked.data)
     obj = stored.decode(kind)
     obj.metadata.uid = obj.metadata.uid or UID

@@ -21,7 +21,7 @@ from trainerctl.offline.filesclient import FilesClient
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.podfindings import PodFinding, pod_findings
 from trainerctl.offline.problem import Problem, parse, render
-from trainerctl.offline.stored import KINDS, Schemas, Webhooks, denial, not_served, without_status
+from trainerctl.offline.stored import KINDS, Checked, Schemas, Webhooks, denial, not_served, without_status
 
 _DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
 
@@ -64,7 +64,7 @@ class Verdict:
         for problem in self.problems:
             place = str(self.document.error(problem.path or (), "")).partition(": ")[0]
             lines.append(f"{place}: * {problem if problem.path else problem.text}")
-        return lines
+        return [*lines, *map(str, self.findings)]
 
     def to_dict(self) -> dict[str, JSON]:
         meta = self.document.data.get("metadata") or {}
@@ -134,8 +134,23 @@ class Validator:
             listed = ", ".join(f'unknown field "{render(path)}"' for path in checked.unknown)
             why = checked.undecodable or f"strict decoding error: {listed}"
             text = f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}'
-            fields = [Problem(path, "unknown field") for path in checked.unknown]
-            return Verdict(document, 400, "BadRequest", text, fields)
+            fields = [Problem(path, self._schemas.unknown_field(gvk, path)) for path in checked.unknown]
+            verdict = Verdict(document, 400, "BadRequest", text, fields)
+            if (
+                checked.undecodable is None
+            ):  # also report what the server would say without the unknown fields
+                others = await self._judge_known(document, checked)
+                verdict.problems.extend(
+                    others.problems or [Problem(None, others.message)] * bool(others.code)
+                )
+                verdict.warnings.extend(others.warnings)
+                verdict.findings.extend(others.findings)
+            return verdict
+        return await self._judge_known(document, checked)
+
+    async def _judge_known(self, document: InputObject, checked: Checked) -> Verdict:
+        """Return the server's answer if the object has no unknown fields."""
+        gvk = document.gvk
         if self._webhooks is None:
             raise RuntimeError("the validator has not been started")
         response, changed = await self._webhooks.mutate(checked.data)

@@ -443,6 +443,9 @@ def test_fields_that_a_server_drops_are_named_and_have_no_effect(
     assert trainerctl.main(["render", "-f", path]) == 0
     captured = capsys.readouterr()
     assert "in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.nodes: unknown field" in captured.err
+    path = write(tmp_path, job(trainer={"numnodes": 3}))
+    assert trainerctl.main(["render", "-f", path]) == 0
+    assert "unknown field; did you mean numNodes? (a server drops it)" in capsys.readouterr().err
     assert "parallelism: 1" in captured.out
 
 
