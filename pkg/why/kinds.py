@@ -33,6 +33,9 @@ NATIVE_WORKLOAD: Final = "Workload.scheduling.k8s.io"
 """Describes a gang in Kubernetes 1.35. Later releases use PodGroups."""
 POD_GROUPS: Final = (COSCHEDULING_GROUP, VOLCANO_GROUP, KAI_GROUP, NATIVE_GROUP, NATIVE_WORKLOAD)
 
+LOCAL_CLUSTER: Final = "trainer.kubeflow.org/local-cluster"
+"""The annotation of nodes with the name of their local cluster."""
+
 _SERVED: Final = (
     ("trainer.kubeflow.org", "v1alpha1", "TrainJob TrainingRuntime ClusterTrainingRuntime"),
     ("jobset.x-k8s.io", "v1alpha2", "JobSet"),

@@ -94,6 +94,8 @@ class Reading:
                     self._list,
                     [(kind, Selection()) for kind in (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)],
                 )
+        if references.runtime_of(train_job) in self._absent:
+            await self._look_up(references.runtime_of_other_kind(train_job))
         absent = frozenset(self._absent)
         return dataclasses.replace(
             snapshot, absent=absent, logs=self._logs, truncated=self._truncated, refused=self._refused

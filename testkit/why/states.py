@@ -175,6 +175,12 @@ def no_runtime(world: TrainJobObjects) -> None:
     )
 
 
+def runtime_of_other_kind(world: TrainJobObjects) -> None:
+    """A TrainingRuntime has the name of the missing ClusterTrainingRuntime."""
+    no_runtime(world)
+    world.make("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", "torch-distributed")
+
+
 def no_job_set_kind(world: TrainJobObjects) -> None:
     world.without_children()
     world.unread["JobSet.jobset.x-k8s.io"] = "the kind is not installed"

@@ -87,6 +87,11 @@ def _short(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding
     cause, summary, evidence = never or found[0]
     if never:
         advice = "Lower spec.trainer.resourcesPerNode, or add a node that is large enough."
+        if "gpu" in summary and (local := _local_cluster(snapshot)):
+            advice = (
+                "Lower spec.trainer.resourcesPerNode, or replace the local cluster and its objects: "
+                f"trainerctl cluster up --recreate --name {local} --gpus N."
+            )
         return Finding(cause, summary, (str(pod),), evidence, advice)
     if (larger := capacity.exceeds_cluster(snapshot, pod)) is not None:
         cause, summary, evidence = larger
@@ -94,6 +99,11 @@ def _short(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding
         return Finding(cause, summary, (str(pod),), evidence, advice)
     advice = "Wait for other pods to end, free resources, or add nodes."
     return Finding(cause, summary, (str(pod),), evidence, advice, Severity.WAITING)
+
+
+def _local_cluster(snapshot: Snapshot) -> str:
+    """Return the name of the local cluster of trainerctl to which the nodes belong, or an empty text."""
+    return next(filter(None, (node.annotation(kinds.LOCAL_CLUSTER) for node in snapshot.all(kinds.NODE))), "")
 
 
 def _resource(match: re.Match[str]) -> str:

@@ -55,6 +55,13 @@ def runtime_of(train_job: LiveObject) -> Reference:
     return Reference(f"{kind}.{group}", namespace, text(ref, "name"))
 
 
+def runtime_of_other_kind(train_job: LiveObject) -> Reference:
+    """Return a reference to the runtime that has the name in ``runtimeRef``, but the other kind."""
+    wanted = runtime_of(train_job)
+    kind = next(each for each in kinds.RUNTIMES if each != wanted.kind)
+    return Reference(kind, "" if kind.startswith("Cluster") else train_job.namespace, wanted.name)
+
+
 def references(snapshot: Snapshot) -> list[Reference]:
     """Return references to all objects that must exist so that the TrainJob can run."""
     found = dict.fromkeys([runtime_of(snapshot.train_job), *_initializers(snapshot.train_job)])
@@ -70,13 +77,15 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     """
     runtime = runtime_of(snapshot.train_job)
     if runtime in snapshot.absent and snapshot.manager_must_act:
-        yield Finding(
-            "runtime-missing",
-            f"the {runtime} does not exist",
-            (str(snapshot.train_job),),
-            (f"spec.runtimeRef names {runtime}", f"{runtime} was not found"),
-            f"Create the {runtime}, or create the TrainJob with another runtimeRef.",
-        )
+        evidence = [f"spec.runtimeRef names {runtime}", f"{runtime} was not found"]
+        advice = f"Create the {runtime}, or create the TrainJob with another runtimeRef."
+        other = runtime_of_other_kind(snapshot.train_job)
+        if any(each.name == other.name for each in snapshot.all(other.kind)):
+            kind = other.kind.partition(".")[0]
+            evidence.append(f"{other} exists")
+            advice = f"Create the TrainJob with runtimeRef.kind: {kind}, or create the {runtime}."
+        summary, subjects = f"the {runtime} does not exist", (str(snapshot.train_job),)
+        yield Finding("runtime-missing", summary, subjects, tuple(evidence), advice)
     for subject, template in _waiting(snapshot):
         for reference in dict.fromkeys(_of_pod(template, snapshot.train_job.namespace)):
             if reference in snapshot.absent and reference.kind in _CAUSES:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from controller_runtime.machinery import quantity
+
 from pkg.why.liveobject import MOST_MATCHED
 
 
@@ -33,7 +35,8 @@ _RULES: Final = (
         r"exceeded quota: (?P<a>[^,]+), requested: (?P<b>[^:]*), used: (?P<c>[^:]*), limited: (?P<d>.*)",
         "quota-exceeded",
         "the ResourceQuota {a} is exceeded: requested {b}, used {c}, limit {d}",
-        "Free resources of the namespace, lower the requests of the TrainJob, or raise the ResourceQuota {a}.",
+        "Wait until other workloads of the namespace end, or delete some; or lower numNodes or resourcesPerNode of "
+        "spec.trainer; or ask the administrator to raise the ResourceQuota {a}.",
     ),
     _rule(
         r"failed quota: (?P<a>[^:]+): must specify (?P<b>.*)",
@@ -124,13 +127,13 @@ _RULES: Final = (
         r'no matches for kind "(?P<a>[^"]+)" in version "(?P<b>[^"]+)"',
         "kind-missing",
         "the kind {a} ({b}) is not installed",
-        "Install the program that provides {a}, or use a runtime that does not need it.",
+        "Install {project}, or use a runtime that does not need {a}.",
     ),
     _rule(
         r"(?P<a>[A-Z]\w+\.[\w.-]+): .*could not find the requested resource",
         "kind-missing",
         "the kind {a} is not installed",
-        "Install the program that provides {a}, or use a runtime that does not need it.",
+        "Install {project}, or use a runtime that does not need {a}.",
     ),
     _rule(
         r"(?P<a>\S+ \S+): (?P<b>exists and has no controller|controlled by [^\n,]*)",
@@ -147,12 +150,55 @@ _RULES: Final = (
 )
 
 
+_PROJECTS: Final = {
+    "jobset.x-k8s.io": "JobSet",
+    "kubeflow.org": "the training operator of Kubeflow v1",
+    "kueue.x-k8s.io": "Kueue",
+    "leaderworkerset.x-k8s.io": "LeaderWorkerSet",
+    "ray.io": "KubeRay",
+    "resource.k8s.io": "a release of Kubernetes that serves {group}",
+    "scheduling.k8s.io": "a release of Kubernetes with the gate GenericWorkload, and enable {group} in its API server",
+    "scheduling.run.ai": "KAI-Scheduler",
+    "scheduling.volcano.sh": "Volcano",
+    "scheduling.x-k8s.io": "the coscheduling of scheduler-plugins",
+    "trainer.kubeflow.org": "the CRDs of Trainer (config/crd)",
+}
+"""The project that provides the kinds of an API group."""
+
+
+def _project(kind: str, api_version: str) -> str:
+    """Return who provides a kind. ``kind`` contains the group if there is no ``api_version``."""
+    group = api_version.partition("/")[0] or kind.partition(".")[2]
+    return _PROJECTS.get(group, f"the program that provides {kind}").format(group=group)
+
+
+def _beyond(requested: str, limited: str) -> str:
+    """Return the resources of which one object requests more than a quota permits in total, as text."""
+    limits = dict(each.split("=", 1) for each in limited.split(",") if "=" in each)
+    found = []
+    for each in requested.split(","):
+        name, _, amount = each.partition("=")
+        try:
+            if name in limits and quantity.cmp(amount, limits[name]) > 0:
+                found.append(f"{name} {amount} of {limits[name]}")
+        except ValueError:
+            continue
+    return ", ".join(found)
+
+
 def classify(message: str) -> Refusal:
     """Return the cause that the error text shows, or ``creation-failed`` if we do not recognize the text."""
     shown = " ".join(message.split())[:MOST_MATCHED]
     for pattern, (cause, summary, advice) in _RULES:
         if match := pattern.search(shown):
             named = {name: (value or "").rstrip(" .") for name, value in match.groupdict().items()}
+            if (never := _beyond(named.get("b", ""), named.get("d", ""))) and cause == "quota-exceeded":
+                summary = f"one pod requests more than the ResourceQuota {{a}} permits: {never}"
+                advice = (
+                    "Lower spec.trainer.resourcesPerNode, or ask the administrator to raise the ResourceQuota {a}; "
+                    "waiting does not help."
+                )
+            named["project"] = _project(named.get("a", ""), named.get("b", ""))
             return Refusal(cause, summary.format_map(named).rstrip(" :"), advice.format_map(named))
     return Refusal(
         "creation-failed",

@@ -69,6 +69,7 @@ from testkit.why.states import (
     preempted_and_deleted,
     refused,
     resumed_and_ignored,
+    runtime_of_other_kind,
     selected_but,
     several_mounts,
     sidecar,
@@ -133,6 +134,7 @@ CASES: list[Any] = [
         ("unsupported runtime", "runtime-unsupported", 1, "Nothing.trainer", unsupported),
         ("a negative number of nodes", "number-invalid", 1, "spec.trainer.numNodes: -1", no_such_number),
         ("runtime deleted", "runtime-missing", 1, "torch-distributed", no_runtime),
+        ("runtime of the other kind", "runtime-missing", 1, "the ClusterTrainingRuntime torch-distributed does not exist", runtime_of_other_kind),
         ("JobSet not installed", "jobset-missing", 1, "not installed", no_job_set_kind),
         ("manager scaled to 0", "manager-down", 1, "scaled to 0", manager_scaled_down),
         ("manager crash loop", "manager-down", 1, "CrashLoopBackOff", manager_crashing),
@@ -160,6 +162,8 @@ CASES: list[Any] = [
         ("pods unread and Jobs suspended", "child-suspended", 3, "step node", unread_beside_job_set(suspended=1)),
         ("JobSet's controller writes no status", "jobset-controller", 1, "JobSet", unread_beside_job_set()),
         ("quota", "quota-exceeded", 1, "compute", refused(QUOTA)),
+        ("quota below the request of one pod", "quota-exceeded", 1, "one pod requests more than the ResourceQuota compute permits: requests.nvidia.com/gpu 16 of 8",
+         refused(QUOTA.replace("gpu=4", "gpu=16"))),
         ("quota wants limits", "quota-exceeded", 1, "limits.memory",
          refused(FORBIDDEN + "failed quota: compute: must specify limits.memory for: node")),
         ("limit range", "limit-range", 1, "maximum memory usage",
@@ -235,6 +239,8 @@ CASES: list[Any] = [
         ("JobSet does not go", "deletion-blocked", 3, "JobSet llama", job_set_stays),
         ("PodGroup not installed", "kind-missing", 1, "PodGroup",
          uncreated('PodGroup.scheduling.x-k8s.io: no matches for kind "PodGroup" in version "scheduling.x-k8s.io/v1alpha1"')),
+        ("kind of another project not installed", "kind-missing", 1, "Queue", uncreated(
+            'Queue.scheduling.volcano.sh: no matches for kind "Queue" in version "scheduling.volcano.sh/v1beta1"')),
         ("deadline of a pod", "deadline-exceeded", 1, "deadline", pod_failed(
             "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")),
         ("pod failed for a new reason", "failed", 1, "Preempting", pod_failed("Preempting", "Preempted in order to admit critical pod")),
@@ -421,6 +427,41 @@ def test_the_injected_cause_is_the_answer(
     first = verdict.findings[0]
     assert first.evidence
     assert first.advice.endswith((".", "llama -n team-a", "NODE")) or "kubectl logs" in first.advice
+
+
+def on_a_local_cluster(world: TrainJobObjects) -> None:
+    no_gpus_at_all(world)
+    for node in world.nodes:
+        node["metadata"]["annotations"] = {"trainer.kubeflow.org/local-cluster": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (runtime_of_other_kind, "Create the TrainJob with runtimeRef.kind: TrainingRuntime, or"),
+        (no_runtime, "Create the ClusterTrainingRuntime torch-distributed, or"),
+        (refused(QUOTA), "Wait until other workloads of the namespace end"),
+        (refused(QUOTA.replace("gpu=4", "gpu=16")), "waiting does not help"),
+        (on_a_local_cluster, "trainerctl cluster up --recreate --name mine --gpus N."),
+        (no_gpus_at_all, "or add a node that is large enough."),
+        (
+            uncreated('no matches for kind "Queue" in version "scheduling.volcano.sh/v1beta1"'),
+            "Install Volcano, or",
+        ),
+        (
+            uncreated('no matches for kind "PodGroup" in version "scheduling.x-k8s.io/v1alpha1"'),
+            "scheduler-plugins",
+        ),
+        (
+            uncreated('no matches for kind "Thing" in version "example.com/v1"'),
+            "the program that provides Thing, or",
+        ),
+    ],
+)
+def test_the_advice_fits_the_case(state: Callable[[TrainJobObjects], Any], words: str) -> None:
+    world = TrainJobObjects()
+    state(world)
+    assert words in world.verdict().findings[0].advice
 
 
 def test_the_state_in_json_is_a_word() -> None:

@@ -96,6 +96,16 @@ async def test_a_priority_class_that_does_not_exist_is_found_by_its_reference() 
     assert Reference("PriorityClass.scheduling.k8s.io", "", "urgent") in snapshot.absent
 
 
+async def test_if_the_runtime_is_missing_one_of_the_other_kind_is_looked_up() -> None:
+    world = TrainJobObjects()
+    world.make("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", "mine")
+    world.train_job["spec"]["runtimeRef"] = {"name": "mine"}
+
+    snapshot = await reading.take(client_of(world), "team-a", "llama", NOW)
+
+    assert [each.name for each in snapshot.all("TrainingRuntime.trainer.kubeflow.org")] == ["mine"]
+
+
 async def test_an_object_that_the_manager_waits_for_is_looked_up() -> None:
     world = TrainJobObjects()
     world.without_children()

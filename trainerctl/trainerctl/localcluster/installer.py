@@ -101,7 +101,11 @@ class Installer:
     def _node(self, number: int) -> Node:
         processes, ports = self.options.run_processes, self.parts.ports
         return node(
-            number, self.options.shape, ports.processes if processes else ports.pod_logs, processes=processes
+            number,
+            self.options.shape,
+            ports.processes if processes else ports.pod_logs,
+            processes=processes,
+            cluster=self.parts.directory.name,
         )
 
     async def _start_controllers(self) -> list[Component]:

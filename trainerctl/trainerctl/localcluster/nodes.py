@@ -10,6 +10,7 @@ from typing import Final
 from controller_runtime.apis.core.v1 import Node
 from controller_runtime.envtest import HOST
 from controller_runtime.machinery import JSON
+from pkg.why import kinds
 
 PROCESS_NODES: Final = "type=process"
 """The label selector for nodes whose pods run as local processes."""
@@ -25,11 +26,14 @@ class NodeShape:
     gpus: int = 8
 
 
-def node(number: int, shape: NodeShape, log_port: int = 0, *, processes: bool = False) -> Node:
+def node(
+    number: int, shape: NodeShape, log_port: int = 0, *, processes: bool = False, cluster: str = ""
+) -> Node:
     """Return the node with this number.
 
     The node becomes ready later: kwok or, with ``processes``, the kubelet of local processes reports this. The API
-    server reads the logs of the node's pods from ``log_port``. If the port is 0, there are no logs.
+    server reads the logs of the node's pods from ``log_port``. If the port is 0, there are no logs. ``cluster`` is the
+    name of the local cluster.
     """
     name = f"node-{number}"
     resources = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}
@@ -43,6 +47,8 @@ def node(number: int, shape: NodeShape, log_port: int = 0, *, processes: bool = 
         "type": "process" if processes else "kwok",
     }
     annotations = {} if processes else {"kwok.x-k8s.io/node": "fake"}
+    if cluster:
+        annotations[kinds.LOCAL_CLUSTER] = cluster
     return Node.from_dict(
         {
             "metadata": {"name": name, "labels": labels, "annotations": annotations},

@@ -81,7 +81,7 @@ class Offline:
     runtimes: dict[str, Runtime]
     subjects: list[Subject]
     warnings: list[str] = field(default_factory=list)
-    has_cluster: bool = False
+    cluster: Reader | None = None
     cfg: Configuration = field(default_factory=defaulted)
     documents: Collection[InputObject] = ()
     """All objects of the input."""
@@ -102,7 +102,7 @@ async def prepare(
     client, checks = FilesClient(found, cluster), Schemas(schemas(), namespace)
     cfg = cfg or defaulted()
     runtimes = await core.new(client, client, cfg=cfg, store=client)
-    offline = Offline(client, runtimes, [], has_cluster=cluster is not None, cfg=cfg, documents=found)
+    offline = Offline(client, runtimes, [], cluster=cluster, cfg=cfg, documents=found)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
     for document, obj in _decoded(found, KINDS, checks, offline.warnings):
         if isinstance(obj, TrainJob):
@@ -157,12 +157,36 @@ async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
         name = core.snapshot_name(train_job)
         return [*(_as_created(each) for each in snapshots if each.name == name), *made]
     except core.RuntimeNotFoundError as error:
-        hint = (
-            f"; the shipped runtimes are {', '.join(sorted(_shipped()))}" if not offline.has_cluster else ""
-        )
+        hint = await hint_of_other_kind(offline.client, train_job, cluster=offline.cluster)
+        if not hint and offline.cluster is None:
+            hint = f"; the shipped runtimes are {', '.join(sorted(_shipped()))}"
         raise RefusedError(f"TrainJob {train_job.key}: {error}{hint}") from error
     except _REFUSALS as error:
         raise RefusedError(f"TrainJob {train_job.key}: {error}") from error
+
+
+async def hint_of_other_kind(
+    client: FakeClient, train_job: TrainJob, *, cluster: Reader | None = None
+) -> str:
+    """Return a text about the runtime that has the name in ``runtimeRef``, but the other kind.
+
+    Without ``cluster``, look also among the shipped runtimes. The text is empty if there is no such runtime.
+    """
+    ref = train_job.spec.runtime_ref
+    if ref.kind not in _RUNTIME_KINDS:
+        return ""
+    (other,) = (kind for name, kind in _RUNTIME_KINDS.items() if name != ref.kind)
+    key = NamespacedName("" if other is ClusterTrainingRuntime else train_job.namespace, ref.name)
+    if cluster is None and other is ClusterTrainingRuntime and ref.name in _shipped():
+        found = True
+    else:
+        found = False
+        for reader in (client, cluster) if cluster is not None else (client,):
+            with suppress(StatusError, RestError):
+                await reader.get(other, key)
+                found = True
+    kind = other.gvk.kind
+    return f"; there is a {kind} {ref.name}: to use it, set spec.runtimeRef.kind to {kind}" if found else ""
 
 
 def _as_created(snapshot: ConfigMap) -> ConfigMap:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +15,7 @@ from controller_runtime.machinery import GVK, JSON
 from pkg import shipped
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.runtime import Runtime, core, runtime_for
+from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 
 from trainerctl.offline import schema
 from trainerctl.offline.filesclient import FilesClient
@@ -22,6 +23,7 @@ from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.podfindings import PodFinding, pod_findings
 from trainerctl.offline.problem import Problem, parse, render
 from trainerctl.offline.stored import KINDS, Checked, Schemas, Webhooks, denial, not_served, without_status
+from trainerctl.offline.trainjobs import hint_of_other_kind
 
 _DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
 
@@ -169,6 +171,8 @@ class Validator:
         response, text = await self._webhooks.review(checked.data)
         warnings += [*(response.warnings or []), *self._client.notes]
         if not response.allowed:
+            if gvk == TrainJob.gvk and (hint := await self._hint(TrainJob.from_dict(checked.data))):
+                warnings.append(hint)
             return _refused(document, response, text, warnings)
         findings = []
         if gvk == TrainJob.gvk:
@@ -178,6 +182,14 @@ class Validator:
         shown = {each.violation.sentence for each in findings}
         warnings = [each for each in warnings if each not in shown]
         return Verdict(document, warnings=warnings, findings=findings)
+
+    async def _hint(self, train_job: TrainJob) -> str:
+        """Return a text if the runtime of a TrainJob is missing, but one of the other kind has its name."""
+        with suppress(core.RuntimeNotFoundError, UnsupportedRuntimeError):
+            runtime = runtime_for(self._runtimes, train_job.spec.runtime_ref)
+            await runtime.require(train_job)
+            return ""
+        return (await hint_of_other_kind(self._client, train_job)).removeprefix("; ")
 
 
 def _refused(document: InputObject, response: AdmissionResponse, text: str, warnings: list[str]) -> Verdict:

@@ -92,6 +92,45 @@ spec:
     assert '* admission webhook "validator.trainjob.trainer.kubeflow.org" denied' in lines[-1]
 
 
+RUNTIME = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine}
+spec:
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template: {spec: {template: {spec: {containers: [{name: node, image: a}]}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (
+            JOB % ("a", "mine") + "---" + RUNTIME,
+            "there is a TrainingRuntime mine: to use it, set spec.runtimeRef.kind",
+        ),
+        (
+            JOB % ("a", "torch-distributed, kind: TrainingRuntime"),
+            "there is a ClusterTrainingRuntime torch-distributed: to use it, set spec.runtimeRef.kind",
+        ),
+        (JOB % ("a", "nowhere"), ""),
+    ],
+)
+def test_a_runtime_of_this_name_and_the_other_kind_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, hint: str
+) -> None:
+    code, out, _ = run(capsys, tmp_path, text)
+    assert (code, "there is a" in out) == (1, bool(hint))
+    assert hint in out
+    assert trainerctl.main(["render", "-f", str(tmp_path / "in.yaml")]) == 1
+    err = capsys.readouterr().err
+    assert hint in err
+    assert ("the shipped runtimes are" in err) == (not hint)
+
+
 def test_every_field_that_is_wrong_is_named_with_its_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
