@@ -19,8 +19,10 @@ import psutil
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery import GVK, unstructured
+from controller_runtime.machinery import GVK, Unstructured, unstructured
+from controller_runtime.machinery.errors import ForbiddenError, ServerError
 
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.names import state_directory
@@ -30,6 +32,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.usefixtures("interr
 
 Trainerctl = Callable[..., subprocess.Popen[str]]
 SERVICE = unstructured(GVK("", "v1", "Service"))
+WEBHOOKS = unstructured(GVK("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"))
 ENDPOINT_SLICE = unstructured(GVK("discovery.k8s.io", "v1", "EndpointSlice"))
 PROGRAM = "import sys; from trainerctl import main; sys.exit(main())"
 
@@ -114,6 +117,42 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
     code, out, err = finish(trainerctl("cluster", "status"))
     assert (code, out) == (1, "")
     assert "Cluster default does not exist" in err
+
+
+async def test_run_installs_the_webhooks_of_the_manager_that_it_runs_and_removes_those_of_none(
+    trainerctl: Trainerctl, directory: Path
+) -> None:
+    code, _, err = finish(trainerctl("cluster", "up", "--nodes", "0", "--without-manager"))
+    assert code == 0, err
+    assert "To start it, run:\ntrainerctl run\n" in err
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"runtimeRef": {"name": "nowhere"}},
+    }
+    for flag, is_refused in (("--webhooks", True), ("--webhooks=false", False)):
+        running = trainerctl("run", flag)
+        async with Cluster(directory).client() as client:
+
+            async def settled(refused: bool = is_refused, client: LiveClient = client) -> bool:
+                hooks = [each.name for each in await client.list(WEBHOOKS)]
+                return ("validator.trainer.kubeflow.org" in hooks) == refused
+
+            await eventually(settled, timeout=60, reason="the webhooks are as the manager serves them")
+
+            async def judged(refused: bool = is_refused, client: LiveClient = client) -> bool:
+                try:
+                    await client.create(Unstructured.wrap(job), dry_run=True)
+                except ServerError:
+                    return False  # the manager does not serve yet
+                except ForbiddenError:
+                    return refused
+                return not refused
+
+            await eventually(judged, timeout=60, reason="the webhook of the manager answers")
+        running.terminate()
+        finish(running)
 
 
 async def config_maps(cluster: Cluster, *, create: str = "") -> list[str]:

@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 from controller_runtime.apis.core.v1 import Node
 from controller_runtime.envtest import Binaries, EnvtestError, Tool, file_lock
+from pkg.apis.config.v1alpha1 import V2_1
 from pkg.app.flags import feature_gates
 
 from trainerctl.cli import streams
@@ -33,8 +34,8 @@ from trainerctl.offline.inputfiles import InputError
 
 _NODES: Final = 4
 _OF_A_NEW_CLUSTER: Final = (
-    "nodes", "gpus", "coscheduling", "workloads", "feature_gates", "run_processes", "image", "prometheus", "kubernetes",
-    "jobset", "kai_scheduler",
+    "nodes", "gpus", "coscheduling", "workloads", "feature_gates", "compatibility_version", "run_processes", "image",
+    "prometheus", "kubernetes", "jobset", "kai_scheduler",
 )  # fmt: skip
 """These flags apply only to a new cluster."""
 _POLL: Final = 0.2
@@ -65,7 +66,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
                 await _keep(cluster, parsed, err)
     if parsed.without_manager and not _has_manager(directory):
         err.say("The manager was not started. To start it, run:")
-        err.say(f"trainer-controller-manager {shlex.join(cluster.manager_arguments)}")
+        err.say("trainerctl run" + ("" if parsed.name == DEFAULT_NAME else f" --name {parsed.name}"))
     kept = State.read(directory)
     if kept is not None and (address := kept.address_of(prometheus.NAME)):
         err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
@@ -98,6 +99,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         jobset=parsed.jobset or DEFAULT_JOBSET,
         workloads=parsed.workloads,
         manager_gates=feature_gates(parsed.feature_gates or ""),
+        compatibility_version=parsed.compatibility_version or V2_1,
         run_processes=parsed.run_processes,
         images=[f"{name}={folder}" for name, folder in parsed.image],
         prometheus=parsed.prometheus,

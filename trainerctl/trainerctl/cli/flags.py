@@ -370,6 +370,11 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=BOOL,...",
         help="feature gates of the manager, written as for its own flag (default: the default of each gate)",
     )
+    add(
+        "--compatibility-version",
+        choices=("2.1", "2.3"),
+        help="release of Trainer like which the manager behaves (default 2.1)",
+    )
     _releases(parser)
     add(
         "--kai-scheduler",

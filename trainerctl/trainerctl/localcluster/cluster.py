@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +20,16 @@ from controller_runtime.envtest import (
     EnvtestError,
     Progress,
     Supervisor,
+    apply_manifests,
     private_directory,
 )
+from controller_runtime.machinery import Unstructured
+from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
-from trainerctl.localcluster import state
+from trainerctl.localcluster import manifests, state
 from trainerctl.localcluster.components import MANAGER, Parts, Ports, api_server_flags
-from trainerctl.localcluster.installer import Installer
+from trainerctl.localcluster.installer import FIELD_OWNER, Installer
 from trainerctl.localcluster.options import Options
 from trainerctl.localcluster.restart import restart
 
@@ -185,6 +188,22 @@ class Cluster:
             return False
         answers = await self.health()
         return set(answers) == set(kept.names) and set(answers.values()) == {"200"}
+
+    async def set_webhooks(self, port: int | None) -> None:
+        """Install the webhooks of a manager that serves them on ``port``, or remove them if it is None.
+
+        Raises:
+            RestError: the API server does not answer.
+        """
+        authority = (self.directory / "pki" / "ca.crt").read_bytes()
+        hooks = manifests.trainer_webhooks(f"https://{HOST}:{port}", authority)
+        async with self.client() as client:
+            if port is not None:
+                await apply_manifests(client, hooks, owner=FIELD_OWNER)
+                return
+            for each in hooks:
+                with suppress(NotFoundError):
+                    await client.delete(Unstructured.wrap(each))
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[LiveClient]:

@@ -240,6 +240,7 @@ class Parts:
             "podGrouper": {"enable": self.options.kai is not None},
             "statusServer": {"port": self.ports.manager_status},
             "featureGates": dict(self.options.manager_gates),
+            "compatibilityVersion": self.options.compatibility_version,
         }
         argv = [
             "pkg.app",

@@ -11,6 +11,7 @@ from typing import Final
 
 from controller_runtime.envtest import EnvtestError, Tool
 from pkg import features
+from pkg.apis.config.v1alpha1 import V2_1
 
 from trainerctl.localcluster import kai
 from trainerctl.localcluster.nodes import NodeShape
@@ -51,6 +52,8 @@ class Options:
     """Enable Kubernetes' own gangs: the feature gates and the API."""
     manager_gates: Mapping[str, bool] = field(default_factory=dict)
     """The manager's feature gates."""
+    compatibility_version: str = V2_1
+    """The release of Trainer like which the manager behaves."""
     run_processes: bool = False
     """Run pods as local processes. Otherwise pods are simulated."""
     images: Sequence[str] = ()

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command lines and configurations of the components."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from controller_runtime.envtest import Binary, ControlPlane, Supervisor
 
 from trainerctl.localcluster.components import STAGES, Parts, Ports
+from trainerctl.localcluster.options import Options
 
 NAMES = ("coscheduling-scheduler", "kwok")
 
@@ -29,6 +31,13 @@ def test_the_coscheduler_schedules_the_pods_that_name_no_scheduler_in_gangs(part
     assert profile["schedulerName"] == "default-scheduler"
     assert profile["plugins"]["multiPoint"] == {"enabled": [{"name": "Coscheduling"}]}
     assert config["clientConnection"] == {"kubeconfig": str(parts.kubeconfig("kube-scheduler"))}
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.3"])
+def test_the_manager_behaves_like_the_chosen_release(parts: Parts, version: str) -> None:
+    parts = replace(parts, options=Options(compatibility_version=version))
+    (path,) = (flag.partition("=")[2] for flag in parts.manager().argv if str(flag).startswith("--config="))
+    assert yaml.safe_load(Path(path).read_text())["compatibilityVersion"] == version
 
 
 def test_the_nodes_of_simulated_pods_follow_the_stages_under_users_of_their_own(parts: Parts) -> None:
