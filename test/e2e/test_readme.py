@@ -53,7 +53,7 @@ ELSEWHERE: Final = {
 """Lines that are not run here, and the reasons."""
 INSTALLED: Final = {
     "python -m venv sdk": "the fixture installs it",
-    'sdk/bin/pip install "kubeflow==0.3.1" "kubeflow-trainer-api==2.1.0"': "the fixture installs it",
+    'sdk/bin/pip install "kubeflow==0.5.0" "kubeflow-trainer-api==2.3.0"': "the fixture installs it",
 }
 
 WAIT: Final = "kubectl wait --for=condition=Complete --timeout=60s"
@@ -173,7 +173,7 @@ def test_the_commands_of_a_tutorial_work(page: str, shell: Callable[..., str]) -
     lines = [line for block in blocks(page) for line in block]
     if "sdk/bin/python train.py" in lines:
         assert set(INSTALLED) <= set(lines)
-        python = programs.sdk_python("0.3.1")
+        python = programs.sdk_python("0.5.0")
         shell(
             "mkdir -p sdk/bin",
             f"printf '#!/bin/sh\nexec {python} \"$@\"' > sdk/bin/python",
