@@ -22,7 +22,7 @@ from controller_runtime.envtest import (
     wait_established,
 )
 
-from trainerctl.localcluster import kai, manifests, prometheus
+from trainerctl.localcluster import imagewarnings, kai, manifests, prometheus
 from trainerctl.localcluster.components import Parts
 from trainerctl.localcluster.nodes import is_usable, node
 from trainerctl.localcluster.options import Options
@@ -65,6 +65,9 @@ class Installer:
                 self.progress.update(task, done=done, total=len(components), detail=component.name)
                 await self.supervisor.wait_ready(component, timeout=self.options.timeout)
             await apply_manifests(self.client, self._webhooks(), owner=FIELD_OWNER)
+            if self.options.run_processes:
+                policy = imagewarnings.objects(self.options.images)
+                await apply_manifests(self.client, policy, owner=FIELD_OWNER)
         async with self._step(f"wait for {self.options.nodes} nodes"):
             await self._wait_usable()
             await apply_manifests(
