@@ -8,7 +8,7 @@ import argparse
 
 from trainerctl.cli import streams
 from trainerctl.cli.terminal import Console
-from trainerctl.offline import convert, inputfiles
+from trainerctl.offline import convert, inputfiles, stored
 
 
 async def convert_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -18,6 +18,9 @@ async def convert_command(arguments: argparse.Namespace, out: Console, err: Cons
         InputError: a file cannot be read, or an object is not valid.
     """
     found = await inputfiles.load(arguments.files, streams.say_note)
+    for document in found:
+        if (unserved := stored.not_served(document.gvk)) is not None:
+            raise document.error((), f"{unserved}; {stored.served_instead(document.gvk)}")
     converted = [(document, convert.convert(document, arguments.to)) for document in found]
     lost = [document.error(loss.path, loss.problem) for document, each in converted for loss in each.losses]
     for error in lost:

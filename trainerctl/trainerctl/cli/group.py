@@ -43,7 +43,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
             named = ", ".join(map(str, workloads))
             raise inputfiles.InputError(
                 "the input contains no Pod, and trainerctl cannot make the pods of"
-                f" {named}; give pods with their owners"
+                f" {named}; give pods with their owners, or for TrainJobs the output of trainerctl render"
             )
     objects = in_referenced_versions(objects)
     pods = [key for key in objects if key.kind == Pod.gvk]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from controller_runtime.client import LiveClient
 from controller_runtime.machinery import unstructured
@@ -51,7 +52,9 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
     ours = [document for document in found if document.gvk in stored.KINDS or stored.not_served(document.gvk)]
     for document in found:
         if document not in ours:
-            err.say(str(document.error((), "not validated: not a Trainer kind")))
+            hint = f"; give the output of `kubectl kustomize {Path(document.source).parent}`"
+            text = f"not validated: not a Trainer kind{hint if document.gvk.kind == 'Kustomization' else ''}"
+            err.say(str(document.error((), text)))
     if not ours:
         raise inputfiles.InputError(
             "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime"

@@ -42,6 +42,7 @@ _GENERATORS: Final = {
 }
 """For the files that tell a program how to make objects, the command that prints these objects."""
 _BETWEEN_DOCUMENTS: Final = re.compile(r"(?m)^(?=---(?:\s|$))")
+_HELM: Final = re.compile(r"\{\{-?\s{0,9}(?:\.(?:Values|Release|Chart)\b|include |template )")
 _MOST_NAMED: Final = 10
 _EXPECTED: Final = {
     "bool_type": "true or false is expected",
@@ -80,7 +81,7 @@ class InputObject:
     def name(self) -> str:
         """Kind, namespace and name in one line, such as ``TrainJob team-a/llama``."""
         metadata = self.data.get("metadata") or {}
-        names = [metadata.get("namespace"), metadata.get("name")]
+        names = [metadata.get("namespace"), metadata.get("name") or metadata.get("generateName")]
         return printable_line(
             " ".join([self.data["kind"], "/".join(str(name) for name in names if name)]).strip()
         )
@@ -225,6 +226,10 @@ def _read_text(found: Input, source: str, content: bytes, *, in_folder: bool) ->
         return
     documents, text, errors = _parsed(source, text)
     found.errors.extend(errors)
+    if not errors and _HELM.search(text):
+        found.notes.append(
+            f"{source}: this looks like a template: give the output of `helm template` instead"
+        )
     others = []
     for number, data in documents:
         if in_folder and not _is_like_an_object(data, Path(source).name):

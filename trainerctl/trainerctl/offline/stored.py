@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -162,6 +163,16 @@ def not_served(gvk: GVK) -> str | None:
     if not ours or gvk in KINDS:
         return None
     return f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
+
+
+def served_instead(gvk: GVK) -> str:
+    """Return a question whether a Trainer kind was meant by a kind that is not served."""
+    names = {kind.kind.lower(): kind for kind in KINDS}
+    found = difflib.get_close_matches(gvk.kind.lower(), names, 1, 0.8)
+    if not found:
+        return f"the kinds of {TrainJob.gvk.api_version} are {', '.join(kind.kind for kind in KINDS)}"
+    meant = names[found[0]]
+    return f"did you mean {meant.kind} in {meant.api_version}?"
 
 
 class Evaluator:

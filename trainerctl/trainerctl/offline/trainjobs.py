@@ -39,7 +39,7 @@ from pkg.util.trainjob import ChildConflictError, is_ours
 from trainerctl.offline import inputfiles
 from trainerctl.offline.filesclient import FilesClient
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
-from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, schemas
+from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, schemas, served_instead
 
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """Used in place of the uid that a server would set."""
@@ -223,12 +223,15 @@ def _decoded(
     seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
     for document in found:
         if (unserved := not_served(document.gvk)) is not None:
-            raise document.error((), unserved)
+            raise document.error((), f"{unserved}; {served_instead(document.gvk)}")
         if (kind := kinds.get(document.gvk)) is None:
             continue
         obj = _decode(document, kind, checks, warnings)
         first = seen.setdefault((kind.gvk, obj.key), document)
-        if first is not document:
+        if first is not document and not (document.data.get("metadata") or {}).get("name"):
+            obj.metadata.name = f"{obj.name[:-5]}{len(seen):05}"  # the server generates another name
+            seen[kind.gvk, obj.key] = document
+        elif first is not document:
             raise document.error((), f"duplicate of {first.source}, document {first.number}")
         yield document, obj
 

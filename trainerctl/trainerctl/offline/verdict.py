@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,7 +22,16 @@ from trainerctl.offline.filesclient import FilesClient
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.podfindings import PodFinding, pod_findings
 from trainerctl.offline.problem import Problem, parse, render
-from trainerctl.offline.stored import KINDS, Checked, Schemas, Webhooks, denial, not_served, without_status
+from trainerctl.offline.stored import (
+    KINDS,
+    Checked,
+    Schemas,
+    Webhooks,
+    denial,
+    not_served,
+    served_instead,
+    without_status,
+)
 from trainerctl.offline.trainjobs import hint_of_other_kind
 
 _DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
@@ -101,12 +110,17 @@ class Validator:
         self._client = FilesClient(())
         self._runtimes: Mapping[str, Runtime] = {}
         self._documents: list[InputObject] = []
+        self._first: dict[tuple[GVK, str], InputObject] = {}
+        """The first document of each kind, namespace and name."""
         self._webhooks: Webhooks | None = None
 
     async def start(self, found: Iterable[InputObject]) -> None:
         """Load the valid runtimes among ``found``, the shipped runtimes and the validators of the webhooks."""
         manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
         self._documents = list(found)
+        for each in self._documents:
+            if (each.data.get("metadata") or {}).get("name"):
+                self._first.setdefault(_name_of(each), each)
         self._client = FilesClient(self._documents)
         taken = set()
         for data in [*(document.data for document in self._documents), *manifests]:
@@ -130,7 +144,22 @@ class Validator:
         """Return the server's answer if ``document`` is created with strict field validation."""
         gvk = document.gvk
         if (unserved := not_served(gvk)) is not None:
-            return Verdict(document, 404, "NotFound", unserved)
+            return Verdict(document, 404, "NotFound", unserved, [Problem(None, served_instead(gvk))])
+        verdict = await self._judge_served(document)
+        verdict.warnings.extend(self._about_metadata(document))
+        return verdict
+
+    def _about_metadata(self, document: InputObject) -> Iterator[str]:
+        """Yield warnings about metadata with which the object cannot be created, or replaces another one."""
+        metadata = document.data.get("metadata") or {}
+        if metadata.get("resourceVersion"):
+            yield "metadata.resourceVersion: remove it to create the object; with it, an object can only be updated"
+        first = self._first.get(_name_of(document), document)
+        if first is not document:
+            yield f"{first.source}, document {first.number} has the same kind and name"
+
+    async def _judge_served(self, document: InputObject) -> Verdict:
+        gvk = document.gvk
         checked = self._schemas.check(document.data)
         if checked.unknown or checked.undecodable:
             listed = ", ".join(f'unknown field "{render(path)}"' for path in checked.unknown)
@@ -190,6 +219,10 @@ class Validator:
             await runtime.require(train_job)
             return ""
         return (await hint_of_other_kind(self._client, train_job)).removeprefix("; ")
+
+
+def _name_of(document: InputObject) -> tuple[GVK, str]:
+    return document.gvk, document.name
 
 
 def _refused(document: InputObject, response: AdmissionResponse, text: str, warnings: list[str]) -> Verdict:

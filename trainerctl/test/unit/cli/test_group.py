@@ -263,7 +263,10 @@ def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("objects", "shown"),
     [
-        ([TRAIN_JOB], "cannot make the pods of TrainJob tj"),
+        (
+            [TRAIN_JOB],
+            "cannot make the pods of TrainJob tj; give pods with their owners, or for TrainJobs the output of",
+        ),
         ([POD, POD], "duplicate of"),
         ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "metadata.name: a name is expected"),
         ([pod("p", spec={"containers": {}})], "spec.containers: a list is expected"),

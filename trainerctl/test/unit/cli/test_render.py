@@ -471,6 +471,20 @@ def test_the_compatibility_version_decides_whether_there_is_a_snapshot(
         }
 
 
+def test_names_that_the_server_generates_do_not_collide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {generateName: sweep-}\n"
+        "spec: {runtimeRef: {name: jax-distributed}, trainer: {numNodes: %d}}\n---\n"
+    )
+    path = tmp_path / "sweep.yaml"
+    path.write_text(text % 2 + text % 3)
+    assert trainerctl.main(["render", "-f", str(path), "-o", "json"]) == 0
+    names = [each["metadata"]["name"] for each in json.loads(capsys.readouterr().out)["items"]]
+    assert names == ["sweep-xxxxx", "sweep-00001"]
+
+
 def test_feature_gates_are_those_of_the_manager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, job())
     assert trainerctl.main(["render", "-f", path, "-o", "json"]) == 0

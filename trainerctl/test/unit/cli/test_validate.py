@@ -3,6 +3,7 @@
 """``trainerctl validate`` as users run it; test/integration/cli compares the verdicts with those of an API server."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,80 @@ def test_a_runtime_of_this_name_and_the_other_kind_is_named(
     err = capsys.readouterr().err
     assert hint in err
     assert ("the shipped runtimes are" in err) == (not hint)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (("TrainJob", "Trainjob"), "* did you mean TrainJob in trainer.kubeflow.org/v1alpha1?"),
+        (("v1alpha1", "v2alpha1"), "* did you mean TrainJob in trainer.kubeflow.org/v1alpha1?"),
+        (
+            ("TrainJob", "Thing"),
+            "* the kinds of trainer.kubeflow.org/v1alpha1 are TrainJob, TrainingRuntime,",
+        ),
+    ],
+)
+def test_for_a_kind_that_is_not_served_the_right_one_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, changed: tuple[str, str], words: str
+) -> None:
+    code, out, _ = run(capsys, tmp_path, (JOB % ("a", "torch-distributed")).replace(*changed))
+    assert (code, words in out) == (1, True)
+    for command in (["render"], ["explain"], ["convert", "--to", "2.3"]):
+        assert trainerctl.main([*command, "-f", str(tmp_path / "in.yaml")]) == 2
+        assert words.removeprefix("* ") in capsys.readouterr().err
+
+
+def test_what_keeps_an_object_from_being_created_is_a_warning(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    one = JOB % ("a", "torch-distributed")
+    stored = one.replace("name: a", 'name: b, resourceVersion: "5"')
+    generated = one.replace("name: a", "generateName: a-")
+    code, out, _ = run(capsys, tmp_path, "---".join([one, one, stored, generated, generated]))
+    assert code == 0
+    assert [line.partition("): ")[2] for line in out.splitlines()] == [
+        "valid",
+        "Warning: in.yaml, document 1 has the same kind and name",
+        "valid",
+        "Warning: metadata.resourceVersion: remove it to create the object; with it, an object can only be updated",
+        *["valid"] * 3,
+    ]
+
+
+def test_a_template_in_quotes_and_a_kustomization_are_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = "---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---"
+    _, _, err = run(capsys, tmp_path, text + JOB % ('"{{ .Release.Name }}"', "a"))
+    assert "note: in.yaml: this looks like a template: give the output of `helm template` instead" in err
+    assert (
+        f"(Kustomization): not validated: not a Trainer kind; give the output of `kubectl kustomize {tmp_path}`"
+        in err
+    )
+    _, _, err = run(capsys, tmp_path, JOB % ("a", "torch-distributed") + "  trainer: {args: ['{{ x }}']}")
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    "encode", [lambda text: b"\xef\xbb\xbf" + text.encode(), lambda text: text.replace("\n", "\r\n").encode()]
+)
+def test_byte_order_marks_and_line_ends_of_windows_change_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, encode: Callable[[str], bytes]
+) -> None:
+    text = (
+        (JOB % ("a", "torch-distributed")).lstrip()
+        + "---"
+        + JOB % ("b", "torch-distributed")
+        + "---\na: {{ b }}\n"
+    )
+    (tmp_path / "in.yaml").write_bytes(encode(text))
+    assert trainerctl.main(["validate", "-f", str(tmp_path / "in.yaml")]) == 2
+    out, err = capsys.readouterr()
+    assert out.replace(str(tmp_path), "").splitlines() == [
+        "/in.yaml:1: document 1 (TrainJob a): valid",
+        "/in.yaml:7: document 2 (TrainJob b): valid",
+    ]
+    assert "/in.yaml:13: a: a map cannot be a key; this looks like a template" in err
 
 
 def test_every_field_that_is_wrong_is_named_with_its_line(
