@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
@@ -28,8 +29,17 @@ _FORMER: Final = {
 """Names of fields in earlier releases and drafts of Trainer, and what replaces them."""
 _LEVELS: Final = 6
 """The depth to which a field of the same name is searched."""
+_UNQUOTED: Final = re.compile(r'must be of type string: "(?:boolean|integer|number)"$')
 _LIKE: Final = 0.75
 _PREFIX: Final = 4
+
+
+def with_quotes(text: str) -> str:
+    """Return the text of a problem. If a string is expected, but YAML reads the value as another type, add the remedy.
+
+    For example, YAML reads ``y``, ``off`` and ``010`` as other types.
+    """
+    return f"{text}; to make it a string, put it in quotes" if _UNQUOTED.search(text) else text
 
 
 def hint(schema: Schema, path: Path) -> str:

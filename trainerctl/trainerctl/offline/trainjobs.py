@@ -38,6 +38,7 @@ from pkg.util.trainjob import ChildConflictError, is_ours
 
 from trainerctl.offline import inputfiles
 from trainerctl.offline.filesclient import FilesClient
+from trainerctl.offline.hints import with_quotes
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, schemas, served_instead
 
@@ -241,7 +242,7 @@ def _decode(document: InputObject, kind: type[Object], checks: Schemas, warnings
     if checked.undecodable is not None:
         raise document.error(("metadata",), checked.undecodable)
     if checked.problems:
-        lines = [str(document.error(each.path or (), each.text)) for each in checked.problems]
+        lines = [str(document.error(each.path or (), with_quotes(each.text))) for each in checked.problems]
         raise inputfiles.InputError("\n".join(lines))
     for path in checked.unknown:
         text = f"{checks.unknown_field(document.gvk, path)} (a server drops it)"

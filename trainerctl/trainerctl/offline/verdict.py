@@ -19,6 +19,7 @@ from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 
 from trainerctl.offline import schema
 from trainerctl.offline.filesclient import FilesClient
+from trainerctl.offline.hints import with_quotes
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from trainerctl.offline.podfindings import PodFinding, pod_findings
 from trainerctl.offline.problem import Problem, parse, render
@@ -74,7 +75,7 @@ class Verdict:
         lines.append(str(self.document.error((), text)))
         for problem in self.problems:
             place = str(self.document.error(problem.path or (), "")).partition(": ")[0]
-            lines.append(f"{place}: * {problem if problem.path else problem.text}")
+            lines.append(with_quotes(f"{place}: * {problem if problem.path else problem.text}"))
         return [*lines, *map(str, self.findings)]
 
     def to_dict(self) -> dict[str, JSON]:
@@ -213,11 +214,17 @@ class Validator:
         return Verdict(document, warnings=warnings, findings=findings)
 
     async def _hint(self, train_job: TrainJob) -> str:
-        """Return a text if the runtime of a TrainJob is missing, but one of the other kind has its name."""
+        """Return a text if the runtime of a TrainJob is missing, but is refused itself, or exists as the other kind."""
         with suppress(core.RuntimeNotFoundError, UnsupportedRuntimeError):
             runtime = runtime_for(self._runtimes, train_job.spec.runtime_ref)
             await runtime.require(train_job)
             return ""
+        ref = train_job.spec.runtime_ref
+        for each in self._documents:
+            meta = each.data.get("metadata") or {}
+            if each.gvk.kind == ref.kind and meta.get("name") == ref.name:
+                place = f"{each.source}, document {each.number}"
+                return f"the {ref.kind} {ref.name} of {place} is refused, or in another namespace"
         return (await hint_of_other_kind(self._client, train_job)).removeprefix("; ")
 
 

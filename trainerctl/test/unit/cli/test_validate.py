@@ -206,6 +206,20 @@ def test_byte_order_marks_and_line_ends_of_windows_change_nothing(
     assert "/in.yaml:13: a: a map cannot be a key; this looks like a template" in err
 
 
+def test_a_value_that_yaml_takes_for_another_type_needs_quotes_and_the_refused_runtime_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    runtime = RUNTIME.replace("image: a", "image: a, env: [{name: A, value: on}]")
+    code, out, _ = run(capsys, tmp_path, JOB % ("a", "mine, kind: TrainingRuntime") + "---" + runtime)
+    assert code == 1
+    assert out.splitlines()[0].endswith(
+        "(TrainJob a): Warning: the TrainingRuntime mine of in.yaml, document 2 is refused, or in another namespace"
+    )
+    assert 'must be of type string: "boolean"; to make it a string, put it in quotes' in out
+    assert trainerctl.main(["render", "-f", str(tmp_path / "in.yaml")]) == 2
+    assert "put it in quotes" in capsys.readouterr().err
+
+
 def test_every_field_that_is_wrong_is_named_with_its_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
