@@ -25,9 +25,9 @@ from pkg.why import LiveObject, reading
 
 from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
-from trainerctl.offline import inputfiles, stored, trainjobs
+from trainerctl.offline import inputfiles, schema, stored, trainjobs
 from trainerctl.offline.inputfiles import InputObject
-from trainerctl.offline.problem import Problem, parse
+from trainerctl.offline.problem import Problem, parse, render
 from trainerctl.offline.verdict import Validator, Verdict
 
 
@@ -144,6 +144,13 @@ async def _answer(cluster: live.Connection, document: InputObject) -> Verdict:
         problems = [
             Problem(parse(each.get("field") or ""), each.get("message") or "") for each in error.causes
         ]
+        if document.gvk in stored.KINDS:  # the server names unknown fields only in its message
+            checks = stored.Schemas(stored.schemas())
+            problems += [
+                Problem(path, checks.unknown_field(document.gvk, path))
+                for path in schema.unknown(stored.schemas()[document.gvk], document.data)
+                if f'unknown field "{render(path)}"' in error.message
+            ]
         return Verdict(document, error.code, error.reason, error.message, problems, collector.warnings)
     return Verdict(document, warnings=collector.warnings)
 

@@ -201,7 +201,7 @@ class Validator:
         response, text = await self._webhooks.review(checked.data)
         warnings += [*(response.warnings or []), *self._client.notes]
         if not response.allowed:
-            if gvk == TrainJob.gvk and (hint := await self._hint(TrainJob.from_dict(checked.data))):
+            if gvk == TrainJob.gvk and (hint := await self._hint(checked.data)):
                 warnings.append(hint)
             return _refused(document, response, text, warnings)
         findings = []
@@ -213,8 +213,12 @@ class Validator:
         warnings = [each for each in warnings if each not in shown]
         return Verdict(document, warnings=warnings, findings=findings)
 
-    async def _hint(self, train_job: TrainJob) -> str:
+    async def _hint(self, data: dict[str, JSON]) -> str:
         """Return a text if the runtime of a TrainJob is missing, but is refused itself, or exists as the other kind."""
+        try:
+            train_job = TrainJob.from_dict(without_status(data))
+        except pydantic_core.ValidationError:
+            return ""  # the answer names the field
         with suppress(core.RuntimeNotFoundError, UnsupportedRuntimeError):
             runtime = runtime_for(self._runtimes, train_job.spec.runtime_ref)
             await runtime.require(train_job)

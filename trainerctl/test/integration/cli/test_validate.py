@@ -240,7 +240,8 @@ async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
     await live_client.create(TrainJob.from_dict({**train_job("{metadata.namespace: " + namespace + "}")}))
     changed = train_job("{metadata.namespace: " + namespace + ", spec.labels: {a: b}}")
     new = [
-        train_job(f"{{metadata.name: new, {each}}}") for each in ("", "spec.nope: 1", "spec.managedBy: me")
+        train_job(f"{{metadata.name: new, {each}}}")
+        for each in ("", "spec.podSpecOverrides: []", "spec.managedBy: me")
     ]
     immutable = train_job("{spec.runtimeRef.name: other}")  # refused only in the namespace of the context
     unknown = {**new[0], "apiVersion": "trainer.kubeflow.org/v9"}
@@ -259,7 +260,10 @@ async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
         (200, ""), (200, ""), (400, "BadRequest"), (422, "Invalid"), (404, "NotFound"),
         (422, "Invalid"),
     ]  # fmt: skip
-    assert 'unknown field "spec.nope"' in verdicts[2]["message"]
+    assert 'unknown field "spec.podSpecOverrides"' in verdicts[2]["message"]
+    (cause,) = verdicts[2]["causes"]
+    assert cause["field"] == "spec.podSpecOverrides"
+    assert "since Trainer v2.1, it is podTemplateOverrides" in cause["message"]
     assert [each["field"] for each in verdicts[3]["causes"]] == ["spec.managedBy"]
     (stored,) = await live_client.list(TrainJob, namespace=namespace)
     assert stored.spec.labels is None
