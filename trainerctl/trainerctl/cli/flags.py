@@ -78,11 +78,11 @@ def _validate(parser: argparse.ArgumentParser) -> None:
         help="ask the API server of the kubeconfig by dry runs; runtimes in the files are then not used for TrainJobs",
     )
     parser.add_argument(
-        "--kubeconfig", help="kubeconfig of the cluster for --server (default: the one that kubectl uses)"
+        "--kubeconfig",
+        help="kubeconfig of the cluster for --server (default: the one that kubectl uses); without --server, read "
+        "runtimes and PriorityClasses that the files lack from this cluster",
     )
-    parser.add_argument(
-        "--context", help="context of the kubeconfig for --server (default: its current context)"
-    )
+    parser.add_argument("--context", help="context of the kubeconfig (default: its current context)")
 
 
 def _convert(parser: argparse.ArgumentParser) -> None:

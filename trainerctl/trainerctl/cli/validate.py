@@ -3,8 +3,8 @@
 """``trainerctl validate``: checks whether an API server with Trainer's CRDs and webhooks would admit new objects.
 
 The command predicts the answers. It uses the schemas and rules of the shipped CRDs, and the webhooks' validators. It
-looks for the runtime of a TrainJob in the files, then in the shipped runtimes. With ``--server``, it asks the API
-server of a kubeconfig instead.
+looks for the runtime of a TrainJob in the files, then in the cluster of a given kubeconfig or, without one, in the
+shipped runtimes. With ``--server``, it asks the API server of a kubeconfig instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from controller_runtime.client import LiveClient
+from controller_runtime.client import LiveClient, Reader
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError, StatusError
 from controller_runtime.rest import NoKindMatchError, Request, Response, RoundTripper, warnings_in
@@ -74,10 +74,15 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
 async def _predict(
     arguments: argparse.Namespace, documents: Sequence[InputObject], found: Sequence[InputObject]
 ) -> list[Verdict]:
-    namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
-    validator = Validator(stored.schemas(), namespace, _configuration(arguments))
-    await validator.start(found)
-    return [await validator.judge(document) for document in documents]
+    async def judged(namespace: str, cluster: Reader | None = None) -> list[Verdict]:
+        validator = Validator(stored.schemas(), namespace, _configuration(arguments), cluster)
+        await validator.start(found)
+        return [await validator.judge(document) for document in documents]
+
+    if arguments.kubeconfig is None and arguments.context is None:
+        return await judged(arguments.namespace or inputfiles.DEFAULT_NAMESPACE)
+    async with live.connect(arguments) as connection:
+        return await judged(connection.namespace, connection.client)
 
 
 def _configuration(arguments: argparse.Namespace) -> Configuration:

@@ -116,7 +116,7 @@ async def prepare(
     for document, train_job in train_jobs:
         if (why := _why_ignored(train_job)) is not None:
             offline.warnings.append(f"TrainJob {train_job.key}: {why}; the manager ignores it")
-        runtime = await _fetch_runtime(client, cluster, train_job, origins)
+        runtime = await fetch_runtime(client, cluster, train_job, origins)
         offline.subjects.append(Subject(train_job, document, runtime))
     return offline
 
@@ -265,7 +265,7 @@ def _why_ignored(train_job: TrainJob) -> str | None:
     return None
 
 
-async def _fetch_runtime(
+async def fetch_runtime(
     client: FakeClient,
     cluster: Reader | None,
     train_job: TrainJob,

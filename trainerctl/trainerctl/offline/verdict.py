@@ -11,8 +11,8 @@ from typing import Final
 
 import pydantic_core
 from controller_runtime.apis.admission.v1 import AdmissionResponse
-from controller_runtime.machinery import GVK, JSON
-from pkg import shipped
+from controller_runtime.client import Reader
+from controller_runtime.machinery import GVK, JSON, NamespacedName
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
@@ -33,7 +33,7 @@ from trainerctl.offline.stored import (
     served_instead,
     without_status,
 )
-from trainerctl.offline.trainjobs import hint_of_other_kind
+from trainerctl.offline.trainjobs import fetch_runtime, hint_of_other_kind
 
 _DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
 
@@ -98,14 +98,21 @@ class Verdict:
 
 
 class Validator:
-    """Validates objects. Call :meth:`start` first."""
+    """Validates objects. Call :meth:`start` first.
+
+    Runtimes and PriorityClasses that the input lacks are read from ``cluster``. Without it, the shipped runtimes are
+    used.
+    """
 
     def __init__(
         self,
         schemas: Mapping[GVK, schema.Schema],
         namespace: str = DEFAULT_NAMESPACE,
         cfg: Configuration | None = None,
+        cluster: Reader | None = None,
     ) -> None:
+        self._cluster = cluster
+        self._origins: dict[tuple[str, NamespacedName], str] = {}
         self._cfg = cfg or defaulted()
         self._schemas = Schemas(schemas, namespace)
         self._client = FilesClient(())
@@ -116,15 +123,14 @@ class Validator:
         self._webhooks: Webhooks | None = None
 
     async def start(self, found: Iterable[InputObject]) -> None:
-        """Load the valid runtimes among ``found``, the shipped runtimes and the validators of the webhooks."""
-        manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
+        """Load the valid runtimes among ``found``, and the validators of the webhooks."""
         self._documents = list(found)
         for each in self._documents:
             if (each.data.get("metadata") or {}).get("name"):
                 self._first.setdefault(_name_of(each), each)
-        self._client = FilesClient(self._documents)
+        self._client = FilesClient(self._documents, self._cluster)
         taken = set()
-        for data in [*(document.data for document in self._documents), *manifests]:
+        for data in (document.data for document in self._documents):
             kind = KINDS.get(GVK.parse(data["apiVersion"], data["kind"]))
             if kind is None or kind is TrainJob:
                 continue
@@ -198,6 +204,10 @@ class Validator:
             text = f'{gvk.kind}.{gvk.group} "{name}" is invalid: {body}'
             return Verdict(document, 422, "Invalid", text, problems, warnings)
         self._client.notes.clear()
+        if gvk == TrainJob.gvk:
+            with suppress(pydantic_core.ValidationError):  # the answer names the field
+                train_job = TrainJob.from_dict(without_status(checked.data))
+                await fetch_runtime(self._client, self._cluster, train_job, self._origins)
         response, text = await self._webhooks.review(checked.data)
         warnings += [*(response.warnings or []), *self._client.notes]
         if not response.allowed:
@@ -229,7 +239,8 @@ class Validator:
             if each.gvk.kind == ref.kind and meta.get("name") == ref.name:
                 place = f"{each.source}, document {each.number}"
                 return f"the {ref.kind} {ref.name} of {place} is refused, or in another namespace"
-        return (await hint_of_other_kind(self._client, train_job)).removeprefix("; ")
+        hint = await hint_of_other_kind(self._client, train_job, cluster=self._cluster)
+        return hint.removeprefix("; ")
 
 
 def _name_of(document: InputObject) -> tuple[GVK, str]:
