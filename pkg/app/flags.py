@@ -14,6 +14,8 @@ from pkg import features
 
 from . import goflags
 from .goflags import Flag
+from .goflags import FlagError as FlagError
+from .goflags import HelpRequested as HelpRequested
 
 PROGRAM: Final = "trainer-controller-manager"
 

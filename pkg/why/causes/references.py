@@ -77,15 +77,15 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     """
     runtime = runtime_of(snapshot.train_job)
     if runtime in snapshot.absent and snapshot.manager_must_act:
-        evidence = [f"spec.runtimeRef names {runtime}", f"{runtime} was not found"]
+        shown = [f"spec.runtimeRef names {runtime}", f"{runtime} was not found"]
         advice = f"Create the {runtime}, or create the TrainJob with another runtimeRef."
         other = runtime_of_other_kind(snapshot.train_job)
         if any(each.name == other.name for each in snapshot.all(other.kind)):
             kind = other.kind.partition(".")[0]
-            evidence.append(f"{other} exists")
+            shown.append(f"{other} exists")
             advice = f"Create the TrainJob with runtimeRef.kind: {kind}, or create the {runtime}."
         summary, subjects = f"the {runtime} does not exist", (str(snapshot.train_job),)
-        yield Finding("runtime-missing", summary, subjects, tuple(evidence), advice)
+        yield Finding("runtime-missing", summary, subjects, tuple(shown), advice)
     for subject, template in _waiting(snapshot):
         for reference in dict.fromkeys(_of_pod(template, snapshot.train_job.namespace)):
             if reference in snapshot.absent and reference.kind in _CAUSES:

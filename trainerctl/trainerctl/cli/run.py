@@ -11,7 +11,7 @@ import argparse
 import anyio
 from controller_runtime.rest import RestError
 from pkg import app, config
-from pkg.app import flags, goflags
+from pkg.app import flags
 
 from trainerctl.cli import streams
 from trainerctl.localcluster.cluster import Cluster
@@ -35,7 +35,7 @@ def run_command(parsed: argparse.Namespace) -> int:
     arguments = [*cluster.manager_arguments, *parsed.rest]
     try:
         given = flags.parse(arguments)
-    except (goflags.FlagError, goflags.HelpRequested):
+    except (flags.FlagError, flags.HelpRequested):
         return app.main(arguments)  # it prints the error or the help
     if not given.version:
         try:

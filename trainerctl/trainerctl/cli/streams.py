@@ -37,7 +37,7 @@ def say_error(text: str) -> None:
 
 
 def say_note(text: str) -> None:
-    """Print a note on standard error: something to know that is no mistake."""
+    """Print a note on standard error. A note does not change the exit code."""
     say_error(f"note: {text}")
 
 

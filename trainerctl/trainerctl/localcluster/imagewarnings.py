@@ -30,13 +30,13 @@ def objects(images: Iterable[str], default: Path | None = None) -> list[dict[str
     folder = str(default or Path(sys.executable).parent)
     known = "|".join(re.escape(each.partition("=")[0]) for each in images)
     is_known = f"{_IMAGE}.matches({json.dumps(f'^(?:{known})(?:[:@].*)?$')})" if known else "false"
-    told = (
+    hint = (
         f" is not pulled: its command runs with the programs in {folder}; for others, use cluster up --image "
     )
     rules = [
         {
             "expression": f"!({_HAS_IMAGE}) || {is_known}",
-            "messageExpression": f"'the image ' + {_IMAGE} + {json.dumps(told)} + {_IMAGE} + '=FOLDER'",
+            "messageExpression": f"'the image ' + {_IMAGE} + {json.dumps(hint)} + {_IMAGE} + '=FOLDER'",
         },
         {
             "expression": f"!({_HAS_IMAGE}) || has(object.spec.trainer.command)",

@@ -26,7 +26,7 @@ _FORMER: Final = {
     "modelConfig": "it is initializer.model",
     "mlSpec": "it is mlPolicy",
 }
-"""Names of fields in earlier releases and drafts of Trainer, and what replaces them."""
+"""Names of fields in earlier releases and drafts of Trainer, and the fields that replace them."""
 _LEVELS: Final = 6
 """The depth to which a field of the same name is searched."""
 _UNQUOTED: Final = re.compile(r'must be of type string: "(?:boolean|integer|number)"$')

@@ -40,7 +40,7 @@ _GENERATORS: Final = {
     _CHART: "helm template",
     **dict.fromkeys(("kustomization.yaml", "kustomization.yml"), "kubectl kustomize"),
 }
-"""For the files that tell a program how to make objects, the command that prints these objects."""
+"""Files from which a program makes objects, and the command that prints these objects."""
 _BETWEEN_DOCUMENTS: Final = re.compile(r"(?m)^(?=---(?:\s|$))")
 _HELM: Final = re.compile(r"\{\{-?\s{0,9}(?:\.(?:Values|Release|Chart)\b|include |template )")
 _MOST_NAMED: Final = 10
@@ -115,11 +115,11 @@ class InputObject:
 
 
 class Input(NamedTuple):
-    """What the files contain."""
+    """The content of the files."""
 
     objects: list[InputObject]
     notes: list[str]
-    """What was skipped: subfolders, and documents of a folder that are not Kubernetes objects."""
+    """Skipped subfolders, skipped documents that are not Kubernetes objects, and files that may be templates."""
     errors: list[InputError]
     """The files and documents that could not be read."""
 

@@ -171,7 +171,7 @@ async def hint_of_other_kind(
 ) -> str:
     """Return a text about the runtime that has the name in ``runtimeRef``, but the other kind.
 
-    Without ``cluster``, look also among the shipped runtimes. The text is empty if there is no such runtime.
+    Without ``cluster``, look also among the shipped runtimes. The text is empty if none exists.
     """
     ref = train_job.spec.runtime_ref
     if ref.kind not in _RUNTIME_KINDS:

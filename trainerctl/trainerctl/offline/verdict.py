@@ -174,9 +174,7 @@ class Validator:
             text = f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}'
             fields = [Problem(path, self._schemas.unknown_field(gvk, path)) for path in checked.unknown]
             verdict = Verdict(document, 400, "BadRequest", text, fields)
-            if (
-                checked.undecodable is None
-            ):  # also report what the server would say without the unknown fields
+            if checked.undecodable is None:  # also report the problems that the server finds later
                 others = await self._judge_known(document, checked)
                 verdict.problems.extend(
                     others.problems or [Problem(None, others.message)] * bool(others.code)
