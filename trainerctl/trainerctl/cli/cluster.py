@@ -64,9 +64,8 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
                 await cluster.up()
             else:
                 await _keep(cluster, parsed, err)
-    if parsed.without_manager and not _has_manager(directory):
-        err.say("The manager was not started. To start it, run:")
-        err.say("trainerctl run" + ("" if parsed.name == DEFAULT_NAME else f" --name {parsed.name}"))
+    if parsed.without_manager:
+        _say_without_manager(parsed.name, err)
     kept = State.read(directory)
     if kept is not None and (address := kept.address_of(prometheus.NAME)):
         err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
@@ -151,6 +150,13 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         )
 
 
+def _say_without_manager(name: str, err: Console) -> None:
+    """If the cluster runs no manager, print how to start it."""
+    if not _has_manager(state_directory(name)):
+        err.say("The manager was not started. To start it, run:")
+        err.say("trainerctl run" + ("" if name == DEFAULT_NAME else f" --name {name}"))
+
+
 def _has_manager(directory: Path) -> bool:
     state = State.read(directory)
     return state is not None and MANAGER in state.names
@@ -160,7 +166,10 @@ async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -
     """Stop the cluster and remove its files. If it does not exist, print this and return 0."""
     directory = state_directory(parsed.name)
     async with _lock(parsed.name, err):
-        out.say(_stopped(await Cluster(directory).down(), f"No cluster {parsed.name} is running."))
+        absent = f"No cluster {parsed.name} is running."
+        if State.exists(directory):
+            absent = f"Removed cluster {parsed.name}, which was stopped."
+        out.say(_stopped(await Cluster(directory).down(), absent))
     return 0
 
 
@@ -189,6 +198,7 @@ async def start_command(parsed: argparse.Namespace, out: Console, err: Console) 
             err.say(f"Cluster {parsed.name} is running already.")
         else:
             err.say(f"Started {', '.join(await cluster.restart())}.")
+            _say_without_manager(parsed.name, err)
     out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
     return 0
 

@@ -74,3 +74,24 @@ async def test_the_manager_of_an_existing_cluster_stays_as_it_is(
     said = capsys.readouterr().err
     assert ("--without-manager had no effect" in said) == bool(components)
     assert ("The manager was not started" in said) == (not components)
+
+
+async def test_start_says_how_to_start_the_manager_and_down_says_that_a_stopped_cluster_is_removed(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def restart(_cluster: object) -> list[str]:
+        return ["etcd"]
+
+    async def is_up(_cluster: object) -> bool:
+        return False
+
+    monkeypatch.setattr("trainerctl.localcluster.cluster.Cluster.restart", restart)
+    monkeypatch.setattr("trainerctl.localcluster.cluster.Cluster.is_up", is_up)
+    out, err = Console(), Console(stderr=True)
+    assert await cluster.start_command(parser.parse(["cluster", "start"]), out, err) == 0
+    assert "To start it, run:\ntrainerctl run\n" in capsys.readouterr().err
+    down = parser.parse(["cluster", "down"])
+    for said in ("Removed cluster default, which was stopped.", "No cluster default is running."):
+        assert await cluster.down_command(down, Console(), Console(stderr=True)) == 0
+        assert capsys.readouterr().out == f"{said}\n"
+    assert not await anyio.Path(directory).exists()
