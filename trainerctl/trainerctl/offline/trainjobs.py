@@ -82,7 +82,9 @@ class Offline:
     runtimes: dict[str, Runtime]
     subjects: list[Subject]
     warnings: list[str] = field(default_factory=list)
-    cluster: Reader | None = None
+    has_cluster: bool = False
+    hints: dict[NamespacedName, str] = field(default_factory=dict)
+    """For each TrainJob whose runtime is missing, a text about the probable cause."""
     cfg: Configuration = field(default_factory=defaulted)
     documents: Collection[InputObject] = ()
     """All objects of the input."""
@@ -103,7 +105,7 @@ async def prepare(
     client, checks = FilesClient(found, cluster), Schemas(schemas(), namespace)
     cfg = cfg or defaulted()
     runtimes = await core.new(client, client, cfg=cfg, store=client)
-    offline = Offline(client, runtimes, [], cluster=cluster, cfg=cfg, documents=found)
+    offline = Offline(client, runtimes, [], has_cluster=cluster is not None, cfg=cfg, documents=found)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
     for document, obj in _decoded(found, KINDS, checks, offline.warnings):
         if isinstance(obj, TrainJob):
@@ -117,6 +119,7 @@ async def prepare(
         if (why := _why_ignored(train_job)) is not None:
             offline.warnings.append(f"TrainJob {train_job.key}: {why}; the manager ignores it")
         runtime = await fetch_runtime(client, cluster, train_job, origins)
+        offline.hints[train_job.key] = await hint_of_missing(client, train_job, found, cluster=cluster)
         offline.subjects.append(Subject(train_job, document, runtime))
     return offline
 
@@ -158,36 +161,46 @@ async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
         name = core.snapshot_name(train_job)
         return [*(_as_created(each) for each in snapshots if each.name == name), *made]
     except core.RuntimeNotFoundError as error:
-        hint = await hint_of_other_kind(offline.client, train_job, cluster=offline.cluster)
-        if not hint and offline.cluster is None:
-            hint = f"; the shipped runtimes are {', '.join(sorted(_shipped()))}"
-        raise RefusedError(f"TrainJob {train_job.key}: {error}{hint}") from error
+        hint = offline.hints.get(train_job.key)
+        if not hint and not offline.has_cluster:
+            hint = f"the shipped runtimes are {', '.join(sorted(_shipped()))}"
+        raise RefusedError(f"TrainJob {train_job.key}: {error}{f'; {hint}' if hint else ''}") from error
     except _REFUSALS as error:
         raise RefusedError(f"TrainJob {train_job.key}: {error}") from error
 
 
-async def hint_of_other_kind(
-    client: FakeClient, train_job: TrainJob, *, cluster: Reader | None = None
+async def hint_of_missing(
+    client: FakeClient, train_job: TrainJob, found: Iterable[InputObject], *, cluster: Reader | None = None
 ) -> str:
-    """Return a text about the runtime that has the name in ``runtimeRef``, but the other kind.
+    """If ``client`` lacks the runtime of a TrainJob, return a text about the probable cause.
 
-    Without ``cluster``, look also among the shipped runtimes. The text is empty if none exists.
+    The runtime is among ``found`` but invalid, or a runtime of the other kind has its name. Without ``cluster``, look
+    also among the shipped runtimes. Otherwise the text is empty.
     """
     ref = train_job.spec.runtime_ref
     if ref.kind not in _RUNTIME_KINDS:
         return ""
     (other,) = (kind for name, kind in _RUNTIME_KINDS.items() if name != ref.kind)
-    key = NamespacedName("" if other is ClusterTrainingRuntime else train_job.namespace, ref.name)
-    if cluster is None and other is ClusterTrainingRuntime and ref.name in _shipped():
-        found = True
-    else:
-        found = False
-        for reader in (client, cluster) if cluster is not None else (client,):
+    with suppress(NotFoundError):
+        await client.get(_RUNTIME_KINDS[ref.kind], _key_of_runtime(_RUNTIME_KINDS[ref.kind], train_job))
+        return ""
+    for each in found:
+        if each.gvk.kind == ref.kind and (each.data.get("metadata") or {}).get("name") == ref.name:
+            place = f"{each.source}, document {each.number}"
+            return f"the {ref.kind} {ref.name} of {place} is refused, or in another namespace"
+    exists = cluster is None and other is ClusterTrainingRuntime and ref.name in _shipped()
+    for reader in (client, cluster):
+        if not exists and reader is not None:
             with suppress(StatusError, RestError):
-                await reader.get(other, key)
-                found = True
+                await reader.get(other, _key_of_runtime(other, train_job))
+                exists = True
     kind = other.gvk.kind
-    return f"; there is a {kind} {ref.name}: to use it, set spec.runtimeRef.kind to {kind}" if found else ""
+    return f"there is a {kind} {ref.name}: to use it, set spec.runtimeRef.kind to {kind}" if exists else ""
+
+
+def _key_of_runtime(kind: type[Object], train_job: TrainJob) -> NamespacedName:
+    namespace = "" if kind is ClusterTrainingRuntime else train_job.namespace
+    return NamespacedName(namespace, train_job.spec.runtime_ref.name)
 
 
 def _as_created(snapshot: ConfigMap) -> ConfigMap:
@@ -277,7 +290,7 @@ async def fetch_runtime(
     kind = _RUNTIME_KINDS.get(ref.kind or "")
     if kind is None or ref.api_group != kind.gvk.group:
         return named
-    key = NamespacedName("" if kind is ClusterTrainingRuntime else train_job.namespace, ref.name)
+    key = _key_of_runtime(kind, train_job)
     place = (kind.gvk.kind, key)
     if place not in origins:
         origins[place] = ""

@@ -15,7 +15,7 @@ from controller_runtime.client import Reader
 from controller_runtime.machinery import GVK, JSON, NamespacedName
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
+from pkg.runtime import Runtime, core, runtime_for
 
 from trainerctl.offline import schema
 from trainerctl.offline.filesclient import FilesClient
@@ -33,7 +33,7 @@ from trainerctl.offline.stored import (
     served_instead,
     without_status,
 )
-from trainerctl.offline.trainjobs import fetch_runtime, hint_of_other_kind
+from trainerctl.offline.trainjobs import fetch_runtime, hint_of_missing
 
 _DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
 
@@ -222,23 +222,12 @@ class Validator:
         return Verdict(document, warnings=warnings, findings=findings)
 
     async def _hint(self, data: dict[str, JSON]) -> str:
-        """Return a text if the runtime of a TrainJob is missing, but is refused itself, or exists as the other kind."""
+        """Return a text about the probable cause if the runtime of a TrainJob is missing."""
         try:
             train_job = TrainJob.from_dict(without_status(data))
         except pydantic_core.ValidationError:
             return ""  # the answer names the field
-        with suppress(core.RuntimeNotFoundError, UnsupportedRuntimeError):
-            runtime = runtime_for(self._runtimes, train_job.spec.runtime_ref)
-            await runtime.require(train_job)
-            return ""
-        ref = train_job.spec.runtime_ref
-        for each in self._documents:
-            meta = each.data.get("metadata") or {}
-            if each.gvk.kind == ref.kind and meta.get("name") == ref.name:
-                place = f"{each.source}, document {each.number}"
-                return f"the {ref.kind} {ref.name} of {place} is refused, or in another namespace"
-        hint = await hint_of_other_kind(self._client, train_job, cluster=self._cluster)
-        return hint.removeprefix("; ")
+        return await hint_of_missing(self._client, train_job, self._documents, cluster=self._cluster)
 
 
 def _name_of(document: InputObject) -> tuple[GVK, str]:

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.rest import TransportError
 from hypothesis import given
 from hypothesis import strategies as st
 from pkg.apis.scheme import default_scheme
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.runtime import core, runtime_for
 from replayer.world import objects
 from testkit.replay import replay
@@ -483,6 +486,27 @@ def test_names_that_the_server_generates_do_not_collide(
     assert trainerctl.main(["render", "-f", str(path), "-o", "json"]) == 0
     names = [each["metadata"]["name"] for each in json.loads(capsys.readouterr().out)["items"]]
     assert names == ["sweep-xxxxx", "sweep-00001"]
+
+
+async def test_the_runtime_of_the_other_kind_is_looked_up_while_the_cluster_is_connected() -> None:
+    runtime = {
+        "metadata": {"name": "mine", "namespace": "team-a"},
+        "spec": {"template": {"spec": {"replicatedJobs": []}}},
+    }
+    is_connected = True
+
+    async def getting(inner: Any, kind: Any, key: Any) -> Any:
+        if not is_connected:
+            raise TransportError("closed")
+        return await inner.get(kind, key)
+
+    cluster = interceptor.wrap(FakeClient(TrainingRuntime.from_dict(runtime)), interceptor.Funcs(get=getting))
+    wanted = job()
+    wanted["spec"]["runtimeRef"] = {"name": "mine"}
+    given = await trainjobs.prepare(given_documents(wanted), cluster=cluster)
+    is_connected = False
+    with pytest.raises(trainjobs.RefusedError, match="there is a TrainingRuntime mine: to use it"):
+        await trainjobs.objects(given, given.subjects[0].train_job)
 
 
 def test_feature_gates_are_those_of_the_manager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
