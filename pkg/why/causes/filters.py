@@ -87,23 +87,24 @@ def _short(snapshot: Snapshot, pod: LiveObject, match: re.Match[str]) -> Finding
     cause, summary, evidence = never or found[0]
     if never:
         advice = "Lower spec.trainer.resourcesPerNode, or add a node that is large enough."
-        if "gpu" in summary and (local := _local_cluster(snapshot)):
-            advice = (
-                "Lower spec.trainer.resourcesPerNode, or replace the local cluster and its objects: "
-                f"trainerctl cluster up --recreate --name {local} --gpus N."
-            )
+        if "gpu" in summary and (replace := _new_local_cluster(snapshot)):
+            advice = f"Lower spec.trainer.resourcesPerNode, or {replace} --gpus N."
         return Finding(cause, summary, (str(pod),), evidence, advice)
     if (larger := capacity.exceeds_cluster(snapshot, pod)) is not None:
         cause, summary, evidence = larger
-        advice = "Lower spec.trainer.numNodes or the requests of the pods, or add nodes."
+        add = f"{replace} --nodes N" if (replace := _new_local_cluster(snapshot)) else "add nodes"
+        advice = f"Lower spec.trainer.numNodes or the requests of the pods, or {add}."
         return Finding(cause, summary, (str(pod),), evidence, advice)
     advice = "Wait for other pods to end, free resources, or add nodes."
     return Finding(cause, summary, (str(pod),), evidence, advice, Severity.WAITING)
 
 
-def _local_cluster(snapshot: Snapshot) -> str:
-    """Return the name of the local cluster of trainerctl to which the nodes belong, or an empty text."""
-    return next(filter(None, (node.annotation(kinds.LOCAL_CLUSTER) for node in snapshot.all(kinds.NODE))), "")
+def _new_local_cluster(snapshot: Snapshot) -> str:
+    """If the nodes belong to a local cluster of trainerctl, return the advice to replace it, without the new size."""
+    names = (node.annotation(kinds.LOCAL_CLUSTER) for node in snapshot.all(kinds.NODE))
+    name = next(filter(None, names), "")
+    command = f"trainerctl cluster up --recreate --name {name}"
+    return f"replace the local cluster and its objects: {command}" if name else ""
 
 
 def _resource(match: re.Match[str]) -> str:

@@ -429,10 +429,13 @@ def test_the_injected_cause_is_the_answer(
     assert first.advice.endswith((".", "llama -n team-a", "NODE")) or "kubectl logs" in first.advice
 
 
-def on_a_local_cluster(world: TrainJobObjects) -> None:
-    no_gpus_at_all(world)
-    for node in world.nodes:
-        node["metadata"]["annotations"] = {"trainer.kubeflow.org/local-cluster": "mine"}
+def on_a_local_cluster(state: Callable[[TrainJobObjects], Any]) -> Callable[[TrainJobObjects], Any]:
+    def local(world: TrainJobObjects) -> None:
+        state(world)
+        for node in world.nodes:
+            node["metadata"]["annotations"] = {"trainer.kubeflow.org/local-cluster": "mine"}
+
+    return local
 
 
 @pytest.mark.parametrize(
@@ -442,7 +445,9 @@ def on_a_local_cluster(world: TrainJobObjects) -> None:
         (no_runtime, "Create the ClusterTrainingRuntime torch-distributed, or"),
         (refused(QUOTA), "Wait until other workloads of the namespace end"),
         (refused(QUOTA.replace("gpu=4", "gpu=16")), "waiting does not help"),
-        (on_a_local_cluster, "trainerctl cluster up --recreate --name mine --gpus N."),
+        (on_a_local_cluster(no_gpus_at_all), "trainerctl cluster up --recreate --name mine --gpus N."),
+        (on_a_local_cluster(crowd), "trainerctl cluster up --recreate --name mine --nodes N."),
+        (crowd, "or add nodes."),
         (no_gpus_at_all, "or add a node that is large enough."),
         (
             uncreated('no matches for kind "Queue" in version "scheduling.volcano.sh/v1beta1"'),
