@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check texts that neither a compiler nor mkdocs checks: links outside the sites, names of targets, and changelogs.
 
-``python -m hack.texts`` prints ``FILE:LINE: PROBLEM`` for each problem and returns 1 if there is one. Problems of words
-and of the page of parsers are advice: they are printed too, but do not fail.
+``python -m hack.texts`` prints ``FILE:LINE: PROBLEM`` for each problem and returns 1 if there is one. mkdocs checks
+links only between pages of one site, and no tool knows our make targets and the sections of changelogs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hack import parsers
-
 ROOT: Final = Path(__file__).resolve().parent.parent
 LIBRARY: Final = "controller-runtime"
 TOOL: Final = "trainerctl"
@@ -25,15 +23,6 @@ DOCUMENTS: Final = tuple(
     for pattern in ("*.md", "docs/**/*.md", "examples/*.md")
 )
 SECTIONS: Final = ("Breaking", "Added", "Changed", "Security", "Fixed")
-WORDS: Final = {
-    r"\b(?:tells?|told|telling)\b": (1, 0),
-    r"\b(?:somebody|nobody|everybody|whoever)\b": (0, 0),
-    r"\banew\b": (0, 0),
-    r"\bis no (?!longer\b|more\b)": (2, 12),
-    r"\bwhat(?:ever)?\b": (15, 35),
-}
-"""Words, and how often they may occur in documents and in the code before there is advice."""
-CODE: Final = ("pkg", "cmd", f"{LIBRARY}/controller_runtime", f"{TOOL}/trainerctl")
 
 
 class Problem(NamedTuple):
@@ -107,38 +96,11 @@ def changelogs(root: Path) -> Iterator[Problem]:
             seen.add(line)
 
 
-def words(root: Path) -> Iterator[Problem]:
-    """Yield words that Kubernetes' own documentation rarely uses, if there are many; of the files, the newest one."""
-    code = [path for folder in CODE for path in root.joinpath(folder).rglob("*.py")]
-    for word, limits in WORDS.items():
-        for paths, limit in zip((documents(root), code), limits, strict=True):
-            found = [
-                (path, match)
-                for path in sorted(paths, key=lambda path: path.stat().st_mtime)
-                for match in re.finditer(word, path.read_text(), re.IGNORECASE)
-            ]
-            if len(found) > limit:
-                path, match = found[-1]
-                yield Problem.at(
-                    path, match.start(), f"{match[0]!r}: there are {len(found)} such words, not {limit}"
-                )
-
-
-def parser_page(root: Path) -> Iterator[Problem]:
-    """Yield the problems of the page of parsers."""
-    page = next(root.glob("docs/**/parsers.md"))
-    yield from (Problem(page, 1, text) for text in parsers.problems(root, page.read_text()))
-
-
 CHECKS: Final = (links, make_targets, changelogs)
-ADVICE: Final = (words, parser_page)
 
 
 def main() -> int:
-    """Print the problems and the advice; return 1 if there is a problem."""
-    for check in ADVICE:
-        for path, line, text in check(ROOT):
-            sys.stdout.write(f"{path.relative_to(ROOT)}:{line}: advice: {text}\n")
+    """Print the problems; return 1 if there is one."""
     problems = [each for check in CHECKS for each in check(ROOT)]
     for path, line, text in problems:
         sys.stdout.write(f"{path.relative_to(ROOT)}:{line}: {text}\n")

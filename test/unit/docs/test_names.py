@@ -41,6 +41,19 @@ def test_the_architecture_has_a_row_for_each_package() -> None:
     assert sorted(rows) == sorted(packages)
 
 
+def test_the_page_of_parsers_names_modules_and_tests_that_exist() -> None:
+    text = (ROOT / "docs/dev/parsers.md").read_text()
+    tests = re.findall(r"`([\w./-]+\.py)::(\w+)`", text)
+    assert len(tests) > 20
+    assert [
+        each for each in tests if not re.search(rf"\bdef {each[1]}\(", (ROOT / each[0]).read_text())
+    ] == []
+    names = set(re.findall(r"`((?:pkg|controller_runtime|trainerctl)\.[a-z0-9_.]*\w)`", text))
+    for package, modules in re.findall(r"`([\w.]+)\{([\w.,]+)\}`", text):
+        names |= {f"{package}{module}" for module in modules.split(",")}
+    assert {name for name in names if find_spec(name) is None} == set()
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_planted_bug_has_one_place_in_its_module(mutant: Mutant) -> None:
     spec = find_spec(mutant.module)
