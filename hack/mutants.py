@@ -7,7 +7,7 @@ Tools for mutation make random edits and run tests; these bugs were chosen by pe
 
 A life is one run of a scenario with one seed. A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text
 that occurs once in the module, and the replacement. A mutant may name other scenarios than its table. Each mutant is
-searched for in a separate process, which edits the module while importing it; no file changes.
+searched for in a separate process, which imports a copy of the package with the bug.
 
 A life that finds a mutant is run again without the bug, and must then pass. There are short searches for all mutants
 first, and then longer ones for those that were not found.
@@ -16,21 +16,21 @@ first, and then longer ones for those that were not found.
 from __future__ import annotations
 
 import argparse
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
 import itertools
 import multiprocessing
 import os
+import shutil
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
+HOUSES = (ROOT, ROOT / "controller-runtime", ROOT / "trainerctl")
 SEARCHES = (30, 250, 2000)
 """Number of lives of each search; all mutants are searched for before those that are left get the next search."""
 ROUND = 10
@@ -55,6 +55,18 @@ class Mutant:
             )
         return source.replace(self.old, self.new)
 
+    def plant(self, folder: Path) -> None:
+        """Copy the package of the module into ``folder``, with the bug, and link everything beside the package."""
+        package, *_ = parts = self.module.split(".")
+        for path in next(each for each in HOUSES if (each / package).is_dir()).iterdir():
+            if path.name == package:
+                shutil.copytree(path, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                (folder / path.name).symlink_to(path)
+        module = folder.joinpath(*parts)
+        module = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+        module.write_text(self.applied(module.read_text()))
+
 
 @dataclass(frozen=True)
 class Table:
@@ -69,33 +81,6 @@ class Table:
         """Return the table in a file."""
         found = tomllib.loads(file.read_text())
         return cls(file, found["scenarios"], [Mutant(**each) for each in found["mutant"]])
-
-
-class Finder(importlib.abc.MetaPathFinder):
-    """Imports the module of a mutant with its bug."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Return the module's spec with a loader that edits the source; None for all other modules."""
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if fullname != self._mutant.module or spec is None or spec.origin is None:
-            return None
-        spec.loader = _Loader(fullname, spec.origin, self._mutant)
-        return spec
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, fullname: str, path: str, mutant: Mutant) -> None:
-        super().__init__(fullname, path)
-        self._mutant = mutant
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        """Compile the edited source; compiled files are neither read nor written."""
-        return self.source_to_code(self._mutant.applied(self.get_source(fullname) or "").encode(), self.path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -134,23 +119,29 @@ def _in_child(
 ) -> tuple[int | None, str]:
     """Search in a new interpreter, which has imported nothing yet and hashes strings as every other one."""
     os.environ["PYTHONHASHSEED"] = "0"
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(search, scenarios, mutant, after, lives).result()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
+    ):
+        if mutant is not None:
+            mutant.plant(Path(folder))
+        module = mutant.module if mutant is not None else "pkg"
+        return pool.submit(search, scenarios, folder, module, after, lives).result()
 
 
-def search(scenarios: Sequence[str], mutant: Mutant | None, after: int, lives: int) -> tuple[int | None, str]:
-    """Return the number and the failure of the first life that fails with a mutant, else None and an empty text.
+def search(
+    scenarios: Sequence[str], folder: str, module: str, after: int, lives: int
+) -> tuple[int | None, str]:
+    """Return the number and the failure of the first life that fails, else None and an empty text.
 
-    The first ``after`` lives are skipped, and the search ends with life number ``lives``. Without a mutant, return the
-    first life that fails without a bug.
+    The first ``after`` lives are skipped, and the search ends with life number ``lives``. The ``module`` is imported
+    from ``folder`` if it is there.
     """
-    if mutant is not None:
-        sys.meta_path.insert(0, Finder(mutant))
+    sys.path.insert(0, folder)
     from controller_runtime.simtest.__main__ import load
 
     tests = {name: load(str(ROOT / name)) for name in scenarios}
-    if mutant is not None and mutant.module not in sys.modules:
-        importlib.import_module(mutant.module)
+    importlib.import_module(module)
     for lived, (name, seed) in enumerate(itertools.islice(_turns(scenarios), after, lives), after + 1):
         if (failure := tests[name].run(seed).failure) is not None:
             kind = "" if isinstance(failure, AssertionError) else f"{type(failure).__name__}: "
