@@ -161,12 +161,12 @@ class TrainJobReconciler:
         if finished:
             _count(TrainJobState.FINISHED)
             if runtime is not None and not name_taken:
-                with _collect(errors):
+                with _Collect(errors):
                     await self._read_status(runtime, train_job, job_set, errors)
-            with _collect(errors):
+            with _Collect(errors):
                 await self._write_status(stored, train_job, job_set)
             if trainjob.deadline_exceeded(train_job):
-                with _collect(errors):
+                with _Collect(errors):
                     await self._children.delete(train_job)
             return self._conclude(request, train_job, errors)
 
@@ -178,7 +178,7 @@ class TrainJobReconciler:
             set_suspended(train_job, self._now)
             if expired:
                 set_deadline_exceeded(train_job, self._now)
-            with _collect(errors):
+            with _Collect(errors):
                 await self._write_status(stored, train_job, job_set)
             return self._conclude(request, train_job, errors, left)
 
@@ -187,7 +187,7 @@ class TrainJobReconciler:
             message = f"unsupported runtime: {key}"
             reason = trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
             _set(train_job, trainer.TRAIN_JOB_FAILED, "True", reason, message, self._now)
-            with _collect(errors):
+            with _Collect(errors):
                 await self._write_status(stored, train_job, job_set)
             return self._conclude(request, train_job, errors, left)
 
@@ -196,27 +196,27 @@ class TrainJobReconciler:
         if train_job.status.conditions:  # Failed with another reason would be finished
             conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
         if not errors and (job_set is not None or not expired):  # an expired TrainJob gets no JobSet
-            with _collect(errors):
+            with _Collect(errors):
                 applied = await self._children.reconcile(runtime, train_job, job_set)
                 self._record(train_job, applied)
         if errors:
             self._report(train_job, errors)
         if job_set is not None and train_job.spec.suspend and any(map(_may_last, errors)):
-            with _collect(errors):
+            with _Collect(errors):
                 await self._children.suspend(train_job)
         set_unavailable(train_job, errors, self._now)
         if job_set is not None:  # without pods, no gang waits
-            with _collect(errors):
+            with _Collect(errors):
                 await self._children.reports.gang(runtime, train_job)
-        with _collect(errors):
+        with _Collect(errors):
             # Even if the deadline has passed: the JobSet may have ended in time.
             await self._read_status(runtime, train_job, job_set, errors, may_be_missing=expired)
         if expired and not trainjob.is_finished(train_job):
             set_deadline_exceeded(train_job, self._now)
-        with _collect(errors):
+        with _Collect(errors):
             await self._write_status(stored, train_job, job_set)
         if expired and trainjob.deadline_exceeded(train_job):  # an orphan was adopted before
-            with _collect(errors):
+            with _Collect(errors):
                 await self._children.delete(train_job)
         return self._conclude(request, train_job, errors, left)
 
@@ -368,10 +368,11 @@ def _count(state: TrainJobState | JobSetState) -> None:
     _COUNTS[state].inc()
 
 
-class _collect:  # noqa: N801  # reads as the context manager that it is
-    """Append the error of the body to ``errors``, so that the following steps still run.
+class _Collect:
+    """Appends the error of the body to ``errors``, so that the following steps still run.
 
-    Plugins are third-party code and may raise anything.
+    Plugins are third-party code and may raise anything. A generator would leave the error to the garbage collection:
+    since Python 3.13, its frame, to which the traceback refers, refers to the frame that throws the error into it.
     """
 
     __slots__ = ("_errors",)
@@ -382,7 +383,7 @@ class _collect:  # noqa: N801  # reads as the context manager that it is
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if not isinstance(error, raised.FAILURES):
             return False
         self._errors.append(raised.as_error(error))

@@ -46,7 +46,8 @@ def failing(prefix: str) -> Iterator[None]:
     try:
         yield
     except GroupingError as error:
-        raise GroupingError(f"{prefix}{error}") from error
+        # With a traceback, the error would refer to itself since Python 3.13, and wait for the garbage collection.
+        raise GroupingError(f"{prefix}{error}") from error.with_traceback(None)
 
 
 class InvalidOwnerError(GroupingError):

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -182,3 +184,29 @@ async def test_a_number_that_is_too_large_stays_large_and_a_zero_is_kept(
     owner = make_object(API[kind], kind, "o", spec=spec)
 
     assert (await group(make_pod("p", owner, labels=REPLICATED_JOB), owner)).min_available == needed
+
+
+async def test_a_refusal_does_not_wait_for_the_garbage_collection(
+    make_object: Any, make_pod: Any, group: Any
+) -> None:
+    spec = {"replicatedJobs": [{"name": "a", "replicas": "x"}]}
+    owner = make_object(API["JobSet"], "JobSet", "o", spec=spec)
+    kept: weakref.WeakSet[BaseException] = weakref.WeakSet()
+    counted = 0
+
+    async def refuse() -> None:
+        try:
+            await group(make_pod("p", owner, labels=REPLICATED_JOB), owner)
+        except GroupingError as error:
+            nonlocal counted
+            kept.update(filter(None, (error, error.__cause__)))
+            counted = len(kept)
+
+    gc.disable()
+    try:
+        await refuse()
+        left = len(kept)
+    finally:
+        gc.enable()
+    assert counted == 2
+    assert left == 0
