@@ -73,13 +73,15 @@ def trainer_control_plane(
 
 
 @pytest.fixture
-def install_job_set(live_client: LiveClient) -> Callable[[str], Any]:
+async def install_job_set(live_client: LiveClient, release: Release) -> Callable[[str], Any]:
     """Return a function that replaces JobSet's CRD by that of a release, as an upgrade does."""
+    crds = {}
+    for version in {release.jobset, DEFAULT_JOBSET, "0.10"}:
+        binaries = await Binaries().locate(JOBSETS[version])
+        crds[version] = manifests.crds_of(binaries[JOBSETS[version].name])
 
     async def install(version: str) -> None:
-        tool = JOBSETS[version]
-        binaries = await Binaries().locate(tool)
-        await apply_manifests(live_client, manifests.crds_of(binaries[tool.name]), owner="test")
+        await apply_manifests(live_client, crds[version], owner="test")
 
     return install
 
