@@ -119,26 +119,30 @@ def build(version: str, out: Path, *, offline: bool) -> None:
     check(ROOT, version)
     places = settings(ROOT)
     text = notes(ROOT, version, places["REPOSITORY"])
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
     os.environ["SOURCE_DATE_EPOCH"] = _run("git", "log", "-1", "--format=%ct").strip()
-    (out / "RELEASE_NOTES.md").write_text(text)
-    for house in HOUSES.values():
-        _run(sys.executable, "-m", "hatchling", "build", "--directory", str(out), cwd=ROOT / house)
+    out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="release-", dir=out.parent) as folder:
-        _chart(Path(folder), out, places["REGISTRY"], offline=offline)
+        made = Path(folder) / "release"  # the folder appears only as a whole
+        made.mkdir()
+        (made / "RELEASE_NOTES.md").write_text(text)
+        for house in HOUSES.values():
+            _run(sys.executable, "-m", "hatchling", "build", "--directory", str(made), cwd=ROOT / house)
+        _chart(Path(folder), made, places["REGISTRY"], offline=offline)
         for name, source in (("install", "config/default"), ("runtimes", "config/overlays/runtimes")):
             image = "trainer-controller-manager"
             images = [{"name": image, "newName": f"{places['REGISTRY']}/{image}"}]
             resources = [os.path.relpath(ROOT / source, folder)]
-            text = json.dumps({"resources": resources, "images": images})
-            (Path(folder) / "kustomization.yaml").write_text(text)
-            (out / f"{name}.yaml").write_text(_run(_program("kustomize"), "build", folder))
-        _bills(Path(folder), out)
-    vex = ".openvex/trainer-controller-manager.openvex.json"
-    shutil.copy(ROOT / vex, out / f"trainer-controller-manager-{version}.openvex.json")
-    made = [each.name for each in sorted(out.iterdir())]
-    (out / "SHA256SUMS").write_text(_run("sha256sum", *made, cwd=out))
+            (Path(folder) / "kustomization.yaml").write_text(
+                json.dumps({"resources": resources, "images": images})
+            )
+            (made / f"{name}.yaml").write_text(_run(_program("kustomize"), "build", folder))
+        _bills(Path(folder), made)
+        vex = ".openvex/trainer-controller-manager.openvex.json"
+        shutil.copy(ROOT / vex, made / f"trainer-controller-manager-{version}.openvex.json")
+        names = [each.name for each in sorted(made.iterdir())]
+        (made / "SHA256SUMS").write_text(_run("sha256sum", *names, cwd=made))
+        shutil.rmtree(out, ignore_errors=True)
+        made.rename(out)
 
 
 def _chart(folder: Path, out: Path, registry: str, *, offline: bool) -> None:
@@ -151,7 +155,10 @@ def _chart(folder: Path, out: Path, registry: str, *, offline: bool) -> None:
         described.pop("dependencies", None)
         (chart / "Chart.yaml").write_text(yaml.dump(described))
     else:
-        _run(_program("helm"), "dependency", "build", str(chart))
+        try:
+            _run(_program("helm"), "dependency", "build", str(chart))
+        except ReleaseError as error:
+            raise ReleaseError(f"{error}; OFFLINE=1 leaves out the charts of JobSet and LWS") from error
     _run(_program("helm"), "package", "--destination", str(out), str(chart))
 
 
