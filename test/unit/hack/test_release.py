@@ -233,3 +233,16 @@ def test_the_bill_of_the_image_has_its_base_by_digest() -> None:
     assert (base["name"], base["hashes"]) == ("python", [{"alg": "SHA-256", "content": digest}])
     assert bill["dependencies"][0] == {"ref": "own", "dependsOn": [base["bom-ref"], "a"]}
     assert bill["dependencies"][-1] == {"ref": base["bom-ref"]}
+
+
+def test_a_build_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise release.ReleaseError("helm failed")
+
+    monkeypatch.setattr(release, "check", lambda *_: None)
+    monkeypatch.setattr(release, "notes", lambda *_: "")
+    monkeypatch.setattr(release, "_run", lambda *_, **__: "1")
+    monkeypatch.setattr(release, "_chart", fail)
+    with pytest.raises(release.ReleaseError, match="helm failed"):
+        release.build("1.2.3", tmp_path / "release", offline=True)
+    assert list(tmp_path.iterdir()) == []
