@@ -20,22 +20,11 @@ from controller_runtime.apis.admissionregistration.v1 import (
 )
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.certrotation import Certificates, Material, Options, cluster
-from controller_runtime.fake import FakeClient
+from controller_runtime.fake import FakeClient, FakeRecorder
 from controller_runtime.machinery import Object
-from controller_runtime.recorder import EventRecorder
 
 NAMESPACE, SECRET, HOOKS, MUTATING = "system", "certs", "validator", "defaulter"
 HOST = "manager.system.svc"
-
-
-class Events(EventRecorder):
-    """Records the events."""
-
-    def __init__(self) -> None:
-        self.recorded: list[tuple[str, str, str]] = []
-
-    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
-        self.recorded.append((event_type, reason, message))
 
 
 def hooks(*urls: str) -> ValidatingWebhookConfiguration:
@@ -59,7 +48,7 @@ class World:
 
     server: FakeClient = field(default_factory=FakeClient)
     client: Any = None
-    events: Events = field(default_factory=Events)
+    events: FakeRecorder = field(default_factory=FakeRecorder)
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ async def test_an_empty_or_absent_secret_is_filled_and_served_and_trusted_by_eve
         assert await world.bundles() == [material.ca_crt, material.ca_crt]
         assert admits(replica, material.ca_crt)
         assert not admits(replica, material.ca_crt, "elsewhere.svc")
-    assert [(kind, reason) for kind, reason, _ in world.events.recorded] == [
+    assert [(each.type, each.reason) for each in world.events.events] == [
         ("Normal", "WebhookCertificatesCreated")
     ]
 
@@ -69,14 +69,14 @@ async def test_replicas_that_start_together_end_with_one_authority(world: Any, a
         (one,) = {*await world.bundles()}
         assert one.count(b"BEGIN CERTIFICATE") == 1
         assert all(admits(replica, one) for replica in replicas)
-    assert len(world.events.recorded) == 1
+    assert len(world.events.events) == 1
 
 
 async def test_who_loses_the_race_for_the_secret_takes_the_winners(world: Any, admits: Any) -> None:
     winner = pki.issue(["manager.system.svc"], world.now())
 
     async def lose(client: Any, obj: Any, **options: Any) -> Any:
-        if isinstance(obj, Secret) and len(world.events.recorded) == 0 and not (await world.material()):
+        if isinstance(obj, Secret) and len(world.events.events) == 0 and not (await world.material()):
             await client.update(Secret(metadata=SECRET.metadata, data=winner.to_data()))
             raise ConflictError("another replica was faster", code=409, reason="Conflict")
         return await client.update(obj, **options)
@@ -87,7 +87,7 @@ async def test_who_loses_the_race_for_the_secret_takes_the_winners(world: Any, a
         await replica.served()
         assert await world.material() == winner
         assert admits(replica, winner.ca_crt)
-    assert world.events.recorded == []
+    assert world.events.events == []
 
 
 async def test_no_admission_fails_while_the_authority_changes_however_late_the_api_server_hears(
@@ -147,7 +147,7 @@ async def test_the_secret_holds_the_former_authority_for_a_day(world: Any, admit
         assert pki.FORMER in await stored()
         await anyio.sleep(86400 + 120)
         assert await stored() == {key: value for key, value in data.items() if key != pki.FORMER}
-    assert len(world.events.recorded) == 1
+    assert len(world.events.events) == 1
 
 
 async def test_a_deleted_secret_gets_the_authority_that_replicas_still_serve_with(world: Any) -> None:
@@ -172,7 +172,7 @@ async def test_a_serving_certificate_is_renewed_120_days_ahead_under_the_same_au
         assert second.ca_crt == first.ca_crt
         assert second.tls_crt != first.tls_crt
         assert await world.bundles() == [first.ca_crt] * 2
-    assert [reason for _, reason, _ in world.events.recorded] == [
+    assert world.events.reasons == [
         "WebhookCertificatesCreated",
         "WebhookCertificatesRenewed",
     ]
@@ -184,9 +184,9 @@ async def test_an_authority_is_replaced_before_it_could_not_sign_for_a_whole_yea
     async with world.replicas() as (replica,):
         await replica.served()
         assert (await world.material()).ca_crt != first.ca_crt
-    ((kind, reason, message),) = world.events.recorded
-    assert (kind, reason) == ("Normal", "WebhookCertificatesRenewed")
-    assert "ca.crt expires on" in message
+    (event,) = world.events.events
+    assert (event.type, event.reason) == ("Normal", "WebhookCertificatesRenewed")
+    assert "ca.crt expires on" in event.message
 
 
 def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
@@ -299,7 +299,7 @@ async def test_a_broken_secret_is_repaired_and_reported_and_what_is_sound_of_it_
         await replica.served()
         good = await world.material()
         bad, why = broken(good, world)[case]
-        world.events.recorded.clear()
+        world.events.events.clear()
         await world.put(bad, extra="a2VwdA==")
         for _ in range(30):
             await anyio.sleep(0.5)
@@ -308,9 +308,9 @@ async def test_a_broken_secret_is_repaired_and_reported_and_what_is_sound_of_it_
         assert pki.inspect(mended, ["manager.system.svc"], world.now())
         assert (mended.ca_crt == good.ca_crt) == why.startswith("tls")
         assert (await world.secret()).data["extra"] == "a2VwdA=="
-    ((kind, reason, message),) = world.events.recorded
-    assert (kind, reason) == ("Warning", "WebhookCertificatesRepaired")
-    assert why in message
+    (event,) = world.events.events
+    assert (event.type, event.reason) == ("Warning", "WebhookCertificatesRepaired")
+    assert why in event.message
 
 
 async def test_a_secret_made_by_somebody_else_is_used_as_it_is(world: Any, admits: Any) -> None:
@@ -321,7 +321,7 @@ async def test_a_secret_made_by_somebody_else_is_used_as_it_is(world: Any, admit
         assert await world.material() == theirs
         assert await world.bundles() == [theirs.ca_crt] * 2
         assert admits(replica, theirs.ca_crt)
-    assert world.events.recorded == []
+    assert world.events.events == []
 
 
 async def test_a_certificate_with_another_type_of_key_is_served_as_well(world: Any, admits: Any) -> None:

@@ -10,22 +10,11 @@ import anyio
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime.fake import FakeClient
+from controller_runtime.fake import FakeClient, FakeRecorder
 from controller_runtime.machinery import crd, field
 from ctrl_testkit.buckets import Storage, imported_page
 
 REQUEST = ctrl.Request("team-a", "one")
-
-
-class Events:
-    """Keeps the reasons of events."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def event(self, obj: ctrl.Object, event_type: str, reason: str, message: str) -> None:
-        del obj, event_type, message
-        self.reasons.append(reason)
 
 
 class Queue:
@@ -54,8 +43,8 @@ def storage() -> Iterator[Storage]:
 
 
 @pytest.fixture
-def events() -> Events:
-    return Events()
+def events() -> FakeRecorder:
+    return FakeRecorder()
 
 
 @pytest.fixture
@@ -64,7 +53,7 @@ def client(page: dict[str, Any]) -> FakeClient:
 
 
 @pytest.fixture
-def reconciler(page: dict[str, Any], client: FakeClient, events: Events, storage: Storage) -> Any:
+def reconciler(page: dict[str, Any], client: FakeClient, events: FakeRecorder, storage: Storage) -> Any:
     return page["BucketReconciler"](client, events, storage)
 
 
@@ -75,7 +64,7 @@ async def create(page: dict[str, Any], client: FakeClient, name: str = "one", re
 
 
 async def test_a_bucket_is_provisioned_after_its_finalizer_is_stored(
-    page: dict[str, Any], client: FakeClient, reconciler: Any, storage: Storage, events: Events
+    page: dict[str, Any], client: FakeClient, reconciler: Any, storage: Storage, events: FakeRecorder
 ) -> None:
     made = await create(page, client)
     assert await reconciler.reconcile(REQUEST) == ctrl.Result()
