@@ -19,6 +19,8 @@ def load(module: str) -> list[type[Object]]:
         ValueError: the module cannot be imported, or does not define such a kind with a plural name.
     """
     name, _, wanted = module.partition(":")
+    if name.endswith(".py") or "/" in name:
+        raise ValueError(f"{name} is a file: name its module, as in an import")
     try:
         loaded = importlib.import_module(name)
     except ImportError as error:

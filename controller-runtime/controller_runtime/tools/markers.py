@@ -60,7 +60,14 @@ def sources(*paths: Path) -> Iterator[Path]:
         elif path.exists():
             yield path
         else:
-            raise FileNotFoundError(f"{path}: no such file or folder")
+            hint = ""
+            if all(
+                part.isidentifier() for part in str(path).split(".")
+            ):  # a module, which other commands take
+                module = Path(*str(path).split("."))
+                near = next((each for each in (module, module.with_suffix(".py")) if each.exists()), None)
+                hint = f"; did you mean {near}?" if near else ""
+            raise FileNotFoundError(f"{path}: no such file or folder{hint}")
 
 
 def _is_source(path: Path) -> bool:

@@ -72,7 +72,8 @@ def test_webhooks_are_written_for_a_service(tmp_path: Path, capsys: pytest.Captu
         pytest.param(
             ["crd", "ctrl_testkit.kinds", "--check"], "--check needs --output", id="check of nothing"
         ),
-        pytest.param(["rbac", "/missing", "--name", "a"], "/missing: no such file", id="no path"),
+        pytest.param(["crd", "api/v1.py"], "api/v1.py is a file: name its module", id="file"),
+        pytest.param(["rbac", "/missing", "--name", "a"], "/missing: no such file or folder\n", id="no path"),
         pytest.param(
             ["webhook", ".", "--name", "a", "--service", "b"], "must be NAMESPACE/NAME", id="service"
         ),
@@ -85,6 +86,21 @@ def test_a_mistake_is_one_line_that_names_it(
     text = capsys.readouterr().err
     assert problem in text
     assert text.count("\n") == 1
+
+
+def test_a_module_in_place_of_a_file_is_named_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "operator").mkdir()
+    (tmp_path / "operator/webhooks.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    for given, hint in {
+        "operator.webhooks": "; did you mean operator/webhooks.py?",
+        "operator.other": "",
+        "...x": "",
+    }.items():
+        assert main(["rbac", given, "--name", "a"]) == 1
+        assert capsys.readouterr().err.endswith(f"{given}: no such file or folder{hint}\n")
 
 
 def test_a_command_line_without_a_command_prints_the_usage() -> None:
