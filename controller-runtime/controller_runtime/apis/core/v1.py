@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from controller_runtime import _ondemand
-from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
+from controller_runtime.apis.meta.v1 import Condition, LabelSelector, ObjectMeta
 from controller_runtime.machinery import JSON, Object, Struct
 from controller_runtime.machinery.base import is_unset
 from controller_runtime.machinery.quantity import IntOrString, Quantity, ResourceList
@@ -831,9 +831,9 @@ class PodStatus(Struct):
     reason: str | None = None
     nominated_node_name: str | None = None
     host_ip: Annotated[str | None, Field(alias="hostIP")] = None
-    host_i_ps: list[dict[str, JSON]] | None = None
+    host_ips: Annotated[list[dict[str, JSON]] | None, Field(alias="hostIPs")] = None
     pod_ip: Annotated[str | None, Field(alias="podIP")] = None
-    pod_i_ps: list[PodIP] | None = None
+    pod_ips: Annotated[list[PodIP] | None, Field(alias="podIPs")] = None
     start_time: str | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
@@ -935,9 +935,9 @@ class ServiceSpec(Struct):
     ports: list[ServicePort] | None = None
     selector: dict[str, str] | None = None
     cluster_ip: Annotated[str | None, Field(alias="clusterIP")] = None
-    cluster_i_ps: list[str] | None = None
+    cluster_ips: Annotated[list[str] | None, Field(alias="clusterIPs")] = None
     type: str | None = None
-    external_i_ps: list[str] | None = None
+    external_ips: Annotated[list[str] | None, Field(alias="externalIPs")] = None
     session_affinity: str | None = None
     load_balancer_ip: Annotated[str | None, Field(alias="loadBalancerIP")] = None
     load_balancer_source_ranges: list[str] | None = None
@@ -1002,9 +1002,35 @@ class LimitRange(Object, group="", version="v1", plural="limitranges"):
     spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
 
 
+class PortStatus(Struct):
+    port: int = 0
+    protocol: str = ""
+    error: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"port", "protocol"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"error"})
+
+
+class LoadBalancerIngress(Struct):
+    ip: str | None = None
+    hostname: str | None = None
+    ip_mode: Annotated[str | None, Field(alias="ipMode")] = None
+    ports: list[PortStatus] | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"ip_mode"})
+
+
+class LoadBalancerStatus(Struct):
+    ingress: list[LoadBalancerIngress] | None = None
+
+
+class ServiceStatus(Struct):
+    load_balancer: LoadBalancerStatus = Field(default_factory=LoadBalancerStatus, exclude_if=is_unset)
+    conditions: list[Condition] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"load_balancer"})
+
+
 class Service(Object, group="", version="v1", plural="services"):
     spec: ServiceSpec = Field(default_factory=ServiceSpec)
-    status: dict[str, JSON] | None = None
+    status: ServiceStatus = Field(default_factory=ServiceStatus)
 
 
 class ServiceAccount(Object, group="", version="v1", plural="serviceaccounts"):

@@ -5,6 +5,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,15 @@ def test_a_new_object_has_the_zero_values_of_go(kind: type[Struct]) -> None:
     given = {name: value for name, value in given.items() if name not in ("api_version", "kind")}
     assert {name: value for name, value in given.items() if value not in (None, "", 0, False)} == {}
     assert (kind.go_always | kind.go_pointers) <= kind.model_fields.keys()
+
+
+@pytest.mark.parametrize("kind", list(structs()), ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_acronyms_are_one_word_and_metadata_spec_and_status_are_never_none(kind: type[Struct]) -> None:
+    """``host_ips``, not ``host_i_ps``; ``service.status.load_balancer`` needs no check."""
+    assert [name for name in kind.model_fields if re.search(r"(^|_)[a-z](_|$)", name)] == []
+    if issubclass(kind, Object):
+        empty = kind()
+        assert [name for name in ("metadata", "spec", "status") if getattr(empty, name, "") is None] == []
 
 
 def test_core_v1_loads_its_generated_kinds_when_they_are_used() -> None:
