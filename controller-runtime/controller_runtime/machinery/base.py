@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import is_dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin, get_type_hints
 from weakref import WeakSet
 
 from pydantic import (
@@ -34,7 +34,7 @@ from pydantic import (
     ValidationError,
     WrapSerializer,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticUndefined, core_schema, from_json, to_json
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -227,16 +227,33 @@ def _check_secrets(model: type[Struct]) -> None:
         if (secret := _secret_of(model, name, field, {model})) is not None:
             text = f"{model.__name__}.{name} is a {secret}, which is written as asterisks and would replace"
             raise TypeError(f"{text} the stored value; use str or bytes, or give it a serializer")
+    for name, computed in model.model_computed_fields.items():
+        getter: Any = computed.wrapped_property
+        returned: Any = computed.return_type
+        if returned is PydanticUndefined:
+            try:
+                hints = get_type_hints(
+                    getter.fget if isinstance(getter, property) else getter.func, None, None, True
+                )
+            except (
+                NameError
+            ):  # it names a class that is declared later: it is checked when the model is built
+                continue
+            returned = hints.get("return")
+        if not _has_writer(model, name) and (secret := _secret_in(returned, {model})) is not None:
+            raise TypeError(f"{model.__name__}.{name} is a {secret}, which is written as asterisks")
 
 
 def _secret_of(model: type[BaseModel], name: str, field: FieldInfo, seen: set[object]) -> str | None:
     """Return the name of the secret that a field contains, unless a serializer writes the field."""
-    writers = model.__pydantic_decorators__.field_serializers.values()
-    if any({name, "*"} & {*each.info.fields} for each in writers):
-        return None
-    if field.metadata and _has_serializer(field.metadata):
+    if _has_writer(model, name) or (field.metadata and _has_serializer(field.metadata)):
         return None
     return _secret_in(field.annotation, seen)
+
+
+def _has_writer(model: type[BaseModel], name: str) -> bool:
+    writers = model.__pydantic_decorators__.field_serializers.values()
+    return any({name, "*"} & {*each.info.fields} for each in writers)
 
 
 def _has_serializer(metadata: Iterable[object]) -> bool:

@@ -24,7 +24,8 @@ import msgspec
 import pydantic
 from pydantic import PlainSerializer, TypeAdapter, WrapSerializer
 from pydantic.fields import ComputedFieldInfo, FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_schema
 
 from . import field, openapi
 from .base import JSON, Struct, computed_wire_names, fields_of, wire_name
@@ -293,8 +294,13 @@ def _struct_markers(model: type[Struct]) -> tuple[CRD, ...]:
 def _named_in_errors(model: type[Struct], attribute: str) -> Iterator[None]:
     try:
         yield
-    except (_NoSchemaError, pydantic.PydanticUserError) as error:
-        raise TypeError(f"{model.__name__}.{attribute} has no structural schema: {error}") from error
+    except (_NoSchemaError, pydantic.PydanticUserError, SchemaError) as error:
+        lines = str(error).split("\n\nFor further information")[0].splitlines()
+        if isinstance(error, SchemaError):  # only the last line has the problem
+            lines = ["pydantic cannot check it:", lines[-1].removeprefix("error: ").strip()]
+        raise TypeError(
+            f"{model.__name__}.{attribute} has no structural schema: {' '.join(lines)}"
+        ) from error
 
 
 def _field(attribute: str, info: FieldInfo, above: tuple[type[Struct], ...]) -> tuple[Schema, bool]:
@@ -431,6 +437,8 @@ def _type(
         present = [each for each in arguments if each is not type(None)]
         if set(present) == {int, str}:
             return openapi.definition("util.intstr.IntOrString")
+        if set(present) == {int, float}:
+            return {"type": "number"}
         if len(present) == 1:
             return _type(present[0], above, named, tag)
         if isinstance(tag, str):
@@ -485,6 +493,8 @@ def _tagged(choices: list[Any], tag: str, above: tuple[type[Struct], ...]) -> Sc
 
 def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
     """Return the schema of a class, a NewType, or another type that pydantic knows."""
+    if annotation in (None, types.NoneType):
+        raise _NoSchemaError("it can only be None, which is not written")
     if annotation in _SCALARS:
         return {"type": _SCALARS[annotation]}
     if annotation is decimal.Decimal:
@@ -502,8 +512,36 @@ def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
         return schema | _ANYTHING if annotation.accepts_unknown_fields else schema
     # The settings of the struct around typed dicts and dataclasses determine the names of their fields in JSON.
     holder = pydantic.create_model("Holder", __config__=above[-1].model_config, value=(annotation, ...))
-    schema = holder.model_json_schema()
+    schema = holder.model_json_schema(schema_generator=_JSONSchema)
     return _structural(schema["properties"]["value"], schema.get("$defs", {}))
+
+
+class _JSONSchema(GenerateJsonSchema):
+    """Says of a class that it accepts unknown fields only if its author has chosen this.
+
+    Structs, and the dataclasses and typed dicts in them, keep unknown fields because an object may be newer than its
+    class.
+    """
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        return _as_chosen(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return _as_chosen(super().dataclass_schema(schema), schema["cls"])
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return _as_chosen(super().typed_dict_schema(schema), schema.get("cls"))
+
+
+def _as_chosen(made: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        accepts = kind.accepts_unknown_fields
+    else:
+        config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
+        accepts = config.get("extra") == "allow"
+    if not accepts:
+        made.pop("additionalProperties", None)
+    return made
 
 
 def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...] = ()) -> Schema:
@@ -519,6 +557,8 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
         return _structural(definitions[name], definitions, (*above, name))
     if choices := schema.get("anyOf", schema.get("oneOf")):
         present = [each for each in choices if each != _NULL]
+        if present == [{"type": "integer"}, {"type": "number"}]:
+            return {"type": "number"}
         if len(present) != 1:
             raise _NoSchemaError("it is a choice of several types")
         return _structural(present[0], definitions, above)
@@ -567,6 +607,8 @@ def _object(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str,
         return {"additionalProperties": _structural_item(values, definitions, above)}
     fields = schema["properties"].items()
     made: Schema = {"properties": {name: _structural(each, definitions, above) for name, each in fields}}
+    if schema.get("additionalProperties") is True:
+        made |= _ANYTHING
     if needed := schema.get("required"):
         made["required"] = sorted(needed)
     return made
@@ -577,8 +619,15 @@ def _bounds(schema: Schema) -> Schema:
     for key, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if exclusive in schema:
             bounds[key], bounds[exclusive] = schema[exclusive], True
+    _check_pattern(bounds)
     # The API server refuses integers beyond 64 bits itself, and it would round these bounds.
     return {key: value for key, value in bounds.items() if (key, value) not in _OF_64_BITS}
+
+
+def _check_pattern(schema: Schema) -> None:
+    """Raise SchemaError for a regular expression that neither pydantic's engine nor the API server's can match."""
+    if (pattern := schema.get("pattern")) is not None:
+        SchemaValidator(core_schema.str_schema(pattern=pattern))
 
 
 def _constrain(schema: Schema, metadata: Iterable[object]) -> None:
@@ -602,6 +651,7 @@ def _mark(schema: Schema, marker: CRD) -> None:
         schema["enum"] = list(marker.enum)
     if marker.list_map_keys is not None:
         schema[openapi.MAP_KEYS] = list(marker.list_map_keys)
+    _check_pattern(schema)
     _add_rules(schema, marker.rules)
 
 

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The schemas of types that a field may have, and the one line that names a field whose type has none."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import pydantic
+import pytest
+from pydantic import Field
+from typing_extensions import TypedDict
+
+import controller_runtime as ctrl
+from controller_runtime.machinery import CRD, Object, Struct
+from controller_runtime.machinery.crd import custom_resource_definition
+
+ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+class Open(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+
+    a: int
+
+
+class Closed(pydantic.BaseModel):
+    a: int
+
+
+class Own(Struct):
+    a: int
+
+
+@dataclasses.dataclass
+class Data:
+    own: Own
+    free: Open
+    share: int | float
+
+
+class Typed(TypedDict, total=False):
+    own: Own
+    names: list[str]
+
+
+def schema_of(annotation: Any, engine: Literal["rust-regex", "python-re"] = "rust-regex") -> Any:
+    """Return the schema of a field with this type."""
+    made = pydantic.create_model("Spec", __base__=Struct, f=(annotation, ...))
+    made.model_config["regex_engine"] = engine
+
+    class Thing(Object, group="example.com", version="v1", plural="things"):
+        spec: made  # type: ignore[valid-type]  # made above
+
+    versions = custom_resource_definition(Thing)["spec"]["versions"]
+    return versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["f"]
+
+
+A = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        pytest.param(Open, A | ANYTHING, id="the class keeps unknown fields by choice"),
+        pytest.param(list[Open], {"type": "array", "items": A | ANYTHING}, id="a list of such objects"),
+        pytest.param(Closed, A, id="the class drops unknown fields"),
+        pytest.param(Own, A, id="a struct keeps the fields of newer servers"),
+        pytest.param(
+            Data,
+            {
+                "type": "object",
+                "properties": {"own": A, "free": A | ANYTHING, "share": {"type": "number"}},
+                "required": ["free", "own", "share"],
+            },
+            id="a dataclass",
+        ),
+        pytest.param(
+            Typed,
+            {
+                "type": "object",
+                "properties": {"own": A, "names": {"type": "array", "items": {"type": "string"}}},
+            },
+            id="a typed dict",
+        ),
+        pytest.param(int | float, {"type": "number"}, id="a number"),
+        pytest.param(float | int | None, {"type": "number"}, id="an optional number"),
+        pytest.param(
+            Annotated[int | float, Field(ge=1)], {"type": "number", "minimum": 1}, id="a bounded number"
+        ),
+    ],
+)
+def test_a_type_has_this_schema(annotation: Any, schema: Any) -> None:
+    assert schema_of(annotation) == schema
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        (None, "it can only be None, which is not written"),
+        (
+            Annotated[str, Field(pattern="^(?!a)")],
+            "pydantic cannot check it: look-around, .* is not supported",
+        ),
+        (Annotated[str, CRD(pattern=r"(a)\1")], "pydantic cannot check it: backreferences are not supported"),
+        (list[Annotated[str, Field(pattern="(")]], "pydantic cannot check it: unclosed group"),
+        (dict[str, type], "Cannot generate a JsonSchema for core_schema.IsInstanceSchema"),
+    ],
+)
+def test_a_type_without_a_schema_is_one_line_with_class_and_field(annotation: Any, reason: str) -> None:
+    with pytest.raises(TypeError, match=rf"^Spec\.f has no structural schema: {reason}[^\n]*$"):
+        schema_of(annotation)
+
+
+def test_a_pattern_of_another_engine_that_the_server_cannot_match_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Spec\.f has no structural schema: pydantic cannot check it"):
+        schema_of(Annotated[str, Field(pattern="^(?!a)")], engine="python-re")
+
+
+def test_a_computed_field_that_would_be_written_as_asterisks_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Login\.token is a SecretStr, which is written as asterisks"):
+
+        class Login(ctrl.Struct):
+            name: str
+
+            @pydantic.computed_field
+            def token(self) -> list[pydantic.SecretStr] | None:
+                return [pydantic.SecretStr(self.name)]
+
+
+def test_a_computed_field_with_a_serializer_is_written_by_it() -> None:
+    class Login(ctrl.Struct):
+        name: str
+
+        @pydantic.computed_field
+        def token(self) -> pydantic.SecretStr:
+            return pydantic.SecretStr(self.name)
+
+        @pydantic.field_serializer("token")
+        def shown(self, value: pydantic.SecretStr) -> str:
+            return value.get_secret_value()
+
+    assert Login(name="a").to_dict() == {"name": "a", "token": "a"}
