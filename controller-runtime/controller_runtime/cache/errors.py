@@ -92,6 +92,8 @@ def not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
         "group": kind.gvk.group,
         "kind": resource.plural if resource else kind.gvk.kind,
     }
-    return api.NotFoundError(
+    error = api.NotFoundError(
         f"{group_resource} {quote(key.name)} not found", code=404, reason="NotFound", details=details
     )
+    error.namespace = key.namespace
+    return error

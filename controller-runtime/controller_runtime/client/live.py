@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from controller_runtime import log, rest
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
+from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.rawjson import parts as parts_of
 from controller_runtime.rest import request as requests
 
@@ -228,7 +229,11 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     async def _exchange(self, request: rest.Request) -> tuple[int, bytes]:
         response = await self.transport.send(request)
-        await response.raise_for_status()
+        try:
+            await response.raise_for_status()
+        except NotFoundError as error:
+            error.namespace = request.namespace
+            raise
         if log.may_write(log.DEBUG):
             log_write(request, response.status)
         return response.status, await response.read()

@@ -10,7 +10,7 @@ They wrap any Client, including each other, and cover subresources::
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, Unpack, cast
 
@@ -29,23 +29,34 @@ def ignore_not_found(
 ) -> AbstractContextManager[None, bool]:
     """Return a context that suppresses the NotFoundError of one object: ``ignore_not_found(obj)``, or its kind and key.
 
-    The error that another object, a kind or a subresource does not exist is raised: it would look like success.
+    The error that another object, a kind or a subresource does not exist is raised: it would look like success. Of an
+    ExceptionGroup, as a TaskGroup raises it, only the other errors are raised.
     """
     if isinstance(of, type):
         if key is None:
             raise TypeError(f"ignore_not_found({of.__name__}, key): the key is missing")
-        return _IgnoreNotFound(of, NamespacedName.of(key).name)
-    return _IgnoreNotFound(type(of), of.name)
+        return _IgnoreNotFound(of, NamespacedName.of(key))
+    return _IgnoreNotFound(type(of), of.key)
 
 
 class _IgnoreNotFound(AbstractContextManager[None, bool]):
-    def __init__(self, kind: type[Object], name: str) -> None:
+    def __init__(self, kind: type[Object], key: NamespacedName) -> None:
         self._kind = kind
-        self._name = name
+        self._key = key
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, BaseExceptionGroup):
+            is_expected: Callable[[BaseException], bool] = lambda each: self._is_expected(each)  # noqa: E731, PLW0108
+            expected, others = error.split(is_expected)  # Python 3.11 takes a function, but no method
+            if expected is not None and others is not None:
+                raise others
+            return others is None
+        return error is not None and self._is_expected(error)
+
+    def _is_expected(self, error: BaseException) -> bool:
+        namespace, name = self._key
         return isinstance(error, NotFoundError) and error.is_about(
-            self._kind.gvk, self._kind.resource, self._name
+            self._kind.gvk, self._kind.resource, name, namespace
         )
 
 

@@ -86,6 +86,9 @@ class ForbiddenError(StatusError):
 class NotFoundError(StatusError):
     """404: the object or the kind does not exist."""
 
+    namespace: str | None = None
+    """The namespace in which the client looked for the object, or None if it is not known."""
+
     @property
     def names_object(self) -> bool:
         """True if the server knows the kind but has no object of this name.
@@ -95,8 +98,10 @@ class NotFoundError(StatusError):
         """
         return bool(self.details.get("name"))
 
-    def is_about(self, gvk: GVK, resource: Resource | None, name: str) -> bool:
-        """Return True if the object of this kind and name does not exist."""
+    def is_about(self, gvk: GVK, resource: Resource | None, name: str, namespace: str | None = None) -> bool:
+        """Return True if the object of this kind and name does not exist, in ``namespace`` if both are known."""
+        if self.namespace and namespace and self.namespace != namespace:
+            return False
         details = self.details
         kinds = (gvk.kind, resource.plural) if resource is not None else (details.get("kind"),)
         group = details.get("group") or ""

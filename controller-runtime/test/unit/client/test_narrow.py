@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that allow only some of the calls."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -16,6 +17,12 @@ def config_map(namespace: str | None, name: str = "c") -> ConfigMap:
     return ConfigMap.from_dict(
         {"metadata": {"name": name, "namespace": namespace} if namespace else {"name": name}}
     )
+
+
+def gone(namespace: str) -> errors.NotFoundError:
+    error = errors.NotFoundError("gone", code=404, details={"name": "c", "kind": "configmaps"})
+    error.namespace = namespace
+    return error
 
 
 async def test_a_reader_can_only_read() -> None:
@@ -80,6 +87,33 @@ async def test_absence_can_be_ignored_and_nothing_else() -> None:
 def test_the_absence_of_something_else_is_never_ignored(details: dict[str, str], of: tuple[Any, ...]) -> None:
     with pytest.raises(errors.NotFoundError), ignore_not_found(*of):
         raise errors.NotFoundError("gone", code=404, details=details)
+
+
+@pytest.mark.parametrize("of", [(ConfigMap, ("n", "c")), (config_map("n"),)], ids=["key", "object"])
+async def test_the_absence_of_an_object_of_the_same_name_elsewhere_is_never_ignored(
+    of: tuple[Any, ...],
+) -> None:
+    client = FakeClient()
+    with pytest.raises(errors.NotFoundError), ignore_not_found(*of):
+        await client.get(ConfigMap, ("central", "c"))
+    with pytest.raises(errors.NotFoundError), ignore_not_found(*of):
+        await client.delete(config_map("central"))
+    with ignore_not_found(*of):
+        await client.delete(config_map("n"))
+
+
+async def test_the_absence_can_be_ignored_among_the_errors_of_a_task_group() -> None:
+    client = FakeClient()
+
+    with ignore_not_found(ConfigMap, ("n", "c")):
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(client.get(ConfigMap, ("n", "c")))
+    with pytest.raises(ExceptionGroup) as caught, ignore_not_found(ConfigMap, ("n", "c")):
+        raise ExceptionGroup("both", [gone("n"), ValueError("no")])
+    assert [type(each) for each in caught.value.exceptions] == [ValueError]
+    with pytest.raises(ExceptionGroup, match="other") as caught, ignore_not_found(ConfigMap, ("n", "c")):
+        raise ExceptionGroup("other", [gone("m")])
+    assert [type(each) for each in caught.value.exceptions] == [errors.NotFoundError]
 
 
 def test_a_kind_alone_is_not_enough_to_ignore_its_absence() -> None:
