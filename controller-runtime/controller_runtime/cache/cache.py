@@ -255,7 +255,7 @@ class Cache:
                 "list without a limit, or page with the manager's api_reader"
             )
         namespace, fields = options.get("namespace", ""), options.get("fields")
-        labels, limit = options.get("labels"), options.get("limit") or None
+        labels, limit = options.get("labels"), max(0, options.get("limit") or 0) or None
         informer = await self._readable(kind, namespace or (fields or {}).get("metadata.namespace", ""))
         for field in fields or ():
             if field not in _KEY_FIELDS and not informer.store.has_index(field):

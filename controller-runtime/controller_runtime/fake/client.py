@@ -173,9 +173,16 @@ class FakeClient(client.LiveClient):
             return await super().list(kind, **options)
         selected = await self._indexed(kind.gvk, wanted)
         options["fields"] = {name: value for name, value in fields.items() if name not in wanted}  # type: ignore[union-attr]  # a mapping
-        limit = options.pop("limit", None)
+        if options.get("continue_token"):
+            raise ValueError(
+                f"{kind.gvk.group_kind}: a list by an index cannot be continued: it is the cache's"
+            )
+        limit = max(0, options.pop("limit", None) or 0)
         found = await super().list(kind, **options)
-        found[:] = [obj for obj in found if obj.key in selected][:limit]
+        matching = [obj for obj in found if obj.key in selected]
+        found[:] = matching[: limit or None]
+        if len(found) < len(matching):
+            found.continue_token = "continue-not-supported"  # noqa: S105 -- as the cache says
         return found
 
     async def _indexed(self, gvk: GVK, wanted: Mapping[str, str]) -> set[NamespacedName]:

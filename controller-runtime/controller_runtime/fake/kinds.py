@@ -110,8 +110,8 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
         resource = Resource(gvk.group, gvk.version, known.plural, known.namespaced)
         return _kubernetes(gvk, resource, openapi.merge_schema(known.definition), status=known.status)
     model = None if issubclass(kind, Unstructured | PartialObjectMetadata) else kind
+    markers = getattr(model, "crd_kind", None)
     if status is None:
-        markers = getattr(model, "crd_kind", None)
         if markers is not None:
             status = markers.status_subresource
         else:
@@ -120,7 +120,13 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
     resource = kind.resource or _guess(gvk)
     if gvk.group in _groups():  # a kind of a Kubernetes release other than the recorded one
         return _kubernetes(gvk, resource, schema, status=status)
-    return KindProperties(gvk, resource, schema, kind.resource is not None, status=status)
+    scale = None
+    if markers is not None and markers.scale is not None:
+        given = markers.scale
+        scale = ScalePaths(
+            _path(given.spec_replicas), _path(given.status_replicas), _path(given.label_selector or "")
+        )
+    return KindProperties(gvk, resource, schema, kind.resource is not None, status=status, scale=scale)
 
 
 def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
@@ -147,11 +153,12 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
 
 
 def _scale_paths(scale: Mapping[str, JSON]) -> ScalePaths:
-    def path(name: str) -> Path:
-        text = str(scale.get(name) or "")
-        return tuple(text.strip(".").split(".")) if text else ()
+    names = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+    return ScalePaths(*(_path(str(scale.get(name) or "")) for name in names))
 
-    return ScalePaths(path("specReplicasPath"), path("statusReplicasPath"), path("labelSelectorPath"))
+
+def _path(text: str) -> Path:
+    return tuple(text.strip(".").split(".")) if text else ()
 
 
 @cache

@@ -169,7 +169,7 @@ class Server:
         else:
             documents, at = view.documents(parsed.table), view.applied
         picked = [each for each in documents if parsed.picks(each)][first:]
-        limit = 0 if version else int(query.get("limit") or 0)
+        limit = 0 if version else max(0, int(query.get("limit") or 0))
         page = picked[:limit] if limit else picked
         left = len(picked) - len(page)
         return requests.success(parsed.collection(page, at, f"{at}:{first + limit}" if left else "", left))

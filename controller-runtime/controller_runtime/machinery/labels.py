@@ -174,6 +174,8 @@ def selector(like: LabelSelectorLike | None) -> Selector:
 def _wanted(key: str, value: str | Iterable[str]) -> Requirement:
     if isinstance(value, str):
         return Requirement(key, Operator.EQUALS, (value,))
+    if isinstance(value, Mapping):
+        raise TypeError(f"label {key!r} has a map: for the JSON of a selector, use LabelSelector.from_dict")
     values = tuple(value) if isinstance(value, Iterable) else (value,)
     if any(not isinstance(each, str) for each in values):
         raise TypeError(f"label {key!r}: {value!r} must be a string or several strings")

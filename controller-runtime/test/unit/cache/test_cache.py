@@ -79,10 +79,11 @@ async def test_the_namespace_of_a_cluster_scoped_object_is_ignored(
     assert (await cache.peek(kind, ("team-a", "n"))).object.name == "n"
 
 
-async def test_a_limit_of_0_is_none(server: Any, start: Any) -> None:
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_a_limit_of_0_or_less_is_none(limit: int, server: Any, start: Any) -> None:
     server.put("a")
     cache = await start()
-    assert len(await cache.list(ConfigMap, limit=0)) == 1
+    assert len(await cache.list(ConfigMap, limit=limit)) == 1
 
 
 @pytest.mark.parametrize("live", [False, True])

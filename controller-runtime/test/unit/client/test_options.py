@@ -69,6 +69,12 @@ async def test_a_label_that_is_not_a_string_is_a_type_error_that_names_it(client
         await CLIENTS[client]().list(ConfigMap, labels={"app": value})
 
 
+@pytest.mark.parametrize("client", ["live", "fake"])
+async def test_the_json_of_a_label_selector_is_not_taken_for_labels(client: str) -> None:
+    with pytest.raises(TypeError, match=r"label 'matchLabels' has a map: .* use LabelSelector\.from_dict"):
+        await CLIENTS[client]().list(ConfigMap, labels={"matchLabels": {"app": "a"}})
+
+
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_an_unknown_option_is_a_type_error(client: str, call: str) -> None:

@@ -379,6 +379,21 @@ class TestRead:
         assert [each.name for each in [*first, *second]] == ["a", "b", "c"]
         assert (first.remaining, second.continue_token) == (1, "")
 
+    async def test_a_limit_below_one_is_none(self, client: FakeClient) -> None:
+        await client.create(config_map("a"))
+        await client.create(config_map("b"))
+        assert len(await client.list(ConfigMap, limit=0)) == len(await client.list(ConfigMap, limit=-1)) == 2
+
+    async def test_a_list_by_an_index_says_that_it_cannot_be_continued(self, client: FakeClient) -> None:
+        await client.index_field(ConfigMap, "kind", lambda _: ["x"])
+        await client.create(config_map("a"))
+        await client.create(config_map("b"))
+        assert (await client.list(ConfigMap, fields={"kind": "x"}, limit=2)).continue_token == ""
+        page = await client.list(ConfigMap, fields={"kind": "x"}, limit=1)
+        assert ([each.name for each in page], bool(page.continue_token)) == (["a"], True)
+        with pytest.raises(ValueError, match="cannot be continued"):
+            await client.list(ConfigMap, fields={"kind": "x"}, continue_token=page.continue_token)
+
     async def test_metadata_only_and_unstructured_reads_see_the_same_object(self, client: FakeClient) -> None:
         stored = await client.create(pod(nodeName="x"))
         partial = await client.get(metadata_only(Pod), ("n", "p"))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subresources in memory; the cases of ``alike.subresources`` compare them with a real API server."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -10,7 +10,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.policy.v1 import Eviction
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import GVK, errors, unstructured
+from controller_runtime.machinery import GVK, KindMarkers, Object, Struct, errors, markers, unstructured
 
 BUDGET = unstructured(GVK("policy", "v1", "PodDisruptionBudget"))
 
@@ -80,3 +80,40 @@ async def test_a_pod_without_output_has_an_empty_log_and_no_pod_has_none() -> No
     assert await FakeClient(pod("a", "b")).subresource("log").get(pod(), container="b") == ""
     with pytest.raises(errors.NotFoundError):
         await FakeClient().subresource("log").get(pod())
+
+
+class TankSpec(Struct):
+    replicas: int | None = None
+
+
+class TankStatus(Struct):
+    ready: int | None = None
+    selector: str | None = None
+
+
+class Tank(Object, group="example.com", version="v1", plural="tanks"):
+    crd_kind: ClassVar = KindMarkers(
+        status_subresource=True,
+        scale=markers.Scale(status_replicas=".status.ready", label_selector=".status.selector"),
+    )
+
+    spec: TankSpec
+    status: TankStatus | None = None
+
+
+class Jar(Object, group="example.com", version="v1", plural="jars"):
+    spec: TankSpec
+
+
+async def test_a_kind_has_the_scale_that_its_class_declares() -> None:
+    tank = Tank(metadata=ObjectMeta(namespace="n", name="t"), spec=TankSpec(replicas=2))
+    tank.status = TankStatus(ready=1, selector="app=t")
+    jar = Jar(metadata=ObjectMeta(namespace="n", name="j"), spec=TankSpec(replicas=2))
+    client = FakeClient(tank, jar)
+    scale = await client.subresource("scale").get(tank)
+    assert (scale.spec.replicas, scale.status.replicas, scale.status.selector) == (2, 1, "app=t")
+    scale.spec.replicas = 5
+    await client.subresource("scale").update(tank, scale)
+    assert (await client.get(Tank, ("n", "t"))).spec.replicas == 5
+    with pytest.raises(errors.NotFoundError):
+        await client.subresource("scale").get(jar)
