@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from controller_runtime import event, workqueue
-from controller_runtime.machinery import GVK, Object, Resource
+from controller_runtime.machinery import GVK, Object, Resource, callables
 from controller_runtime.machinery.object import Owners
 from controller_runtime.reconcile import Request
 
@@ -225,7 +225,11 @@ def enqueue_requests_from_map_func(
     ``reads`` is a struct with the fields that ``fn`` reads. They must have the same names as in the kind. ``fn`` then
     gets this struct, which is decoded in a tenth of the time. If the object is decoded already or does not fit the
     struct, ``fn`` gets the object.
+
+    Raises:
+        TypeError: ``fn`` is not ``async``.
     """
+    callables.must_be_async(fn)
     return _EnqueueRequestsFromMapFunc(fn, reads)
 
 

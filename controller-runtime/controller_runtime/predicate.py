@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from controller_runtime import event
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LabelSelectorLike
-from controller_runtime.machinery import Object, labels
+from controller_runtime.machinery import Object, callables, labels
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
@@ -56,6 +56,10 @@ class Funcs(Predicate[T]):
         delete: Callable[[event.DeleteEvent[T]], bool] | None = None,
         generic: Callable[[event.GenericEvent[T]], bool] | None = None,
     ) -> None:
+        """Raises TypeError if a function is ``async``."""
+        for each in (create, update, delete, generic):
+            if each is not None:
+                callables.must_be_plain(each)
         self._create = create
         self._update = update
         self._delete = delete
@@ -79,7 +83,12 @@ class Funcs(Predicate[T]):
 
 
 def from_object(fn: Callable[[T], bool]) -> Predicate[T]:
-    """Return a predicate that calls ``fn`` with the object of each event. For an update, this is the new object."""
+    """Return a predicate that calls ``fn`` with the object of each event. For an update, this is the new object.
+
+    Raises:
+        TypeError: ``fn`` is ``async``.
+    """
+    callables.must_be_plain(fn)
     return Funcs(
         create=lambda evt: fn(evt.object),
         update=lambda evt: fn(evt.new),

@@ -20,10 +20,10 @@ import textwrap
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from controller_runtime.client.interfaces import Reader
-from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery import NamespacedName, Object, callables
 from controller_runtime.machinery.errors import NotFoundError
 
 T = TypeVar("T", bound=Object)
@@ -124,6 +124,10 @@ class Reconciler(Protocol):
         """
 
 
+_NO_RESULTS: Final = (bool, int, float, str, dict, list)
+_NAMES_OF_NO_RESULTS: Final = frozenset(each.__name__ for each in _NO_RESULTS)
+
+
 def check(reconciler: object) -> None:
     """Find mistakes that would otherwise make every reconcile fail.
 
@@ -142,15 +146,19 @@ def check(reconciler: object) -> None:
 
 
 def _check_function(function: Callable[..., object], name: str) -> None:
-    plain = inspect.unwrap(getattr(function, "__func__", function))
-    if not inspect.isfunction(plain) or plain.__name__ == "<lambda>":
+    if callables.is_plain(function):
+        raise ControllerError(f"{name} must be declared with async def")
+    if not callables.takes(function, "request"):
+        raise ControllerError(f"{name} must take one argument, the request")
+    plain = callables.unwrapped(function)
+    if not inspect.isfunction(plain) or not inspect.iscoroutinefunction(plain):
         return  # nothing is known about other callables
     returns = plain.__annotations__.get("return", inspect.Signature.empty)
-    if not inspect.iscoroutinefunction(plain):
-        if not any(word in str(returns) for word in ("Awaitable", "Coroutine", "Future", "Task")):
-            raise ControllerError(f"{name} must be declared with async def")
-    elif returns in (None, "None") or (returns is inspect.Signature.empty and _returns_nothing(plain)):
+    if returns in (None, "None") or (returns is inspect.Signature.empty and _returns_nothing(plain)):
         raise ControllerError(f"{name} returns nothing; it must return a Result")
+    if returns in _NO_RESULTS or returns in _NAMES_OF_NO_RESULTS:
+        shown = returns.__name__ if isinstance(returns, type) else returns
+        raise ControllerError(f"{name} returns {shown}; it must return a Result")
 
 
 def _returns_nothing(function: Callable[..., object]) -> bool:

@@ -29,6 +29,7 @@ from controller_runtime.machinery import (
     Object,
     PartialObjectMetadata,
     Resource,
+    callables,
     raised,
 )
 from controller_runtime.machinery.errors import StatusError
@@ -442,7 +443,8 @@ class Func(Source):
     """A function that feeds the queue for as long as it runs."""
 
     def __init__(self, fn: Callable[[Queue], Awaitable[None]], name: str = "") -> None:
-        """Make a source of ``fn``; logs show ``name``."""
+        """Make a source of ``fn``; logs show ``name``. Raises TypeError if ``fn`` is not ``async``."""
+        callables.must_be_async(fn)
         self._fn = fn
         self._name = name
 

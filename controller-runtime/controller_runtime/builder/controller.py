@@ -10,6 +10,7 @@ A method may be short for a lower-level call. Then its docstring names that call
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self, TypeVar
 
@@ -17,7 +18,7 @@ import msgspec
 
 from controller_runtime import controller, handler, predicate, reconcile, source
 from controller_runtime.controller import LogConstructor
-from controller_runtime.machinery import Object, metadata_only
+from controller_runtime.machinery import Object, Unstructured, metadata_only
 from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import ControllerError
 
@@ -124,15 +125,26 @@ class Builder:
         cache keeps only the metadata of objects, and handlers get only the metadata. With ``when``, the watch starts
         after ``when`` has returned (``source.Deferred``); reconciles do not wait for the watch.
         """
+        given: object = handle
+        if not isinstance(given, handler.EventHandler):
+            hint = "; use handler.enqueue_requests_from_map_func(…)" if callable(given) else ""
+            self._problem = f"watches() takes an EventHandler, not {type(given).__name__}{hint}"
+            return self
         return self._watch(kind, lambda: handle, predicates, only_metadata, when)
 
     def watches_raw_source(self, src: source.Source) -> Self:
         """Add requests from a custom source. Event filters do not apply to such a source."""
+        given: object = src
+        if not isinstance(given, source.Source):
+            hint = "; use source.Func(…)" if callable(given) else ""
+            self._problem = f"watches_raw_source() takes a Source, not {type(given).__name__}{hint}"
+            return self
         self._sources.append(src)
         return self
 
     def with_event_filter(self, *predicates: predicate.Predicate[Any]) -> Self:
         """Drop the events that do not pass all these predicates. This applies to every watched kind."""
+        self._problem = self._problem or _no_predicates(predicates) or ""
         self._filters.extend(predicates)
         return self
 
@@ -179,9 +191,10 @@ class Builder:
         return made
 
     def _check(self) -> str:
-        name = self._name or (self._kind.gvk.kind.lower() if self._kind is not None else "")
         if self._problem:
-            raise ControllerError(f"controller {name}: {self._problem}")
+            known = self._name or getattr(getattr(self._kind, "gvk", None), "kind", "").lower()
+            raise ControllerError(f"controller {known}: {self._problem}" if known else self._problem)
+        name = self._name or (self._kind.gvk.kind.lower() if self._kind is not None else "")
         if not name:
             raise ControllerError("a controller needs for_() or named()")
         if not self._watches and not self._sources:
@@ -199,9 +212,41 @@ class Builder:
         only_metadata: bool,
         when: source.When | None = None,
     ) -> Self:
+        if isinstance(predicates, Iterable):
+            predicates = tuple(predicates)
+        if (problem := _problem_of(kind, predicates)) is not None:
+            self._problem = self._problem or problem
+            return self
         watched = metadata_only(kind) if only_metadata else kind
         if when is None:
             # Pydantic would build the class for the first object, and stop the event loop for up to 0.1 s.
             watched.model_rebuild(raise_errors=False)
-        self._watches.append(_Watch(watched, handle, tuple(predicates), when))
+        self._watches.append(_Watch(watched, handle, predicates, when))
         return self
+
+
+def _problem_of(kind: object, predicates: object) -> str | None:
+    """Return the mistake in the arguments of for_, owns or watches, or None."""
+    if not isinstance(kind, type):
+        return f"a kind is a class, not an instance of {type(kind).__name__}"
+    if not issubclass(kind, Object):
+        return f"{kind.__name__} is not a kind: a subclass of Object with group, version and plural"
+    if not hasattr(kind, "gvk"):
+        hint = "; use ctrl.unstructured(GVK(…))" if issubclass(kind, Unstructured) else ""
+        return f"{kind.__name__} has no group, version and kind{hint}"
+    return _no_predicates(predicates)
+
+
+def _no_predicates(given: object) -> str | None:
+    if not isinstance(given, Iterable):
+        return f"predicates= takes a list of predicates, not {type(given).__name__}"
+    for each in given:
+        if isinstance(each, type):
+            return f"the predicate {each.__name__} is a class: pass an instance"
+        if not all(callable(getattr(each, name, None)) for name in ("create", "update", "delete", "generic")):
+            hint = "; use predicate.from_object(…)" if callable(each) else ""
+            return f"{type(each).__name__} is not a predicate{hint}"
+        for name in ("create", "update", "delete", "generic"):
+            if inspect.iscoroutinefunction(getattr(each, name)):
+                return f"{type(each).__name__}.{name} must not be async: its result is used at once"
+    return None

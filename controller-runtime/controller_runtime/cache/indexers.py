@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from controller_runtime.machinery import GVK, Object, raised
+from controller_runtime.machinery import GVK, Object, callables, raised
+from controller_runtime.machinery.printable import cut
 
 from . import errors
 from .objects import CachedObject, UnreadableLog
@@ -36,6 +37,7 @@ class Indexers:
         """Add an index of the values that ``extract`` returns for an object of class ``kind``, or for its ``view``.
         ValueError if there is an index of that name.
         """
+        callables.must_be_plain(extract)
         if field in self._indexers:
             raise ValueError(f"{self._gvk.group_kind}: an index with name {field!r} is registered already")
         self._indexers[field] = (kind, extract, view)
@@ -48,7 +50,10 @@ class Indexers:
         for field, (kind, extract, view) in self._indexers.items():
             try:
                 given = (obj.view(view) if view is not None else None) or obj.as_kind(kind).object
-                values[field] = tuple(dict.fromkeys(extract(given)))
+                found = extract(given)
+                if isinstance(found, str):
+                    raise TypeError(f"the function returns the text {cut(found)!r}, not a list of texts")
+                values[field] = tuple(dict.fromkeys(found))
             except errors.UndecodableObjectError as error:
                 self._unreadable.skip(error)
             except raised.FAILURES as error:

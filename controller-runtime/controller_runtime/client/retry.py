@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import anyio
 
+from controller_runtime.machinery import callables
 from controller_runtime.machinery.errors import ConflictError
 
 R = TypeVar("R")
@@ -42,7 +43,9 @@ async def retry_on_conflict(
     Raises:
         ConflictError: the last attempt failed, too. Other errors of ``change`` are raised at once.
         ValueError: ``attempts`` is less than one.
+        TypeError: ``change`` is not ``async``.
     """
+    callables.must_be_async(change)
     if attempts < 1:
         raise ValueError(f"attempts must be at least one, not {attempts}")
     for _ in range(attempts - 1):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 from controller_runtime.controller import controllerutil
-from controller_runtime.machinery import Object, names
+from controller_runtime.machinery import Object, callables, names
 
 T = TypeVar("T", bound=Object)
 
@@ -79,7 +79,9 @@ class Finalizers(Generic[T]):
 
         Raises:
             ValueError: the name does not consist of a domain and a name, or is registered already.
+            TypeError: ``finalizer`` is not an instance with an ``async`` method ``finalize``.
         """
+        callables.must_have_async(finalizer, "finalize")
         problems = names.is_qualified_name(name)
         if problems or "/" not in name:
             raise ValueError(

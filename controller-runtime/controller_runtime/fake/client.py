@@ -17,7 +17,7 @@ import msgspec
 from controller_runtime import client, rest
 from controller_runtime.client import bodies, subresources
 from controller_runtime.client.live import SubResource
-from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource
+from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource, callables
 
 from . import garbage, kinds
 from .server import Server
@@ -143,6 +143,7 @@ class FakeClient(client.LiveClient):
     ) -> None:
         """Add an index; ValueError if the kind already has one of that name. ``extract`` gets whole objects."""
         del reads
+        callables.must_be_plain(extract)
         if (kind.gvk, field) in self._indexes:
             raise ValueError(f"{kind.gvk}: an index named {field} exists")
         self._indexes[kind.gvk, field] = (kind, extract)
@@ -191,7 +192,10 @@ class FakeClient(client.LiveClient):
         for name, value in wanted.items():
             kind, extract = self._indexes[gvk, name]
             objects = await super().list(kind)
-            found.append({obj.key for obj in objects if value in extract(obj)})
+            values = {obj.key: extract(obj) for obj in objects}
+            if any(isinstance(each, str) for each in values.values()):
+                raise TypeError(f"index {name!r}: the function returns a text, not a list of texts")
+            found.append({key for key, each in values.items() if value in each})
         return set.intersection(*found)
 
     async def create(self, obj: T, **options: Unpack[client.CreateOptions]) -> T:

@@ -12,6 +12,7 @@ stops everything, and ``start`` raises the first failure.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import socket
 import uuid
@@ -24,7 +25,7 @@ from typing import Final, Self, TypeVar
 import anyio
 
 from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
-from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery import NamespacedName, Object, callables
 from controller_runtime.serving import Handler, ServerError
 
 from . import servers
@@ -61,8 +62,12 @@ class Manager:
         """Build everything that needs no network.
 
         Raises:
-            ManagerError: the options contradict each other, or an address is not valid.
+            ManagerError: the options contradict each other, an address is not valid, or ``config`` is no Config.
         """
+        given_config: object = config
+        if not isinstance(given_config, rest.Config):
+            hint = ": await ctrl.load_config()" if inspect.isawaitable(given_config) else ""
+            raise ManagerError(f"a manager needs a Config, not {type(given_config).__name__}{hint}")
         self.options = options or Options()
         defaults: object = self.options.controller
         if not isinstance(defaults, ControllerDefaults):
@@ -145,7 +150,9 @@ class Manager:
 
         Raises:
             GroupStoppedError: the manager is stopping.
+            TypeError: ``runnable`` has no ``async`` method ``start``.
         """
+        callables.must_have_async(runnable, "start")
         if self.options.tracing is not None:
             self.options.tracing.instrument(runnable, self.cache.uid_at)
         if isinstance(runnable, webhook.Server):

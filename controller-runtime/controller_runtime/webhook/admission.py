@@ -19,7 +19,7 @@ import pydantic_core
 from controller_runtime import cache, log, offload, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import JSON, Object, crd, field, rawjson
+from controller_runtime.machinery import JSON, Object, callables, crd, field, rawjson
 from controller_runtime.machinery.errors import StatusError, first_problem, to_status
 from controller_runtime.machinery.patch import pointer
 
@@ -112,6 +112,8 @@ class ValidatorHandler(Handler, Generic[T]):
     """Answers requests with a validator."""
 
     def __init__(self, kind: type[T], validator: CustomValidator[T]) -> None:
+        """Raises TypeError if ``validator`` is a class, or has no such ``async`` methods."""
+        callables.must_have_async(validator, "validate_create", "validate_update", "validate_delete")
         self._kind = kind
         self._validator = validator
 
@@ -166,6 +168,8 @@ class MutatorHandler(Handler, Generic[T]):
     """Answers requests with a mutator."""
 
     def __init__(self, kind: type[T], mutator: CustomMutator[T]) -> None:
+        """Raises TypeError if ``mutator`` is a class, or has no such ``async`` method."""
+        callables.must_have_async(mutator, "mutate")
         self._kind = kind
         self._mutator = mutator
 
@@ -205,6 +209,8 @@ class DefaulterHandler(MutatorHandler[T]):
     """Answers requests with a defaulter."""
 
     def __init__(self, kind: type[T], defaulter: CustomDefaulter[T]) -> None:
+        """Raises TypeError if ``defaulter`` is a class, or has no such ``async`` method."""
+        callables.must_have_async(defaulter, "default")
         super().__init__(kind, _Defaulting(defaulter))
 
     async def _stored(self, request: AdmissionRequest, old: JSON) -> T | None:

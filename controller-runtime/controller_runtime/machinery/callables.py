@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes in functions of our callers that are visible before the first call.
+
+A plain function in place of a coroutine function fails in each call, and a coroutine function in place of a plain
+function seems to return something true. Both are found as early as possible. Nothing is known about other callables,
+such as lambdas and objects with ``__call__``, so they pass.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+_AWAITABLE: Final = ("Awaitable", "Coroutine", "Future", "Task")
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function in error messages."""
+    return str(getattr(function, "__qualname__", type(function).__name__)).replace("<locals>.", "")
+
+
+def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function inside a method and inside decorators that use functools.wraps."""
+    plain: Callable[..., Any] = inspect.unwrap(getattr(function, "__func__", function))
+    return plain
+
+
+def is_plain(function: Callable[..., Any]) -> bool:
+    """Return True if a call certainly returns nothing to await."""
+    plain = unwrapped(function)
+    if not inspect.isfunction(plain) or plain.__name__ == "<lambda>":
+        return False
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(plain):
+        return False
+    returns = str(plain.__annotations__.get("return"))
+    return not any(word in returns for word in _AWAITABLE)
+
+
+def must_be_async(function: Callable[..., Any]) -> None:
+    """Raise TypeError for a function that is certainly not ``async``."""
+    if is_plain(function):
+        raise TypeError(f"{name_of(function)} must be declared with async def")
+
+
+def must_have_async(held: object, *methods: str) -> None:
+    """Raise TypeError if ``held`` is a class, or one of these methods is missing or certainly not ``async``."""
+    if isinstance(held, type):
+        raise TypeError(f"{held.__name__} is a class: pass an instance")
+    for name in methods:
+        method = getattr(held, name, None)
+        if not callable(method):
+            raise TypeError(f"{name_of(held)} has no method {name}")
+        must_be_async(method)
+
+
+def must_be_plain(function: Callable[..., Any]) -> None:
+    """Raise TypeError for a coroutine function, whose result would count as true."""
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(f"{name_of(function)} must not be async: its result is used at once")
+
+
+def takes(function: Callable[..., Any], *arguments: str) -> bool:
+    """Return False if ``function`` certainly cannot be called with as many positional arguments."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True

@@ -1,0 +1,245 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes in the functions and classes of an operator: each is an error where it is made, not in every later call."""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import controller_runtime as ctrl
+from controller_runtime import controller, handler, predicate, reconcile, rest, source
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.builder import Builder
+from controller_runtime.fake import FakeClient
+
+
+class Good:
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        return ctrl.Result()
+
+
+class NoArgument:
+    async def reconcile(self) -> ctrl.Result:
+        return ctrl.Result()
+
+
+class TwoArguments:
+    async def reconcile(self, namespace: str, name: str) -> ctrl.Result:
+        return ctrl.Result()
+
+
+class ReturnsBool:
+    async def reconcile(self, request: ctrl.Request) -> bool:
+        return True
+
+
+def plain(*_: object) -> list[ctrl.Request]:
+    return []
+
+
+async def coroutine(_: object) -> bool:
+    return True
+
+
+class AsyncPredicate(predicate.Predicate[ConfigMap]):
+    async def create(self, evt: object) -> bool:  # type: ignore[override]  # the mistake
+        return True
+
+
+class PlainDefaulter(ctrl.CustomDefaulter[ConfigMap]):
+    def default(self, obj: ConfigMap) -> None:  # type: ignore[override]  # the mistake
+        """Forget the async."""
+
+
+class PlainValidator(ctrl.CustomValidator[ConfigMap]):
+    async def validate_create(self, obj: ConfigMap) -> list[str]:
+        return []
+
+    async def validate_update(self, old: ConfigMap, new: ConfigMap) -> list[str]:
+        return []
+
+    def validate_delete(self, obj: ConfigMap) -> list[str]:  # type: ignore[override]  # the mistake
+        return []
+
+
+def manager() -> ctrl.Manager:
+    defaults = ctrl.ControllerDefaults(skip_name_validation=True)
+    options = ctrl.Options(metrics_bind_address="0", controller=defaults)
+    return ctrl.Manager(rest.Config(host="http://127.0.0.1:1"), options)
+
+
+def empty() -> Builder:
+    return ctrl.new_controller_managed_by(manager())
+
+
+def webhooks() -> Any:
+    return ctrl.new_webhook_managed_by(manager(), ConfigMap)
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
+    "no argument": (NoArgument, r"NoArgument\.reconcile must take one argument"),
+    "two arguments": (TwoArguments, r"TwoArguments\.reconcile must take one argument"),
+    "bool": (ReturnsBool, r"ReturnsBool\.reconcile returns bool; it must return a Result"),
+}
+CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "plain map function": (
+        lambda: handler.enqueue_requests_from_map_func(plain),  # type: ignore[arg-type]
+        TypeError,
+        "plain must be declared with async def",
+    ),
+    "async predicate": (
+        lambda: predicate.from_object(coroutine),  # type: ignore[arg-type]
+        TypeError,
+        "coroutine must not be async",
+    ),
+    "async function of a predicate": (
+        lambda: predicate.Funcs(delete=coroutine),  # type: ignore[arg-type]
+        TypeError,
+        "coroutine must not be async",
+    ),
+    "plain source": (lambda: source.Func(plain), TypeError, "plain must be declared with async def"),  # type: ignore[arg-type]
+    "plain defaulter": (
+        lambda: webhooks().with_defaulter(PlainDefaulter()),
+        TypeError,
+        r"PlainDefaulter\.default must be declared with async def",
+    ),
+    "plain validator": (
+        lambda: webhooks().with_validator(PlainValidator()),
+        TypeError,
+        r"PlainValidator\.validate_delete must be declared with async def",
+    ),
+    "class of a validator": (
+        lambda: webhooks().with_validator(PlainValidator),
+        TypeError,
+        "PlainValidator is a class: pass an instance",
+    ),
+    "validator as defaulter": (
+        lambda: webhooks().with_defaulter(PlainValidator()),
+        TypeError,
+        "PlainValidator has no method default",
+    ),
+    "function as finalizer": (
+        lambda: controller.Finalizers[ConfigMap]().register("a.b/c", plain),  # type: ignore[arg-type]
+        TypeError,
+        "plain has no method finalize",
+    ),
+    "function as runnable": (lambda: manager().add(plain), TypeError, "plain has no method start"),  # type: ignore[arg-type]
+    "config that was not awaited": (
+        lambda: ctrl.Manager(asyncio.get_event_loop_policy),  # type: ignore[arg-type]
+        ctrl.ManagerError,
+        "a manager needs a Config, not function",
+    ),
+}
+DECLARED: dict[str, tuple[Callable[[], Any], str]] = {
+    "instance": (lambda: empty().for_(ConfigMap()), "a kind is a class, not an instance of ConfigMap"),  # type: ignore[arg-type]
+    "struct": (lambda: empty().for_(ctrl.ObjectMeta), "ObjectMeta is not a kind"),  # type: ignore[type-var]
+    "base class": (
+        lambda: empty().for_(ctrl.Unstructured),
+        r"Unstructured has no group, version and kind; use ctrl\.unstructured",
+    ),
+    "owned instance": (lambda: empty().for_(ConfigMap).owns(Secret()), "not an instance of Secret"),  # type: ignore[arg-type]
+    "function as handler": (
+        lambda: empty().for_(ConfigMap).watches(Secret, plain),  # type: ignore[arg-type]
+        r"takes an EventHandler, not function; use handler\.enqueue_requests_from_map_func",
+    ),
+    "function as source": (
+        lambda: empty().for_(ConfigMap).watches_raw_source(coroutine),  # type: ignore[arg-type]
+        r"takes a Source, not function; use source\.Func",
+    ),
+    "class of a predicate": (
+        lambda: empty().for_(ConfigMap).with_event_filter(predicate.GenerationChanged),  # type: ignore[arg-type]
+        "the predicate GenerationChanged is a class: pass an instance",
+    ),
+    "function as predicate": (
+        lambda: empty().for_(ConfigMap).with_event_filter(plain),  # type: ignore[arg-type]
+        r"function is not a predicate; use predicate\.from_object",
+    ),
+    "one predicate": (
+        lambda: empty().for_(ConfigMap, predicates=predicate.GenerationChanged()),  # type: ignore[arg-type]
+        "takes a list of predicates, not GenerationChanged",
+    ),
+    "predicate with an async method": (
+        lambda: empty().for_(ConfigMap, predicates=[AsyncPredicate()]),
+        r"AsyncPredicate\.create must not be async",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_reconciler_that_would_fail_in_each_call_is_refused(case: str) -> None:
+    made, problem = MISTAKES[case]
+    with pytest.raises(reconcile.ControllerError, match=problem):
+        empty().for_(ConfigMap).complete(made())
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_a_wrong_function_or_object_is_refused_where_it_is_passed(case: str) -> None:
+    call, kind, problem = CALLS[case]
+    with pytest.raises(kind, match=problem):
+        call()
+
+
+@pytest.mark.parametrize("case", DECLARED)
+def test_a_wrong_part_of_a_declaration_is_refused_by_complete(case: str) -> None:
+    declare, problem = DECLARED[case]
+    with pytest.raises(reconcile.ControllerError, match=problem):
+        declare().complete(Good())
+
+
+async def test_a_config_that_was_not_awaited_is_named() -> None:
+    forgotten = asyncio.sleep(0)
+    with pytest.raises(ctrl.ManagerError, match=r"not coroutine: await ctrl\.load_config\(\)"):
+        ctrl.Manager(forgotten)  # type: ignore[arg-type]
+    await forgotten
+
+
+def decorated(function: Any) -> Any:
+    @functools.wraps(function)
+    def around(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    return around
+
+
+def offloaded(function: Any) -> Any:
+    @functools.wraps(function)
+    async def around(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    return around
+
+
+def test_functions_of_which_nothing_is_certain_are_accepted() -> None:
+    class Wrapped:
+        @offloaded
+        def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+            return ctrl.Result()
+
+    class Decorated:
+        @decorated
+        async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+            return ctrl.Result()
+
+    for reconciler in (Wrapped(), Decorated()):
+        empty().for_(ConfigMap, predicates=iter([predicate.GenerationChanged()])).complete(reconciler)
+    handler.enqueue_requests_from_map_func(lambda obj: asyncio.sleep(0, []))
+    handler.enqueue_requests_from_map_func(functools.partial(coroutine))  # type: ignore[arg-type]
+
+
+async def test_an_index_function_must_return_a_list_at_once() -> None:
+    client = FakeClient(ConfigMap(metadata=ctrl.ObjectMeta(namespace="n", name="a")))
+    with pytest.raises(TypeError, match="coroutine must not be async"):
+        await client.index_field(ConfigMap, "x", coroutine)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="coroutine must not be async"):
+        await manager().field_indexer.index_field(ConfigMap, "x", coroutine)  # type: ignore[arg-type]
+    await client.index_field(ConfigMap, "x", lambda obj: obj.name)
+    with pytest.raises(TypeError, match="index 'x': the function returns a text, not a list of texts"):
+        await client.list(ConfigMap, fields={"x": "a"})
+
+
+async def test_a_change_that_is_repeated_must_be_async() -> None:
+    with pytest.raises(TypeError, match="plain must be declared with async def"):
+        await ctrl.retry_on_conflict(plain)  # type: ignore[arg-type]
