@@ -23,13 +23,17 @@ import msgspec
 
 from controller_runtime import rest
 from controller_runtime.machinery import GVK, JSON, Object, Struct, openapi, yaml
+from controller_runtime.machinery import names as valid_names
 from controller_runtime.machinery.base import camel
 from controller_runtime.machinery.errors import StatusError, one_line
+from controller_runtime.machinery.printable import cut
 
 MOST_BYTES: Final = 64 << 20
 """Maximum size of a file. The documents of a cluster have the bounds of ordinary responses."""
 MOST_FIELDS: Final = 200_000
 """Maximum number of fields of all kinds of one call."""
+MOST_FIELDS_OF_A_KIND: Final = 50_000
+"""A definition with more fields cannot be stored in a cluster, and takes seconds to import."""
 DEEPEST: Final = 64
 """Maximum nesting depth of a schema."""
 _MOST_CHOICES: Final = 500
@@ -341,7 +345,7 @@ class Module:
 
     def __init__(self, group: str, version: str, *, partial: bool, fields: int = 0, name: str = "") -> None:
         """``name`` is the name of the module if it belongs to this library, which has other structs already."""
-        self.fields = fields
+        self.fields = self._fields_before = fields
         self._name = name
         self._group, self._version, self._partial = group, version, partial
         self._classes: dict[str, str] = {}
@@ -358,12 +362,14 @@ class Module:
     def text(self, sources: Sequence[Source]) -> str:
         """Return the module with the kinds of ``sources``."""
         kinds: list[tuple[str, Source]] = []
+        for source in sources:
+            _check_names(source)
         for source in sorted(sources, key=lambda each: each.gvk.kind):
             if any(each.gvk == source.gvk for _, each in kinds):
                 raise KindsError(f"{source.where}: {source.gvk} is given twice")
             kinds.append((self._reserve(_class_name(source.gvk.kind), "Kind"), source))
         for name, source in kinds:
-            self._source = source
+            self._source, self._fields_before = source, self.fields
             self._kind(name, source)
         group = f"{self._group}/{self._version}".removeprefix("/")
         self._import("__future__", "annotations")
@@ -457,6 +463,8 @@ class Module:
             self.fields += 1
             if self.fields > MOST_FIELDS:
                 raise self._error(path, f"the kinds have more than {MOST_FIELDS} fields")
+            if self.fields > self._fields_before + MOST_FIELDS_OF_A_KIND:
+                raise self._error(path, f"the kind has more than {MOST_FIELDS_OF_A_KIND} fields")
             attribute = attributes[wire]
             found = self._type(schema, (*path, wire), owner)
             markers = [*found.markers]
@@ -744,12 +752,26 @@ def _quoted(text: str) -> str:
     return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in shown else shown
 
 
+def _check_names(source: Source) -> None:
+    """Raise KindsError for a name that no API server would serve: it becomes the name of a file or of a class."""
+    gvk = source.gvk
+    for what, value, is_valid in (
+        ("group", gvk.group, valid_names.is_api_group(gvk.group)),
+        ("version", gvk.version, valid_names.is_api_version(gvk.version)),
+        ("kind", gvk.kind, valid_names.is_kind(gvk.kind)),
+        ("plural", source.plural, not valid_names.is_dns1035_label(source.plural)),
+    ):
+        if not is_valid:
+            raise KindsError(f"{source.where}: {what} {cut(value, 100)!r} is not a valid name")
+
+
 def _docstring(text: JSON, indent: int) -> str:
     """Return a description as a docstring; empty if there is none."""
     if not isinstance(text, str) or not text.strip():
         return ""
     clean = "".join(each if each == "\n" or each.isprintable() else " " for each in text)
-    clean = clean.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    clean = clean.replace("\\", "\\\\").rstrip()
+    clean = re.sub(r'"{3,}|"+$', lambda quotes: '\\"' * len(quotes[0]), clean)
     paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n", clean)]
     margin = " " * indent
     wrapped = "\n\n".join(
@@ -764,7 +786,5 @@ def _docstring(text: JSON, indent: int) -> str:
         for each in paragraphs
         if each
     ).strip()
-    if wrapped.endswith('"'):
-        wrapped = f'{wrapped[:-1]}\\"'
     end = f'\n{margin}"""' if "\n" in wrapped or len(wrapped) > 120 - indent - 6 else '"""'
     return f'{margin}"""{wrapped}{end}'

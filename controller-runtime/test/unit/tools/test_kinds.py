@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Typed kinds that are generated from CustomResourceDefinitions and OpenAPI documents."""
 
+import ast
 import copy
 import json
 import types
@@ -175,13 +176,53 @@ def test_no_text_of_a_schema_becomes_code() -> None:
         a={"type": "string", "description": HOSTILE, "enum": [HOSTILE, "'"]}, **{HOSTILE: {"type": "string"}}
     )
     crd["spec"]["group"] = "example.com"
-    crd["spec"]["names"]["plural"] = HOSTILE
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = HOSTILE + "\x00\u202e"
     crd["spec"]["versions"][0]["subresources"] = {"scale": {"specReplicasPath": HOSTILE}}
     module = loaded(generated(crd))
-    assert module.Thing.resource.plural == HOSTILE
     assert module.Thing.from_dict({"spec": {HOSTILE: "a"}}).to_dict()["spec"] == {HOSTILE: "a"}
     assert not hasattr(module, "os")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"',
+        '""',
+        '"""',
+        '""""',
+        'a"',
+        'a\\"',
+        'a\\\\"',
+        'a\\"""',
+        '"""a',
+        'a""b',
+        'a """ b',
+        'a"\n\n"""',
+        "x " * 80 + '"""',
+        "\\",
+    ],
+)
+def test_every_description_is_a_docstring(text: str) -> None:
+    tree = ast.parse(generated(definition(a={"type": "string", "description": text})))
+    found = [
+        node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    assert [str(each).split() for each in found[1:]] == [text.split()]
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc", 'x", y="', "v1\nimport os", "A(object):", "é", "a" * 64 + "." * 200]
+)
+@pytest.mark.parametrize("what", ["group", "version", "kind", "plural"])
+def test_a_name_that_no_server_would_serve_is_refused(what: str, name: str) -> None:
+    crd = definition()
+    place = {"group": crd["spec"], "version": crd["spec"]["versions"][0]}.get(what, crd["spec"]["names"])
+    place["name" if what == "version" else what] = name
+    with pytest.raises(kinds.KindsError, match=rf"{what} .* is not a valid name$") as caught:
+        kinds.modules(kinds.of_crd(crd))
+    assert len(str(caught.value)) < 500
 
 
 OPENAPI: dict[str, Any] = {
@@ -293,6 +334,12 @@ def test_the_number_of_fields_is_limited() -> None:
     module = kinds.Module("example.com", "v1", partial=False, fields=kinds.MOST_FIELDS)
     with pytest.raises(kinds.KindsError, match="the kinds have more than 200000 fields"):
         module.text(kinds.of_crd(definition(a={"type": "string"})))
+
+
+def test_the_number_of_fields_of_a_kind_is_limited() -> None:
+    fields = {f"f{number}": {"type": "string"} for number in range(kinds.MOST_FIELDS_OF_A_KIND)}
+    with pytest.raises(kinds.KindsError, match=r"version v1: spec: the kind has more than 50000 fields"):
+        kinds.modules(kinds.of_crd(definition(**fields)))
 
 
 @pytest.mark.parametrize(
