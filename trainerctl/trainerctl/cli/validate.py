@@ -21,6 +21,7 @@ from controller_runtime.rest import NoKindMatchError, Request, Response, RoundTr
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.runtime import core
 from pkg.why import LiveObject, reading
 
 from trainerctl.cli import live, streams
@@ -122,7 +123,13 @@ async def _try_jobs(
             cfg=_configuration(arguments),
         )
         made = await trainjobs.objects(given, given.subjects[0].train_job)
-    except (inputfiles.InputError, trainjobs.RefusedError, StatusError) as error:
+    except trainjobs.RefusedError as error:
+        if isinstance(error.__cause__, core.RuntimeNotFoundError):
+            verdict.warnings.append(f"the Jobs were not tried in a dry run: {error}")
+        else:
+            verdict.obstacles.append(f"the manager cannot create the JobSet: {error.__cause__}")
+        return
+    except (inputfiles.InputError, StatusError) as error:
         verdict.warnings.append(f"the Jobs were not tried in a dry run: {error}")
         return
     job_sets = [LiveObject(each.to_dict()) for each in made if each.gvk == JobSet.gvk]

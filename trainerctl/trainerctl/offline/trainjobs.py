@@ -32,7 +32,14 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainingRuntime,
     TrainJob,
 )
-from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
+from pkg.runtime import (
+    Runtime,
+    UnsupportedRuntimeError,
+    about_runtime,
+    about_train_job,
+    core,
+    runtime_for,
+)
 from pkg.runtime.framework import PluginError
 from pkg.util.trainjob import ChildConflictError, is_ours
 
@@ -45,7 +52,7 @@ from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, sche
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """Used in place of the uid that a server would set."""
 
-_RUNTIME_KINDS: Final[dict[str, type[Object]]] = {
+_RUNTIME_KINDS: Final[dict[str, type[TrainingRuntime | ClusterTrainingRuntime]]] = {
     kind.gvk.kind: kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
 }
 
@@ -305,6 +312,15 @@ async def fetch_runtime(
             client.add(_shipped()[ref.name])
             origins[place] = " (shipped)"
     return f"{named}{origins[place]}"
+
+
+async def obstacles_of(client: FakeClient, train_job: TrainJob) -> list[str]:
+    """Return the fields of an admitted TrainJob and its runtime because of which no pod can start, and why."""
+    kind = _RUNTIME_KINDS[train_job.spec.runtime_ref.kind or ""]
+    runtime = await client.get(kind, _key_of_runtime(kind, train_job))
+    mine = [str(each) for each in about_train_job(train_job, runtime.spec) if each.prevents_start]
+    of_runtime = [str(each) for each in about_runtime(runtime) if each.prevents_start]
+    return [*mine, *(f"{kind.gvk.kind} {runtime.name}: {each}" for each in of_runtime)]
 
 
 def _listed(found: Iterable[InputObject]) -> str:

@@ -14,8 +14,8 @@ from controller_runtime.apis.admission.v1 import AdmissionResponse
 from controller_runtime.client import Reader
 from controller_runtime.machinery import GVK, JSON, NamespacedName
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
-from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.runtime import Runtime, core, runtime_for
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.runtime import Runtime, about_runtime, core, runtime_for
 
 from trainerctl.offline import schema
 from trainerctl.offline.filesclient import FilesClient
@@ -33,7 +33,7 @@ from trainerctl.offline.stored import (
     served_instead,
     without_status,
 )
-from trainerctl.offline.trainjobs import fetch_runtime, hint_of_missing
+from trainerctl.offline.trainjobs import fetch_runtime, hint_of_missing, obstacles_of
 
 _DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
 
@@ -53,11 +53,13 @@ class Verdict:
     """The reasons why the server will refuse the Jobs of an admitted TrainJob."""
     refusals: dict[str, str] = field(default_factory=dict)
     """The server's texts about the Jobs that it refuses in a dry run, by their names."""
+    obstacles: list[str] = field(default_factory=list)
+    """The fields because of which no pod of an admitted object can start."""
 
     @property
     def is_valid(self) -> bool:
-        """True if the object is admitted, and no reason is known why its Jobs will be refused."""
-        return not self.code and not self.findings and not self.refusals
+        """True if the object is admitted, and no reason is known why no pod of it will start."""
+        return not self.code and not self.findings and not self.refusals and not self.obstacles
 
     def lines(self) -> list[str]:
         """Return human-readable lines: warnings, the text that kubectl prints, then a line for each invalid field."""
@@ -65,9 +67,12 @@ class Verdict:
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:
             verdict = "valid" if self.is_valid else "admitted, but its Jobs will be refused"
+            if self.obstacles and not self.findings and not self.refusals:
+                verdict = "admitted, but no pod will start"
             lines += [
                 str(self.document.error((), f"Error from server: {text}")) for text in self.refusals.values()
             ]
+            lines += [str(self.document.error((), f"Error: {text}")) for text in self.obstacles]
             return [*lines, *map(str, self.findings), str(self.document.error((), verdict))]
         text = f'The {kind} "{name}" is invalid:'
         if self.reason != "Invalid":
@@ -93,6 +98,7 @@ class Verdict:
             "causes": [{"field": render(each.path or ()), "message": each.text} for each in self.problems],
             "warnings": self.warnings,
             **({"refusedJobs": self.refusals} if self.refusals else {}),
+            **({"obstacles": self.obstacles} if self.obstacles else {}),
             **({"findings": [each.to_dict() for each in self.findings]} if self.findings else {}),
         }
 
@@ -212,14 +218,19 @@ class Validator:
             if gvk == TrainJob.gvk and (hint := await self._hint(checked.data)):
                 warnings.append(hint)
             return _refused(document, response, text, warnings)
-        findings = []
+        findings: list[PodFinding] = []
         if gvk == TrainJob.gvk:
             train_job = TrainJob.from_dict(without_status(checked.data))
             runtime = runtime_for(self._runtimes, train_job.spec.runtime_ref)
             findings = await pod_findings(runtime, train_job, document, self._documents)
-        shown = {each.violation.sentence for each in findings}
+            obstacles = await obstacles_of(self._client, train_job)
+        else:
+            kind = TrainingRuntime if gvk == TrainingRuntime.gvk else ClusterTrainingRuntime
+            stored = kind.from_dict(without_status(checked.data))
+            obstacles = [str(each) for each in about_runtime(stored) if each.prevents_start]
+        shown = {*obstacles, *(each.violation.sentence for each in findings)}
         warnings = [each for each in warnings if each not in shown]
-        return Verdict(document, warnings=warnings, findings=findings)
+        return Verdict(document, warnings=warnings, findings=findings, obstacles=obstacles)
 
     async def _hint(self, data: dict[str, JSON]) -> str:
         """Return a text about the probable cause if the runtime of a TrainJob is missing."""

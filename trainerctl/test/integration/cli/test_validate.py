@@ -284,6 +284,10 @@ async def test_the_server_is_asked_for_the_jobs_of_a_train_job_too(
         train_job(f"{{metadata.name: {name}, spec.runtimeRef: {{name: {name}, kind: TrainingRuntime}}}}")
         for name in ("runtime", "bad")
     ]
+    job = mine["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]
+    job["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    trainer = "runtimeRef: {name: runtime, kind: TrainingRuntime}, trainer: {numNodes: -1}"
+    jobs.append(train_job(f"{{metadata.name: fewer, spec: {{{trainer}}}}}"))
     file.write_text(yaml.safe_dump_all([mine, bad, *jobs]))
     done = await anyio.run_process(
         [
@@ -293,8 +297,10 @@ async def test_the_server_is_asked_for_the_jobs_of_a_train_job_too(
         check=False, cwd=Path(__file__).parents[3],
     )  # fmt: skip
     verdicts = json.loads(done.stdout)
-    assert (done.returncode, [each["valid"] for each in verdicts]) == (1, [True, True, True, False])
+    assert (done.returncode, [each["valid"] for each in verdicts]) == (1, [True, True, True, False, False])
     ((name, text),) = verdicts[3]["refusedJobs"].items()
     assert name == "bad-node-0"
     assert "spec.template.spec.containers[0].securityContext.privileged: Forbidden" in text
-    assert [each["warnings"] for each in verdicts[2:]] == [[], []]
+    assert [each["warnings"] for each in verdicts[2:4]] == [[], []]
+    (obstacle,) = verdicts[4]["obstacles"]
+    assert obstacle.startswith("the manager cannot create the JobSet: spec.trainer.numNodes must be at least 1")

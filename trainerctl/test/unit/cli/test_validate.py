@@ -304,6 +304,43 @@ def test_metadata_and_numbers_that_go_cannot_decode_are_refused(
     assert words in out
 
 
+@pytest.mark.parametrize(
+    ("of_trainer", "of_job", "verdicts"),
+    [
+        ("{numNodes: -1}", "{}", ["valid", "admitted, but no pod will start"]),
+        ("{}", "{backoffLimit: -1}", ["admitted, but no pod will start"] * 2),
+        ("{numProcPerNode: 1}", "{}", ["valid", "valid"]),
+    ],
+    ids=["nodes", "runtime", "good"],
+)
+def test_an_object_with_numbers_with_which_no_pod_can_start_is_not_valid(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    of_trainer: str,
+    of_job: str,
+    verdicts: list[str],
+) -> None:
+    text = f"""apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {{name: mine}}
+spec:
+  mlPolicy: {{torch: {{}}}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {{labels: {{trainer.kubeflow.org/trainjob-ancestor-step: trainer}}}}
+          spec: {{template: {{spec: {{containers: [{{name: node, image: i}}]}}}}, **}}
+---
+{JOB % ("a", "mine")}  trainer: {of_trainer}
+""".replace("**", of_job.strip("{}"))
+    code, out, _ = run(capsys, tmp_path, text)
+    assert [line.rpartition(": ")[2] for line in out.splitlines() if "Error: " not in line] == verdicts
+    assert code == (verdicts != ["valid"] * 2)
+    assert out.count("Error: ") == sum(each != "valid" for each in verdicts)
+
+
 def test_a_runtime_with_malformed_metadata_has_a_verdict_of_its_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
