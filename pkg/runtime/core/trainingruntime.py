@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.apis.meta.v1 import ObjectMeta
@@ -42,7 +42,7 @@ AnyRuntime = trainer.TrainingRuntime | trainer.ClusterTrainingRuntime
 _MOST_CHECKED: Final = 256
 """Maximum number of TrainJobs whose mistakes in pod templates are remembered."""
 
-_FREE_TEXTS: Final = {"trainer": {"command": True, "args": True, "env": {"__all__": {"value"}}}}
+_FREE_TEXTS: Final[dict[str, Any]] = {"trainer": {"command": True, "args": True, "env": {"__all__": {"value"}}}}
 """The fields of a TrainJob's spec whose values every API server accepts."""
 
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
