@@ -66,7 +66,6 @@ if _typing.TYPE_CHECKING:
     from .controller.controllerutil import set_owner_reference as set_owner_reference
     from .log import logger_from as logger_from
     from .machinery import ATOMIC as ATOMIC
-    from .machinery import CRD as CRD
     from .machinery import GVK as GVK
     from .machinery import JSON as JSON
     from .machinery import MAP_BY_NAME as MAP_BY_NAME
@@ -76,6 +75,7 @@ if _typing.TYPE_CHECKING:
     from .machinery import Int32 as Int32
     from .machinery import Int64 as Int64
     from .machinery import KindMarkers as KindMarkers
+    from .machinery import Markers as Markers
     from .machinery import NamespacedName as NamespacedName
     from .machinery import Object as Object
     from .machinery import PrinterColumn as PrinterColumn
@@ -147,7 +147,6 @@ else:
             "log": ("logger_from",),
             "machinery": (
                 "ATOMIC",
-                "CRD",
                 "GVK",
                 "JSON",
                 "MAP_BY_NAME",
@@ -157,6 +156,7 @@ else:
                 "Int32",
                 "Int64",
                 "KindMarkers",
+                "Markers",
                 "NamespacedName",
                 "Object",
                 "PrinterColumn",

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery import ATOMIC, CRD, MAP_BY_NAME, Int32, Object, Struct
+from controller_runtime.machinery import ATOMIC, MAP_BY_NAME, Int32, Markers, Object, Struct
 from controller_runtime.machinery.base import is_unset
 
 
@@ -18,11 +18,11 @@ class Crew(Struct):
     """A job template and the number of jobs that are created from it."""
 
     name: str = ""
-    group_name: Annotated[str | None, CRD(default="default")] = None
-    template: Annotated[JobTemplateSpec, CRD(required=True)] = Field(
+    group_name: Annotated[str | None, Markers(default="default")] = None
+    template: Annotated[JobTemplateSpec, Markers(required=True)] = Field(
         default_factory=JobTemplateSpec, exclude_if=is_unset
     )
-    replicas: Annotated[Int32 | None, CRD(default=1)] = None
+    replicas: Annotated[Int32 | None, Markers(default=1)] = None
     targets: Annotated[list[str] | None, ATOMIC] = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "template"})
 

@@ -14,7 +14,7 @@ import controller_runtime as ctrl
 class WorkerSpec(ctrl.Struct):
     """The desired state of a worker."""
 
-    crd: ClassVar = ctrl.CRD(
+    crd: ClassVar = ctrl.Markers(
         rules=(
             ctrl.Rule(
                 "self.replicas <= self.limit",
@@ -31,7 +31,7 @@ class WorkerSpec(ctrl.Struct):
     )
 
     replicas: ctrl.Int32
-    limit: Annotated[ctrl.Int32, ctrl.CRD(minimum=0, maximum=10, exclusive_maximum=True, multiple_of=1)]
+    limit: Annotated[ctrl.Int32, ctrl.Markers(minimum=0, maximum=10, exclusive_maximum=True, multiple_of=1)]
     zone: str
     pause: ctrl.Duration | None = None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sized
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi, printable, wire_name
+from controller_runtime.machinery import JSON, Markers, Struct, equality, openapi, printable, wire_name
 from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -172,7 +172,7 @@ def _check_struct(struct: Struct) -> None:
                 _check_list(wire, value, marker.list_map_keys or ())
 
 
-def _check_length(value: Sized, wire: str, marker: CRD) -> None:
+def _check_length(value: Sized, wire: str, marker: Markers) -> None:
     longest = marker.max_length if isinstance(value, str) else marker.max_items
     if longest is not None and len(value) > longest:
         raise NotMirrorableError(f"{wire} may have at most {longest} items or characters in runtimePatches")
@@ -187,6 +187,6 @@ def _check_list(wire: str, items: list[JSON], keys: tuple[str, ...]) -> None:
             _check_struct(item)
 
 
-def _marker(model: type[Struct], name: str) -> CRD:
+def _marker(model: type[Struct], name: str) -> Markers:
     """Return the first marker of a field. If the field has none, return an empty marker."""
-    return next((each for each in model.model_fields[name].metadata if isinstance(each, CRD)), CRD())
+    return next((each for each in model.model_fields[name].metadata if isinstance(each, Markers)), Markers())

@@ -38,13 +38,13 @@ if _typing.TYPE_CHECKING:
     from .base import wire_name as wire_name
     from .goduration import Duration as Duration
     from .markers import ATOMIC as ATOMIC
-    from .markers import CRD as CRD
     from .markers import MAP_BY_NAME as MAP_BY_NAME
     from .markers import MAP_BY_TYPE as MAP_BY_TYPE
     from .markers import ConversionWebhook as ConversionWebhook
     from .markers import Int32 as Int32
     from .markers import Int64 as Int64
     from .markers import KindMarkers as KindMarkers
+    from .markers import Markers as Markers
     from .markers import PrinterColumn as PrinterColumn
     from .markers import Rule as Rule
     from .markers import Scale as Scale
@@ -72,13 +72,13 @@ else:
             "goduration": ("Duration",),
             "markers": (
                 "ATOMIC",
-                "CRD",
                 "MAP_BY_NAME",
                 "MAP_BY_TYPE",
                 "ConversionWebhook",
                 "Int32",
                 "Int64",
                 "KindMarkers",
+                "Markers",
                 "PrinterColumn",
                 "Rule",
                 "Scale",

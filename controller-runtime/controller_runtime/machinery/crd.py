@@ -29,7 +29,7 @@ from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_
 
 from . import field, openapi
 from .base import JSON, Struct, computed_wire_names, fields_of, wire_name
-from .markers import CRD, UNSET, KindMarkers, PrinterColumn, Rule
+from .markers import UNSET, KindMarkers, Markers, PrinterColumn, Rule
 from .meta import is_time
 from .object import Object, PartialObjectMetadata, Unstructured
 from .openapi import Schema
@@ -85,7 +85,7 @@ _TEXT_ONLY: Final = (Rule("self == self", "must be a string"),)
 _NULL: Final = {"type": "null"}
 _ANYTHING: Final = {openapi.PRESERVE: True}
 _DECIMAL: Final = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}
-_OWN_SCHEMA: Final = "give the field a schema: Annotated[…, CRD(schema={…})]"
+_OWN_SCHEMA: Final = "give the field a schema: Annotated[…, Markers(schema={…})]"
 _API_VERSION_TEXT: Final = "The version of the schema this object is written in, such as group/version."
 _KIND_TEXT: Final = "The kind of this object."
 
@@ -285,9 +285,9 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
     return schema
 
 
-def _struct_markers(model: type[Struct]) -> tuple[CRD, ...]:
+def _struct_markers(model: type[Struct]) -> tuple[Markers, ...]:
     marker = getattr(model, "crd", None)
-    return (marker,) if isinstance(marker, CRD) else ()
+    return (marker,) if isinstance(marker, Markers) else ()
 
 
 @contextlib.contextmanager
@@ -304,7 +304,7 @@ def _named_in_errors(model: type[Struct], attribute: str) -> Iterator[None]:
 
 
 def _field(attribute: str, info: FieldInfo, above: tuple[type[Struct], ...]) -> tuple[Schema, bool]:
-    markers = [each for each in info.metadata if isinstance(each, CRD)]
+    markers = [each for each in info.metadata if isinstance(each, Markers)]
     named = next((each.schema for each in markers if isinstance(each.schema, str)), None)
     decorators = above[-1].__pydantic_decorators__.field_serializers.values()
     writers = [each for each in decorators if {attribute, "*"} & {*each.info.fields}]
@@ -357,25 +357,25 @@ def _annotated(
 
 def _raw(metadata: Iterable[object]) -> Mapping[str, JSON] | None:
     """Return the schema that a marker gives instead of that of the type."""
-    schemas = (each.schema for each in metadata if isinstance(each, CRD))
+    schemas = (each.schema for each in metadata if isinstance(each, Markers))
     return next((each for each in schemas if isinstance(each, Mapping)), None)
 
 
 def _marked(raw: Mapping[str, JSON], metadata: Iterable[object]) -> Schema:
     schema: Schema = copy.deepcopy(dict(raw))
-    _constrain(schema, [each for each in metadata if isinstance(each, CRD)])
+    _constrain(schema, [each for each in metadata if isinstance(each, Markers)])
     return schema
 
 
 def _written(
     function: Any, declared: object, above: tuple[type[Struct], ...], metadata: Iterable[object]
 ) -> Schema:
-    """Return the schema of a serializer's output, with the field's CRD markers.
+    """Return the schema of a serializer's output, with the field's markers.
 
     Pydantic's bounds are left out: they apply to the value before it is serialized.
     """
     schema = _type(_returned(function, declared), above)
-    _constrain(schema, [each for each in metadata if isinstance(each, CRD)])
+    _constrain(schema, [each for each in metadata if isinstance(each, Markers)])
     return schema
 
 
@@ -631,17 +631,17 @@ def _check_pattern(schema: Schema) -> None:
 
 
 def _constrain(schema: Schema, metadata: Iterable[object]) -> None:
-    """Add a field's constraints to ``schema``: CRD markers and pydantic's constraints, such as ``Field(ge=1)``."""
-    others = [each for each in metadata if not isinstance(each, CRD)]
+    """Add a field's constraints to ``schema``: markers and pydantic's constraints, such as ``Field(ge=1)``."""
+    others = [each for each in metadata if not isinstance(each, Markers)]
     if others and (known := _TYPES.get(schema.get("type", ""))) is not None:
         adapted: Any = Annotated[(known, *others)]
         schema.update(_bounds(TypeAdapter(adapted).json_schema()))
     for each in metadata:
-        if isinstance(each, CRD):
+        if isinstance(each, Markers):
             _mark(schema, each)
 
 
-def _mark(schema: Schema, marker: CRD) -> None:
+def _mark(schema: Schema, marker: Markers) -> None:
     for attribute, key in _NUMBERS.items():
         if (value := getattr(marker, attribute)) is not None:
             schema[key] = value
@@ -777,7 +777,7 @@ def _merge_type(annotation: object, above: tuple[type[Struct], ...]) -> Mapping[
 
 def _merge_marked(schema: Mapping[str, JSON], metadata: Iterable[object]) -> Mapping[str, JSON]:
     for marker in metadata:
-        if isinstance(marker, CRD):
+        if isinstance(marker, Markers):
             given = {
                 openapi.LIST_TYPE: marker.list_type,
                 openapi.MAP_TYPE: marker.map_type,

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, PlainSerializer
 
 from .gojson import quote
-from .markers import CRD
+from .markers import Markers
 
 _NANOSECONDS: Final = {
     "ns": 1,
@@ -117,7 +117,7 @@ Duration = Annotated[
     timedelta,
     BeforeValidator(_read),
     PlainSerializer(_write, return_type=str, when_used="json"),
-    CRD(
+    Markers(
         max_length=_LONGEST,
         pattern=r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$",
     ),

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Markers: the properties of a CustomResourceDefinition that a Python type cannot express.
 
-Write the marker of a field into its type, ``Annotated[int | None, CRD(minimum=0)]``. A struct has its marker in
-``crd: ClassVar = CRD(...)``, and a kind in ``crd_kind: ClassVar = KindMarkers(...)``. Markers do not change how objects
-are decoded. :mod:`.crd` generates the CustomResourceDefinition.
+Write the marker of a field into its type, ``Annotated[int | None, Markers(minimum=0)]``. A struct has its marker in
+``crd: ClassVar = Markers(...)``, and a kind in ``crd_kind: ClassVar = KindMarkers(...)``. Markers do not change how
+objects are decoded. :mod:`.crd` generates the CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Rule(msgspec.Struct, frozen=True):
             raise TypeError(f"reason must be one of {', '.join(_REASONS)}, not {self.reason}")
 
 
-class CRD(msgspec.Struct, frozen=True, kw_only=True):
+class Markers(msgspec.Struct, frozen=True, kw_only=True):
     """Constraints of a field or a struct; a constraint that is None is omitted.
 
     The constraints of a list or a map apply to the list or map itself. For constraints on the items, annotate the type
@@ -178,11 +178,11 @@ class KindMarkers(msgspec.Struct, frozen=True, kw_only=True):
                 raise TypeError(f"{name} must be a tuple")
 
 
-Int32 = Annotated[int, pydantic.Field(ge=-(1 << 31), le=(1 << 31) - 1), CRD(format="int32")]
+Int32 = Annotated[int, pydantic.Field(ge=-(1 << 31), le=(1 << 31) - 1), Markers(format="int32")]
 """An integer that fits into 32 bits. The class and the API server refuse others, which typed Go clients cannot read."""
-Int64 = Annotated[int, pydantic.Field(ge=-(1 << 63), le=(1 << 63) - 1), CRD(format="int64")]
+Int64 = Annotated[int, pydantic.Field(ge=-(1 << 63), le=(1 << 63) - 1), Markers(format="int64")]
 """An integer that fits into 64 bits."""
 
-ATOMIC: Final = CRD(list_type="atomic")
-MAP_BY_NAME: Final = CRD(list_type="map", list_map_keys=("name",))
-MAP_BY_TYPE: Final = CRD(list_type="map", list_map_keys=("type",))
+ATOMIC: Final = Markers(list_type="atomic")
+MAP_BY_NAME: Final = Markers(list_type="map", list_map_keys=("name",))
+MAP_BY_TYPE: Final = Markers(list_type="map", list_map_keys=("type",))

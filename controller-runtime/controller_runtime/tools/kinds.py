@@ -352,7 +352,7 @@ class Module:
         self._needs_arguments: set[str] = set()
         """The structs that have required fields."""
         self._names: set[str] = {"Object", "Struct", "ClassVar", "Annotated", "Literal", "Field", "JSON"}
-        self._names |= {"CRD", "KindMarkers", "Scale", "MAP_BY_NAME", "Unstructured", "ATOMIC"}
+        self._names |= {"Markers", "KindMarkers", "Scale", "MAP_BY_NAME", "Unstructured", "ATOMIC"}
         self._names |= {"Condition", "Int32", "Int64", "IntOrString", "Quantity", *dir(builtins)}
         self._imports: dict[str, set[str]] = {}
         self._shapes: dict[tuple[str, str], str] = {}
@@ -627,22 +627,22 @@ class Module:
         if merged not in ("map", "set") or self._is_kubernetes():
             return ()
         if merged == "set":
-            self._import(_MACHINERY, "CRD")
-            return ('CRD(list_type="set")',)
+            self._import(_MACHINERY, "Markers")
+            return ('Markers(list_type="set")',)
         keys = schema.get(openapi.MAP_KEYS)
         if not isinstance(keys, list) or not keys or not all(isinstance(each, str) for each in keys):
             raise self._error(path, f"{openapi.MAP_KEYS} is not a list of names")
         if keys == ["name"]:
             return (self._import(_MACHINERY, "MAP_BY_NAME"),)
-        self._import(_MACHINERY, "CRD")
+        self._import(_MACHINERY, "Markers")
         names = ", ".join(map(_quoted, keys)) + ("," if len(keys) == 1 else "")
-        return (f'CRD(list_type="map", list_map_keys=({names}))',)
+        return (f'Markers(list_type="map", list_map_keys=({names}))',)
 
     def _map_markers(self, schema: Mapping[str, JSON]) -> tuple[str, ...]:
         if schema.get(openapi.MAP_TYPE) != "atomic" or self._is_kubernetes():
             return ()
-        self._import(_MACHINERY, "CRD")
-        return ('CRD(map_type="atomic")',)
+        self._import(_MACHINERY, "Markers")
+        return ('Markers(map_type="atomic")',)
 
     def _properties(self, schema: Mapping[str, JSON], path: tuple[str, ...]) -> Mapping[str, JSON]:
         properties = schema.get("properties") or {}

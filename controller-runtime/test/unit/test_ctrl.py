@@ -11,7 +11,6 @@ import controller_runtime as ctrl
 NAMES = [
     "ATOMIC",
     "AlreadyExistsError",
-    "CRD",
     "Client",
     "Condition",
     "Config",
@@ -35,6 +34,7 @@ NAMES = [
     "MAP_BY_TYPE",
     "Manager",
     "ManagerError",
+    "Markers",
     "NORMAL",
     "NamespacedName",
     "NotFoundError",

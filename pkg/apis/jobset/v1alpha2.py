@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery import ATOMIC, CRD, JSON, MAP_BY_NAME, Object, Rule, Struct, is_unset
+from controller_runtime.machinery import ATOMIC, JSON, MAP_BY_NAME, Markers, Object, Rule, Struct, is_unset
 from pydantic import Field
 
 from pkg.apis.integers import Int32
@@ -34,9 +34,9 @@ _IMMUTABLE: Final = Rule("self == oldSelf", "Value is immutable")
 class DependsOn(Struct):
     """A replicated job that must be ready or complete before another one starts."""
 
-    name: Annotated[str, CRD(required=True)] = ""
+    name: Annotated[str, Markers(required=True)] = ""
     """Name of the replicated job."""
-    status: Annotated[str, CRD(enum=(DEPENDENCY_READY, DEPENDENCY_COMPLETE), required=True)] = ""
+    status: Annotated[str, Markers(enum=(DEPENDENCY_READY, DEPENDENCY_COMPLETE), required=True)] = ""
     """State that the replicated job must have: Ready or Complete."""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "status"})
 
@@ -44,19 +44,19 @@ class DependsOn(Struct):
 class ReplicatedJob(Struct):
     """A template of Jobs and the number of Jobs that are created from it."""
 
-    name: Annotated[str, CRD(required=True)] = ""
+    name: Annotated[str, Markers(required=True)] = ""
     """Name of the replicated job. It is part of the names of its Jobs."""
-    group_name: Annotated[str | None, CRD(default="default")] = None
+    group_name: Annotated[str | None, Markers(default="default")] = None
     """Name of the group of replicated jobs to which this replicated job belongs. Defaults to default."""
-    template: Annotated[JobTemplateSpec, CRD(required=True)] = Field(
+    template: Annotated[JobTemplateSpec, Markers(required=True)] = Field(
         default_factory=JobTemplateSpec, exclude_if=is_unset
     )
     """Template of the Jobs."""
-    replicas: Annotated[Int32 | None, CRD(default=1)] = None
+    replicas: Annotated[Int32 | None, Markers(default=1)] = None
     """Number of Jobs. Defaults to 1."""
     depends_on: Annotated[
         list[DependsOn] | None,
-        CRD(max_items=5, list_type="map", list_map_keys=("name",), rules=(_IMMUTABLE,)),
+        Markers(max_items=5, list_type="map", list_map_keys=("name",), rules=(_IMMUTABLE,)),
     ] = None
     """Earlier replicated jobs of the list that must be ready or complete before this replicated job starts."""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "template"})
@@ -77,7 +77,7 @@ class Network(Struct):
 class SuccessPolicy(Struct):
     """The condition under which the JobSet has succeeded."""
 
-    operator: Annotated[str, CRD(enum=("All", "Any"), required=True)] = ""
+    operator: Annotated[str, Markers(enum=("All", "Any"), required=True)] = ""
     """Whether all of the Jobs must succeed, or any of them."""
     target_replicated_jobs: Annotated[list[str] | None, ATOMIC] = None
     """Replicated jobs whose Jobs are considered. By default, all are."""
@@ -87,11 +87,11 @@ class SuccessPolicy(Struct):
 class FailurePolicyRule(Struct):
     """An action for Jobs that fail in a certain way."""
 
-    name: Annotated[str, CRD(required=True)] = ""
+    name: Annotated[str, Markers(required=True)] = ""
     """Name of the rule."""
     action: Annotated[
         str,
-        CRD(
+        Markers(
             enum=(
                 "FailJobSet",
                 "RestartJobSet",
@@ -118,7 +118,7 @@ class FailurePolicy(Struct):
     max_restarts: Int32 | None = None
     """Maximum number of restarts before the JobSet fails. Defaults to 0."""
     restart_strategy: Annotated[
-        str | None, CRD(default="Recreate", enum=("Recreate", "BlockingRecreate", "InPlaceRestart"))
+        str | None, Markers(default="Recreate", enum=("Recreate", "BlockingRecreate", "InPlaceRestart"))
     ] = None
     """How a restart replaces the Jobs. Defaults to Recreate."""
     rules: list[FailurePolicyRule] | None = None
@@ -128,7 +128,7 @@ class FailurePolicy(Struct):
 class StartupPolicy(Struct):
     """The order in which the replicated jobs start."""
 
-    startup_policy_order: Annotated[str, CRD(enum=("AnyOrder", "InOrder"), required=True)] = ""
+    startup_policy_order: Annotated[str, Markers(enum=("AnyOrder", "InOrder"), required=True)] = ""
     """AnyOrder, or InOrder: each replicated job starts when the one before it is ready."""
     go_always: ClassVar[frozenset[str]] = frozenset({"startup_policy_order"})
 
@@ -136,7 +136,7 @@ class StartupPolicy(Struct):
 class Coordinator(Struct):
     """The pod that coordinates the others. All Jobs and pods get its address in an annotation and a label."""
 
-    replicated_job: Annotated[str, CRD(required=True)] = ""
+    replicated_job: Annotated[str, Markers(required=True)] = ""
     """Name of the replicated job that contains the pod."""
     job_index: int | None = None
     """Index of the Job in the replicated job."""
@@ -148,14 +148,14 @@ class Coordinator(Struct):
 class VolumeRetentionPolicy(Struct):
     """The time at which the volumes of a JobSet are deleted."""
 
-    when_deleted: Annotated[str | None, CRD(default="Delete", enum=("Delete", "Retain"))] = None
+    when_deleted: Annotated[str | None, Markers(default="Delete", enum=("Delete", "Retain"))] = None
     """Whether the volumes are deleted with the JobSet (Delete, the default) or are kept (Retain)."""
 
 
 class VolumeClaimPolicy(Struct):
     """Volumes that all Jobs of a JobSet share."""
 
-    crd: ClassVar[CRD] = CRD(
+    crd: ClassVar[Markers] = Markers(
         rules=(
             Rule(
                 "self.templates.all(t, !has(t.metadata.namespace) || size(t.metadata.namespace) == 0)",
@@ -166,7 +166,7 @@ class VolumeClaimPolicy(Struct):
 
     templates: Annotated[
         list[dict[str, JSON]] | None,
-        CRD(max_items=50, list_type="atomic", schema="core.v1.PersistentVolumeClaim"),
+        Markers(max_items=50, list_type="atomic", schema="core.v1.PersistentVolumeClaim"),
     ] = None
     """Templates of PersistentVolumeClaims that are created for the JobSet."""
     retention_policy: VolumeRetentionPolicy | None = None
@@ -176,7 +176,7 @@ class VolumeClaimPolicy(Struct):
 class JobSetSpec(Struct):
     """Desired state of a JobSet."""
 
-    crd: ClassVar[CRD] = CRD(
+    crd: ClassVar[Markers] = Markers(
         rules=(
             Rule(
                 "!(has(self.startupPolicy) && self.startupPolicy.startupPolicyOrder == 'InOrder'"
@@ -188,13 +188,13 @@ class JobSetSpec(Struct):
 
     replicated_jobs: Annotated[list[ReplicatedJob] | None, MAP_BY_NAME] = None
     """Groups of Jobs. The Jobs of a group are created from the same template."""
-    network: Annotated[Network | None, CRD(rules=(_IMMUTABLE,))] = None
+    network: Annotated[Network | None, Markers(rules=(_IMMUTABLE,))] = None
     """The DNS names of the pods."""
-    success_policy: Annotated[SuccessPolicy | None, CRD(rules=(_IMMUTABLE,))] = None
+    success_policy: Annotated[SuccessPolicy | None, Markers(rules=(_IMMUTABLE,))] = None
     """The condition under which the JobSet has succeeded. By default, all Jobs must succeed."""
-    failure_policy: Annotated[FailurePolicy | None, CRD(rules=(_IMMUTABLE,))] = None
+    failure_policy: Annotated[FailurePolicy | None, Markers(rules=(_IMMUTABLE,))] = None
     """The conditions under which the JobSet is restarted or has failed. By default, it fails when any Job fails."""
-    startup_policy: Annotated[StartupPolicy | None, CRD(rules=(_IMMUTABLE,))] = None
+    startup_policy: Annotated[StartupPolicy | None, Markers(rules=(_IMMUTABLE,))] = None
     """The order in which the replicated jobs start. By default, all start at once."""
     suspend: bool | None = None
     """Whether the Jobs are suspended. In the JobSet of a TrainJob, it has the TrainJob's value."""
@@ -202,10 +202,10 @@ class JobSetSpec(Struct):
     """The pod that coordinates the others."""
     managed_by: str | None = None
     """The controller that manages the JobSet. By default, it is the JobSet controller."""
-    ttl_seconds_after_finished: Annotated[Int32 | None, CRD(minimum=0)] = None
+    ttl_seconds_after_finished: Annotated[Int32 | None, Markers(minimum=0)] = None
     """Time, in seconds, after which a finished JobSet is deleted. By default, it is never deleted."""
     volume_claim_policies: Annotated[
-        list[VolumeClaimPolicy] | None, CRD(max_items=50, list_type="atomic", rules=(_IMMUTABLE,))
+        list[VolumeClaimPolicy] | None, Markers(max_items=50, list_type="atomic", rules=(_IMMUTABLE,))
     ] = None
     """Volumes that all Jobs of the JobSet share. Requires JobSet v0.11 or newer."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "ttl_seconds_after_finished"})
@@ -214,7 +214,7 @@ class JobSetSpec(Struct):
 class ReplicatedJobStatus(Struct):
     """The numbers of Jobs of one replicated job by their state."""
 
-    name: Annotated[str, CRD(required=True)] = ""
+    name: Annotated[str, Markers(required=True)] = ""
     ready: int = 0
     succeeded: int = 0
     failed: int = 0

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery import CRD, KindMarkers, Object, PrinterColumn, Struct
+from controller_runtime.machinery import KindMarkers, Markers, Object, PrinterColumn, Struct
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 
-DATE_TIME: Final = CRD(format="date-time")
+DATE_TIME: Final = Markers(format="date-time")
 
 
 class QueueResource(Struct):

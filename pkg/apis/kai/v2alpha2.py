@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery import CRD, KindMarkers, Object, Struct
+from controller_runtime.machinery import KindMarkers, Markers, Object, Struct
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from pkg.apis.integers import Int32
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 
-DATE_TIME: Final = CRD(format="date-time")
+DATE_TIME: Final = Markers(format="date-time")
 
 
 def parse_preemptibility(value: str) -> str:
@@ -47,11 +47,11 @@ class TopologyConstraint(Struct):
 class SubGroup(Struct):
     """A part of the group's pods, with its own minimum and topology constraint."""
 
-    name: Annotated[str, CRD(min_length=1, required=True)] = ""
+    name: Annotated[str, Markers(min_length=1, required=True)] = ""
     """Name of the subgroup, unique in the group."""
-    min_member: Annotated[Int32 | None, CRD(minimum=0)] = None
+    min_member: Annotated[Int32 | None, Markers(minimum=0)] = None
     """Minimum number of the subgroup's pods that must start together."""
-    min_sub_group: Annotated[Int32 | None, CRD(minimum=0)] = None
+    min_sub_group: Annotated[Int32 | None, Markers(minimum=0)] = None
     """Minimum number of its direct subgroups that must start together. It cannot be combined with minMember."""
     parent: str | None = None
     """Name of the subgroup that contains this one."""
@@ -62,15 +62,15 @@ class SubGroup(Struct):
 class PodGroupSpec(Struct):
     """The desired state of a group."""
 
-    min_member: Annotated[Int32 | None, CRD(minimum=1)] = None
+    min_member: Annotated[Int32 | None, Markers(minimum=1)] = None
     """Minimum number of pods that must start together. Without resources for all of them, none is started."""
-    min_sub_group: Annotated[Int32 | None, CRD(minimum=1)] = None
+    min_sub_group: Annotated[Int32 | None, Markers(minimum=1)] = None
     """Minimum number of top-level subgroups that must start together. It cannot be combined with minMember."""
     queue: str | None = None
     """The queue from which the resources are taken. Without it, the group is not scheduled."""
     priority_class_name: str | None = None
     """The PriorityClass of the group."""
-    preemptibility: Annotated[str | None, CRD(enum=(PREEMPTIBLE, NON_PREEMPTIBLE))] = None
+    preemptibility: Annotated[str | None, Markers(enum=(PREEMPTIBLE, NON_PREEMPTIBLE))] = None
     """Whether the group may be preempted. If unset, a group with a priority below 100 may be preempted."""
     parallelism: Int32 | None = None
     """Number of pods that run at the same time."""

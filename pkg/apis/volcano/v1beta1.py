@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery import CRD, JSON, Object, Struct
+from controller_runtime.machinery import JSON, Markers, Object, Struct
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 
@@ -17,9 +17,9 @@ KUBE_GROUP_NAME_ANNOTATION_KEY: Final = "scheduling.k8s.io/group-name"
 class NetworkTopologySpec(Struct):
     """Limit on the distance between the pods of a group in the network."""
 
-    mode: Annotated[str | None, CRD(default="hard", enum=("hard", "soft"))] = None
+    mode: Annotated[str | None, Markers(default="hard", enum=("hard", "soft"))] = None
     """Whether the limit must be met (hard, the default) or should be met if possible (soft)."""
-    highest_tier_allowed: Annotated[int | None, CRD(default=1)] = None
+    highest_tier_allowed: Annotated[int | None, Markers(default=1)] = None
     """The highest tier of the network across which the pods may be spread. Defaults to 1."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"highest_tier_allowed"})
 

@@ -24,11 +24,11 @@ from typing_extensions import TypedDict
 from controller_runtime.client import LiveClient, dry_run
 from controller_runtime.envtest import Environment
 from controller_runtime.machinery import (
-    CRD,
     JSON,
     Duration,
     Int32,
     Int64,
+    Markers,
     Object,
     Rule,
     Struct,
@@ -120,11 +120,11 @@ TREE: Final = {
 
 class Tree(Struct):
     name: str | None = None
-    branches: Annotated[list["Tree"] | None, CRD(schema={"type": "array", "items": TREE})] = None
+    branches: Annotated[list["Tree"] | None, Markers(schema={"type": "array", "items": TREE})] = None
 
 
 class Loop(Struct):
-    crd: ClassVar = CRD(schema=TREE, nullable=False)
+    crd: ClassVar = Markers(schema=TREE, nullable=False)
 
     name: str | None = None
     next: "Loop | None" = None
@@ -148,7 +148,7 @@ class Cheque(Struct):
 
 
 class Ruled(Struct):
-    crd: ClassVar = CRD(rules=(Rule("true"),))
+    crd: ClassVar = Markers(rules=(Rule("true"),))
 
     type: Literal["ruled"]
 
@@ -217,14 +217,14 @@ FIELDS: Final = [
     Field("Quantity", Quantity | None, QUANTITY, ["1Gi", "500m", 2], [[], {}, "1 Gi"]),
     Field("Int32", Int32 | None, {**INTEGER, "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}, [1, -(2**31), 2**31 - 1], ["1", -(2**31) - 1, 2**31]),
     Field("Int64", Int64 | None, {**INTEGER, "format": "int64"}, [1, -(2**63), 2**63 - 1], ["1"]),
-    Field("int32 without bounds", Annotated[int | None, CRD(format="int32")], {**INTEGER, "format": "int32"}, [2**31], ["1"]),
+    Field("int32 without bounds", Annotated[int | None, Markers(format="int32")], {**INTEGER, "format": "int32"}, [2**31], ["1"]),
     Field("ge", Annotated[int, Ge(1)] | None, {**INTEGER, "minimum": 1}, [1, 7], [0, -1]),
     Field("Field(ge)", Annotated[int | None, pydantic.Field(ge=1, le=3)], {**INTEGER, "minimum": 1, "maximum": 3}, [1, 3], [0, 4]),
     Field("PositiveInt", PositiveInt | None, {**INTEGER, "minimum": 0, "exclusiveMinimum": True}, [1], [0, -1]),
     Field("lt", Annotated[int | None, pydantic.Field(lt=5)], {**INTEGER, "maximum": 5, "exclusiveMaximum": True}, [4], [5]),
     Field("multiple", Annotated[int, MultipleOf(5)] | None, {**INTEGER, "multipleOf": 5}, [0, 10], [3]),
     Field("float bounds", Annotated[float | None, pydantic.Field(ge=0, le=1)], {"type": "number", "minimum": 0, "maximum": 1}, [0, 0.5], [1.5]),
-    Field("CRD bounds", Annotated[int | None, CRD(minimum=1), Ge(1)], {**INTEGER, "minimum": 1}, [1], [0]),
+    Field("CRD bounds", Annotated[int | None, Markers(minimum=1), Ge(1)], {**INTEGER, "minimum": 1}, [1], [0]),
     Field("length", Annotated[str | None, pydantic.Field(min_length=2, max_length=3)], {**STRING, "minLength": 2, "maxLength": 3}, ["ab", "äöü"], ["a", "abcd"]),
     Field("pattern", Annotated[str, StringConstraints(pattern="^[a-z]+$")] | None, {**STRING, "pattern": "^[a-z]+$"}, ["ab"], ["A", ""]),
     Field("BeforeValidator", Annotated[str, BeforeValidator(lambda text: text)] | None, STRING, ["a"], [1]),
@@ -261,9 +261,9 @@ FIELDS: Final = [
     Field("TypedDict with other names", Scale | None, _object(["maxSize"], maxSize=INTEGER, byZone={"type": "array", "items": {**STRING, "nullable": True}}), [{"maxSize": 1}, {"maxSize": 1, "byZone": ["a", None]}], [{"max_size": 1}, {"maxSize": ""}]),
     Field("dataclass with other names", Window | None, _object(["firstDay"], firstDay=INTEGER, lastDay=_text("date")), [{"firstDay": 1}, {"firstDay": 1, "lastDay": "2026-01-02"}], [{"first_day": 1}]),
     Field("list of TypedDicts", list[Scale] | None, {"type": "array", "items": _object(["maxSize"], maxSize=INTEGER, byZone={"type": "array", "items": {**STRING, "nullable": True}})}, [[{"maxSize": 1}]], [[{"max_size": 1}]]),
-    Field("serializer", Annotated[int, BeforeValidator(_minutes), PlainSerializer(_in_minutes), CRD(pattern=MINUTES)] | None, {**STRING, "pattern": MINUTES}, ["5m"], [5, []]),
-    Field("serializer of a list's items", list[Annotated[int, BeforeValidator(_minutes), PlainSerializer(_in_minutes), CRD(pattern=MINUTES)]] | None, {"type": "array", "items": {**STRING, "pattern": MINUTES}}, [["5m"]], [[5]]),
-    Field("serializer of a bounded type", Annotated[int | None, Ge(0), BeforeValidator(_minutes), PlainSerializer(_in_minutes), CRD(pattern=MINUTES)], {**STRING, "pattern": MINUTES}, ["5m"], ["-1m", 5]),
+    Field("serializer", Annotated[int, BeforeValidator(_minutes), PlainSerializer(_in_minutes), Markers(pattern=MINUTES)] | None, {**STRING, "pattern": MINUTES}, ["5m"], [5, []]),
+    Field("serializer of a list's items", list[Annotated[int, BeforeValidator(_minutes), PlainSerializer(_in_minutes), Markers(pattern=MINUTES)]] | None, {"type": "array", "items": {**STRING, "pattern": MINUTES}}, [["5m"]], [[5]]),
+    Field("serializer of a bounded type", Annotated[int | None, Ge(0), BeforeValidator(_minutes), PlainSerializer(_in_minutes), Markers(pattern=MINUTES)], {**STRING, "pattern": MINUTES}, ["5m"], ["-1m", 5]),
     Field("pydantic model", Plain | None, _object(["size"], size=INTEGER), [{"size": 1}], [{}, {"size": []}]),
     Field("struct", Leaf | None, _object(name=STRING, podIP=STRING), [{}, {"name": "a", "podIP": "b"}], [{"name": 1}, [], "a"]),
     Field("list of structs", list[Leaf] | None, {"type": "array", "items": _object(name=STRING, podIP=STRING)}, [[{"name": "a"}, {}]], [[{"name": "a"}, {"name": 1}]]),
@@ -271,8 +271,8 @@ FIELDS: Final = [
     Field("Duration", Duration | None, DURATION, ["1h30m0s", "1.5s", "0", "-2m", "100us"], ["", "1", "P1D", "1d", 5, [], "1 h"]),
     Field("union with a discriminator", Annotated[Cash | Card | None, pydantic.Field(discriminator="type")], PAYMENT, [{"type": "cash", "amount": 1}, {"type": "debit", "number": "1", "note": "a"}], [{}, {"amount": 1}, {"type": "cash"}, {"type": "cash", "number": "1"}, {"type": "card", "number": "1"}, {"type": "cash", "amount": "1"}, []]),
     Field("list of unions", list[Annotated[Cash | Card, pydantic.Field(discriminator="type")]] | None, {"type": "array", "items": PAYMENT}, [[], [{"type": "cash", "amount": 1}, {"type": "credit", "number": "1"}]], [[{"type": "cash"}], [{}]]),
-    Field("a schema of its own", Annotated[list[int] | None, CRD(schema={"type": "array", "items": INTEGER, "maxItems": 9})], {"type": "array", "items": INTEGER, "maxItems": 9}, [[1, 2]], ["a", {}, ["a"]]),
-    Field("a schema with constraints", Annotated[dict[str, JSON] | None, CRD(schema={"type": "object"}, preserve_unknown_fields=True)], {"type": "object", **ANYTHING}, [{"a": [1]}], ["a"]),
+    Field("a schema of its own", Annotated[list[int] | None, Markers(schema={"type": "array", "items": INTEGER, "maxItems": 9})], {"type": "array", "items": INTEGER, "maxItems": 9}, [[1, 2]], ["a", {}, ["a"]]),
+    Field("a schema with constraints", Annotated[dict[str, JSON] | None, Markers(schema={"type": "object"}, preserve_unknown_fields=True)], {"type": "object", **ANYTHING}, [{"a": [1]}], ["a"]),
     Field("a recursive struct with a schema", Tree | None, _object(name=STRING, branches={"type": "array", "items": TREE}), [{"name": "a", "branches": [{"branches": [{"name": "b"}]}]}], [{"name": 1}, {"branches": [{"name": 1}]}]),
     Field("a struct with a schema", Loop | None, {**TREE, "nullable": False}, [{"name": "a", "next": {"next": {"name": "b"}}}], [{"name": 1}]),
     Field("required", int, INTEGER, [1], ["1"], default=...),

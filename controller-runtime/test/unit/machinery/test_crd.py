@@ -16,11 +16,11 @@ from controller_runtime.apis.core.v1 import ConfigMap, LocalObjectReference
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import (
     ATOMIC,
-    CRD,
     JSON,
     Int32,
     Int64,
     KindMarkers,
+    Markers,
     Object,
     PrinterColumn,
     Rule,
@@ -36,26 +36,32 @@ from controller_runtime.machinery.quantity import IntOrString, Quantity
 class WidgetSpec(Struct):
     """The desired state of a widget."""
 
-    crd: ClassVar[CRD] = CRD(min_properties=1, rules=(Rule("true", "never"),))
+    crd: ClassVar[Markers] = Markers(min_properties=1, rules=(Rule("true", "never"),))
 
-    name: Annotated[str, CRD(min_length=1, max_length=9, pattern="^a", format="hostname", required=True)] = ""
+    name: Annotated[
+        str, Markers(min_length=1, max_length=9, pattern="^a", format="hostname", required=True)
+    ] = ""
     """Its ``name``,
     on two lines.
 
     And a paragraph.
     """
-    size: Annotated[Int32 | None, CRD(minimum=0, maximum=9, default=0, required=True)] = None
-    mode: Annotated[str | None, CRD(enum=("a", ""), default="a")] = None
+    size: Annotated[Int32 | None, Markers(minimum=0, maximum=9, default=0, required=True)] = None
+    mode: Annotated[str | None, Markers(enum=("a", ""), default="a")] = None
     port: IntOrString | None = None
     memory: Quantity | None = None
-    tags: Annotated[list[str] | None, CRD(list_type="set", min_items=1, max_items=2)] = None
-    parts: Annotated[list[dict[str, JSON]] | None, CRD(list_type="atomic", schema="core.v1.EnvVar")] = None
+    tags: Annotated[list[str] | None, Markers(list_type="set", min_items=1, max_items=2)] = None
+    parts: Annotated[list[dict[str, JSON]] | None, Markers(list_type="atomic", schema="core.v1.EnvVar")] = (
+        None
+    )
     refs: Annotated[list[LocalObjectReference] | None, ATOMIC] = None
     ratio: float | None = None
     anything: JSON | None = None
-    on: Annotated[bool | None, CRD(default=False)] = None
-    volumes: Annotated[list[dict[str, JSON]] | None, CRD(list_type="atomic", schema="core.v1.Volume")] = None
-    when: Annotated[str | None, CRD(format="date-time")] = None
+    on: Annotated[bool | None, Markers(default=False)] = None
+    volumes: Annotated[list[dict[str, JSON]] | None, Markers(list_type="atomic", schema="core.v1.Volume")] = (
+        None
+    )
+    when: Annotated[str | None, Markers(format="date-time")] = None
 
 
 class Parcel(Object, group="example.com", version="v1", kind="Parcel", plural="parcels"):
@@ -207,7 +213,7 @@ def test_two_fields_of_one_name_in_json_are_refused() -> None:
 
 
 class Rated(Struct):
-    limit: Annotated[int | None, CRD(max_length=4)] = Field(default=None, alias="cap")
+    limit: Annotated[int | None, Markers(max_length=4)] = Field(default=None, alias="cap")
     ready: int | None = Field(default=None, validation_alias="up", serialization_alias="up")
     other: int | None = None
     inner: int = Field(exclude=True)
@@ -263,7 +269,7 @@ def test_what_is_no_kind_has_no_definition(kind: Any) -> None:
 )
 def test_a_marker_that_no_server_takes_is_refused(marker: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        CRD(**marker)
+        Markers(**marker)
 
 
 def test_a_kind_of_a_module_without_source_has_a_definition_without_the_texts_of_fields() -> None:
@@ -302,7 +308,7 @@ def test_kubernetes_own_kinds_are_left_to_the_api_server() -> None:
 
 class Sizes(Struct):
     small: Int32 = 0
-    maybe: Annotated[Int32 | None, CRD(minimum=1)] = None
+    maybe: Annotated[Int32 | None, Markers(minimum=1)] = None
     large: Int64 | None = None
     items: list[Int32] | None = None
     by_name: dict[str, Int64] | None = None

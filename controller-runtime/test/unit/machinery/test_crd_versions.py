@@ -119,7 +119,7 @@ def test_versions_that_contradict_each_other_are_refused(kinds: Any, message: st
 
 
 class Forgetful(ctrl.Object, group="example.com", version="v1", plural="forgetfuls"):
-    crd_kind: ClassVar = ctrl.CRD(min_properties=1)
+    crd_kind: ClassVar = ctrl.Markers(min_properties=1)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ class Forgetful(ctrl.Object, group="example.com", version="v1", plural="forgetfu
         ),
         (lambda: ctrl.KindMarkers(short_names="wk"), "short_names must be a tuple"),  # type: ignore[arg-type]
         (
-            lambda: ctrl.CRD(schema=1),  # type: ignore[arg-type]
+            lambda: ctrl.Markers(schema=1),  # type: ignore[arg-type]
             "schema must be an OpenAPI schema, or the name of a recorded definition",
         ),
     ],
@@ -155,17 +155,17 @@ def test_a_field_that_contains_its_own_struct_is_refused_with_what_helps() -> No
         spec: Spec | None = None
 
     with pytest.raises(
-        TypeError, match=r"Node\.spec has no structural schema: Spec contains itself; give .*CRD"
+        TypeError, match=r"Node\.spec has no structural schema: Spec contains itself; give .*Markers"
     ):
         custom_resource_definition(Nodes)
 
 
 def test_a_marker_with_a_list_or_a_map_may_be_part_of_an_optional_type() -> None:
     class Spec(ctrl.Struct):
-        tags: Annotated[list[str], ctrl.CRD(default=["a"])] | None = None
-        any: Annotated[dict[str, ctrl.JSON], ctrl.CRD(schema={"type": "object", "nullable": True})] | None = (
-            None
-        )
+        tags: Annotated[list[str], ctrl.Markers(default=["a"])] | None = None
+        any: (
+            Annotated[dict[str, ctrl.JSON], ctrl.Markers(schema={"type": "object", "nullable": True})] | None
+        ) = None
 
     class Tagged(ctrl.Object, group="example.com", version="v1", plural="taggeds"):
         spec: Spec = Field(default_factory=Spec)

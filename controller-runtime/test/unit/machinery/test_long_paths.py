@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
-from controller_runtime.machinery import CRD, Object, Struct, crd, errors, field, openapi, patch, yaml
+from controller_runtime.machinery import Markers, Object, Struct, crd, errors, field, openapi, patch, yaml
 
 KEY = "k" * 39
 STEPS = [KEY] * 200
@@ -18,7 +18,7 @@ LONGEST = 350
 class Spec(Struct):
     """Maps whose keys are free."""
 
-    numbers: dict[str, Annotated[int, CRD(format="int32")]] | None = None
+    numbers: dict[str, Annotated[int, Markers(format="int32")]] | None = None
 
 
 class Free(Object, group="example.com", version="v1", plural="frees"):

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from controller_runtime.apis.core.v1 import Container, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, Object, Struct, metadata_only
+from controller_runtime.machinery import Markers, Object, Struct, metadata_only
 
 
 class Colour(enum.Enum):
@@ -42,7 +42,7 @@ class Tree(Struct):
     phase: Literal["Pending", "Running"] | None = None
     count: int | str | None = None
     old: Optional[Union[int, str]] = None  # noqa: UP007, UP045
-    bounded: Annotated[int, CRD(minimum=1), Ge(1)] | None = None
+    bounded: Annotated[int, Markers(minimum=1), Ge(1)] | None = None
     limited: int | None = Field(default=None, le=3)
     at: datetime.datetime | None = None
     colour: Colour | None = None

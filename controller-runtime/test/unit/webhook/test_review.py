@@ -17,7 +17,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.log import captured as capture_logs
-from controller_runtime.machinery import CRD, Int32, Object, Struct, crd, field
+from controller_runtime.machinery import Int32, Markers, Object, Struct, crd, field
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.serving import HTTPRequest
@@ -458,7 +458,7 @@ async def test_a_defaulters_changes_are_a_json_patch() -> None:
 
 
 class Settings(Struct):
-    seconds: Annotated[int, CRD(format="int32")] = 0
+    seconds: Annotated[int, Markers(format="int32")] = 0
     count: Int32 | None = None
     tags: set[str] = Field(default_factory=set)
 

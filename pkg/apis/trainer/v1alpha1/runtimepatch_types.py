@@ -18,17 +18,19 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, Rule, Struct
+from controller_runtime.machinery import Markers, Rule, Struct
 
 from pkg.apis.integers import Int64
 
 FIELD_IMMUTABLE: Final = Rule("self == oldSelf", "field is immutable")
 
 _BY_NAME: Final = ("name",)
-_NAMED: Final = CRD(min_length=1, max_length=253, required=True)
-_ITEMS: Final = CRD(list_type="map", list_map_keys=_BY_NAME, max_items=128)
-_FIXED_VOLUMES: Final = CRD(list_type="map", list_map_keys=_BY_NAME, max_items=128, rules=(FIELD_IMMUTABLE,))
-_FIXED_LIST: Final = CRD(list_type="map", list_map_keys=_BY_NAME, max_items=64, rules=(FIELD_IMMUTABLE,))
+_NAMED: Final = Markers(min_length=1, max_length=253, required=True)
+_ITEMS: Final = Markers(list_type="map", list_map_keys=_BY_NAME, max_items=128)
+_FIXED_VOLUMES: Final = Markers(
+    list_type="map", list_map_keys=_BY_NAME, max_items=128, rules=(FIELD_IMMUTABLE,)
+)
+_FIXED_LIST: Final = Markers(list_type="map", list_map_keys=_BY_NAME, max_items=64, rules=(FIELD_IMMUTABLE,))
 
 
 class ContainerPatch(Struct):
@@ -54,7 +56,7 @@ class ContainerPatch(Struct):
 class PodSpecPatch(Struct):
     """Changes to the spec of a pod template."""
 
-    service_account_name: Annotated[str | None, CRD(max_length=253, rules=(FIELD_IMMUTABLE,))] = None
+    service_account_name: Annotated[str | None, Markers(max_length=253, rules=(FIELD_IMMUTABLE,))] = None
     """Service account of the pods. An empty value removes the runtime's service account.
 
     The name cannot be changed once it is set.
@@ -70,7 +72,7 @@ class PodSpecPatch(Struct):
 
     They cannot be changed once they are set.
     """
-    security_context: Annotated[PodSecurityContext | None, CRD(rules=(FIELD_IMMUTABLE,))] = None
+    security_context: Annotated[PodSecurityContext | None, Markers(rules=(FIELD_IMMUTABLE,))] = None
     """Security options of the pods, merged into the runtime's security options.
 
     They cannot be changed once they are set. The operator of the manager can forbid them:
@@ -80,13 +82,15 @@ class PodSpecPatch(Struct):
     """Labels that a node must have to run the pods. A label replaces the runtime's label with the same key."""
     affinity: Affinity | None = None
     """Affinity and anti-affinity of the pods. They are merged into the runtime's affinity."""
-    tolerations: Annotated[list[Toleration] | None, CRD(list_type="atomic", max_items=128)] = None
+    tolerations: Annotated[list[Toleration] | None, Markers(list_type="atomic", max_items=128)] = None
     """Tolerations of the pods. They replace all tolerations of the runtime."""
     scheduling_gates: Annotated[
-        list[PodSchedulingGate] | None, CRD(list_type="map", list_map_keys=_BY_NAME, max_items=16)
+        list[PodSchedulingGate] | None, Markers(list_type="map", list_map_keys=_BY_NAME, max_items=16)
     ] = None
     """Gates that must be removed before the pods are scheduled, merged by name with the runtime's gates."""
-    termination_grace_period_seconds: Annotated[Int64 | None, CRD(minimum=0, rules=(FIELD_IMMUTABLE,))] = None
+    termination_grace_period_seconds: Annotated[
+        Int64 | None, Markers(minimum=0, rules=(FIELD_IMMUTABLE,))
+    ] = None
     """Time, in seconds, that the pods have to terminate gracefully. It cannot be changed once it is set."""
     go_pointers: ClassVar[frozenset[str]] = frozenset(
         {"service_account_name", "termination_grace_period_seconds"}
@@ -131,7 +135,7 @@ class JobSetSpecPatch(Struct):
     """Changes to the spec of the JobSet template."""
 
     replicated_jobs: Annotated[
-        list[ReplicatedJobPatch] | None, CRD(list_type="map", list_map_keys=_BY_NAME, max_items=100)
+        list[ReplicatedJobPatch] | None, Markers(list_type="map", list_map_keys=_BY_NAME, max_items=100)
     ] = None
     """Changes to replicated jobs of the runtime's JobSet template, by their names."""
 
@@ -155,12 +159,14 @@ class TrainingRuntimeSpecPatch(Struct):
 class RuntimePatch(Struct):
     """Changes to the training runtime of a TrainJob by one manager: a client of a user, or a controller."""
 
-    manager: Annotated[str, CRD(min_length=1, max_length=253, rules=(FIELD_IMMUTABLE,), required=True)] = ""
+    manager: Annotated[
+        str, Markers(min_length=1, max_length=253, rules=(FIELD_IMMUTABLE,), required=True)
+    ] = ""
     """The client or controller that sets this patch, as a domain-prefixed path such as example.com/tool.
 
     Each manager has at most one patch.
     """
-    time: Annotated[str | None, CRD(format="date-time")] = None
+    time: Annotated[str | None, Markers(format="date-time")] = None
     """Time at which the patch was last changed. The admission webhook sets it."""
     training_runtime_spec: TrainingRuntimeSpecPatch | None = None
     """Changes to the spec of the training runtime."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, JSON, Object, Rule, Struct, is_unset
+from controller_runtime.machinery import JSON, Markers, Object, Rule, Struct, is_unset
 from controller_runtime.machinery.quantity import MAX_INT32, IntOrString
 from pydantic import Field
 
@@ -16,13 +16,13 @@ from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.volcano.v1beta1 import NetworkTopologySpec
 
 _MIN_INT32: Final = -MAX_INT32 - 1
-_BOUNDED: Final = CRD(minimum=_MIN_INT32, maximum=MAX_INT32)
+_BOUNDED: Final = Markers(minimum=_MIN_INT32, maximum=MAX_INT32)
 
 
 class CoschedulingPodGroupPolicySource(Struct):
     """Settings of gang-scheduling by the coscheduling plugin of the Kubernetes scheduler plugins."""
 
-    schedule_timeout_seconds: Annotated[Int32 | None, CRD(default=60)] = None
+    schedule_timeout_seconds: Annotated[Int32 | None, Markers(default=60)] = None
     """Maximum time, in seconds, that the gang waits to be scheduled. Defaults to 60; 0 means the default."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"schedule_timeout_seconds"})
 
@@ -63,7 +63,7 @@ class TorchElasticPolicy(Struct):
     max_nodes: Int32 | None = None
     """Maximum number of nodes."""
     metrics: Annotated[
-        list[dict[str, JSON]] | None, CRD(list_type="atomic", schema="autoscaling.v2.MetricSpec")
+        list[dict[str, JSON]] | None, Markers(list_type="atomic", schema="autoscaling.v2.MetricSpec")
     ] = None
     """Metrics from which the number of nodes is derived."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"max_restarts", "min_nodes", "max_nodes"})
@@ -72,11 +72,11 @@ class TorchElasticPolicy(Struct):
 class EnvInjectionTarget(Struct):
     """Containers of one replicated job that receive the environment variables of torchrun."""
 
-    job_name: Annotated[str, CRD(min_length=1, max_length=253, required=True)] = ""
+    job_name: Annotated[str, Markers(min_length=1, max_length=253, required=True)] = ""
     """Name of the replicated job. The runtime must have a replicated job of this name."""
     container_names: Annotated[
-        list[Annotated[str, CRD(max_length=63)]] | None,
-        CRD(
+        list[Annotated[str, Markers(max_length=63)]] | None,
+        Markers(
             list_type="set",
             min_items=1,
             max_items=8,
@@ -100,7 +100,7 @@ class EnvInjection(Struct):
     """Additional containers that receive the environment variables of torchrun."""
 
     targets: Annotated[
-        list[EnvInjectionTarget] | None, CRD(list_type="map", list_map_keys=("jobName",), max_items=16)
+        list[EnvInjectionTarget] | None, Markers(list_type="map", list_map_keys=("jobName",), max_items=16)
     ] = None
     """Containers that receive the variables, grouped by replicated job."""
 
@@ -110,7 +110,7 @@ class TorchMLPolicySource(Struct):
 
     num_proc_per_node: Annotated[
         IntOrString | None,
-        CRD(
+        Markers(
             default="auto",
             minimum=_MIN_INT32,
             maximum=MAX_INT32,
@@ -151,7 +151,7 @@ class FluxMLPolicySource(Struct):
 
     num_proc_per_node: Annotated[
         Int32 | None,
-        CRD(
+        Markers(
             default=1,
             minimum=_MIN_INT32,
             maximum=MAX_INT32,
@@ -165,17 +165,19 @@ class FluxMLPolicySource(Struct):
 class MPIMLPolicySource(Struct):
     """Settings for MPI: the host file, and the SSH keys with which the launcher reaches the nodes."""
 
-    num_proc_per_node: Annotated[Int32 | None, CRD(default=1, minimum=_MIN_INT32, maximum=MAX_INT32)] = None
+    num_proc_per_node: Annotated[Int32 | None, Markers(default=1, minimum=_MIN_INT32, maximum=MAX_INT32)] = (
+        None
+    )
     """Number of processes on each node, which is the number of slots in the host file. Defaults to 1.
 
     If it is 1 and the nodes request GPUs, the number of GPUs is used. A TrainJob can set another number in
     spec.trainer.numProcPerNode.
     """
-    mpi_implementation: Annotated[str | None, CRD(default="OpenMPI", enum=("OpenMPI", ""))] = None
+    mpi_implementation: Annotated[str | None, Markers(default="OpenMPI", enum=("OpenMPI", ""))] = None
     """The MPI implementation. Defaults to OpenMPI, which is the only one that is supported."""
-    ssh_auth_mount_path: Annotated[str | None, CRD(default="/root/.ssh")] = None
+    ssh_auth_mount_path: Annotated[str | None, Markers(default="/root/.ssh")] = None
     """Directory in which the SSH keys are mounted. Defaults to /root/.ssh."""
-    run_launcher_as_node: Annotated[bool | None, CRD(default=False)] = None
+    run_launcher_as_node: Annotated[bool | None, Markers(default=False)] = None
     """Whether the launcher is also a training node. Defaults to false."""
     go_pointers: ClassVar[frozenset[str]] = frozenset(
         {"num_proc_per_node", "mpi_implementation", "ssh_auth_mount_path", "run_launcher_as_node"}
@@ -185,7 +187,7 @@ class MPIMLPolicySource(Struct):
 class MLPolicy(Struct):
     """The number of training nodes, and the settings of at most one training framework."""
 
-    crd: ClassVar[CRD] = CRD(
+    crd: ClassVar[Markers] = Markers(
         rules=(
             Rule(
                 "!(has(self.numNodes) && (has(self.torch) && has(self.torch.elasticPolicy)))",
@@ -217,7 +219,7 @@ class MLPolicy(Struct):
 class JobSetTemplateSpec(Struct):
     """Template of the JobSet that is created for each TrainJob."""
 
-    crd: ClassVar[CRD] = CRD(min_properties=1)
+    crd: ClassVar[Markers] = Markers(min_properties=1)
 
     metadata: ObjectMeta | None = None
     """Labels and annotations of the JobSet. Its name and namespace are those of the TrainJob."""
@@ -229,7 +231,7 @@ class JobSetTemplateSpec(Struct):
 class TrainingRuntimeSpec(Struct):
     """Desired state of the objects that are created for each TrainJob of a training runtime."""
 
-    crd: ClassVar[CRD] = CRD(min_properties=1)
+    crd: ClassVar[Markers] = Markers(min_properties=1)
 
     ml_policy: MLPolicy | None = None
     """The number of training nodes, and the settings of at most one training framework."""

@@ -19,10 +19,10 @@ from controller_runtime.apis.core.v1 import (
 from controller_runtime.apis.meta.v1 import Condition, ObjectMeta
 from controller_runtime.machinery import (
     ATOMIC,
-    CRD,
     MAP_BY_NAME,
     MAP_BY_TYPE,
     KindMarkers,
+    Markers,
     Object,
     PrinterColumn,
     Rule,
@@ -50,9 +50,9 @@ TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON: Final = "TrainingRuntimeNotSupported"
 TRAIN_JOB_DEADLINE_EXCEEDED_REASON: Final = "DeadlineExceeded"
 TRAIN_JOB_INVALID_FIELD_REASON: Final = "InvalidField"
 
-_NAMED: Final = CRD(min_length=1, required=True)
-_COUNT: Final = CRD(minimum=0, required=True)
-_BOUNDED: Final = CRD(minimum=-MAX_INT32 - 1, maximum=MAX_INT32)
+_NAMED: Final = Markers(min_length=1, required=True)
+_COUNT: Final = Markers(minimum=0, required=True)
+_BOUNDED: Final = Markers(minimum=-MAX_INT32 - 1, maximum=MAX_INT32)
 
 
 class RuntimeRef(Struct):
@@ -60,9 +60,9 @@ class RuntimeRef(Struct):
 
     name: Annotated[str, _NAMED] = ""
     """Name of the runtime. A TrainingRuntime must be in the TrainJob's namespace."""
-    api_group: Annotated[str | None, CRD(default="trainer.kubeflow.org")] = None
+    api_group: Annotated[str | None, Markers(default="trainer.kubeflow.org")] = None
     """API group of the runtime. Defaults to trainer.kubeflow.org."""
-    kind: Annotated[str | None, CRD(default="ClusterTrainingRuntime")] = None
+    kind: Annotated[str | None, Markers(default="ClusterTrainingRuntime")] = None
     """Kind of the runtime: ClusterTrainingRuntime (the default) or TrainingRuntime."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group", "kind"})
 
@@ -195,7 +195,7 @@ class PodTemplateOverride(Struct):
     """Changes to the pod templates of one or more replicated jobs of the runtime."""
 
     target_jobs: Annotated[
-        list[PodTemplateOverrideTargetJob] | None, CRD(list_type="atomic", required=True)
+        list[PodTemplateOverrideTargetJob] | None, Markers(list_type="atomic", required=True)
     ] = None
     """Replicated jobs whose pod templates are changed. The runtime must have each of them."""
     metadata: ObjectMeta | None = None
@@ -210,7 +210,7 @@ class PodTemplateOverride(Struct):
 class TrainJobSpec(Struct):
     """Desired state of a TrainJob."""
 
-    runtime_ref: Annotated[RuntimeRef, CRD(required=True, rules=(FIELD_IMMUTABLE,))] = Field(
+    runtime_ref: Annotated[RuntimeRef, Markers(required=True, rules=(FIELD_IMMUTABLE,))] = Field(
         default_factory=RuntimeRef, exclude_if=is_unset
     )
     """The training runtime from which the objects of the TrainJob are built. It cannot be changed."""
@@ -227,14 +227,14 @@ class TrainJobSpec(Struct):
 
     They can be changed only while the TrainJob is suspended and none of its Jobs is active.
     """
-    suspend: Annotated[bool | None, CRD(default=False)] = None
+    suspend: Annotated[bool | None, Markers(default=False)] = None
     """Whether the TrainJob is suspended. Defaults to false.
 
     A suspended TrainJob runs no pods. If a running TrainJob is suspended, its pods are deleted.
     """
     managed_by: Annotated[
         str | None,
-        CRD(
+        Markers(
             default="trainer.kubeflow.org/trainjob-controller",
             rules=(
                 Rule(
@@ -251,14 +251,14 @@ class TrainJobSpec(Struct):
     kueue.x-k8s.io/multikueue: this manager then ignores the TrainJob, and MultiKueue runs it in another cluster.
     """
     runtime_patches: Annotated[
-        list[RuntimePatch] | None, CRD(list_type="map", list_map_keys=("manager",), max_items=16)
+        list[RuntimePatch] | None, Markers(list_type="map", list_map_keys=("manager",), max_items=16)
     ] = None
     """Changes to the training runtime for this TrainJob, with at most one entry for each manager.
 
     They are applied in the order of the list, after podTemplateOverrides. They can be changed only if the TrainJob is
     suspended before or after the change, and none of its Jobs is active.
     """
-    active_deadline_seconds: Annotated[Int64 | None, CRD(minimum=1, rules=(FIELD_IMMUTABLE,))] = None
+    active_deadline_seconds: Annotated[Int64 | None, Markers(minimum=1, rules=(FIELD_IMMUTABLE,))] = None
     """Maximum time, in seconds, for which the TrainJob may be active. It cannot be changed.
 
     The time counts from the creation, or from the last time the TrainJob was resumed. When the time is over, the
@@ -288,28 +288,28 @@ class JobStatus(Struct):
 class Metric(Struct):
     """A value that is measured during the training, such as the loss."""
 
-    name: Annotated[str, CRD(min_length=1, max_length=64, required=True)] = ""
+    name: Annotated[str, Markers(min_length=1, max_length=64, required=True)] = ""
     """Name of the metric, such as loss."""
-    value: Annotated[str, CRD(min_length=1, max_length=64, required=True)] = ""
+    value: Annotated[str, Markers(min_length=1, max_length=64, required=True)] = ""
     """Value of the metric as text, in any notation."""
 
 
 class TrainerStatus(Struct):
     """The progress of the training, as its pods last reported it."""
 
-    crd: ClassVar[CRD] = CRD(
+    crd: ClassVar[Markers] = Markers(
         rules=(
             Rule("has(self.lastUpdatedTime)", "lastUpdatedTime is required when trainerStatus is present"),
         )
     )
 
-    progress_percentage: Annotated[Int32 | None, CRD(minimum=0, maximum=100)] = None
+    progress_percentage: Annotated[Int32 | None, Markers(minimum=0, maximum=100)] = None
     """Percentage of the training that is completed, from 0 to 100."""
-    estimated_remaining_seconds: Annotated[Int32 | None, CRD(minimum=0)] = None
+    estimated_remaining_seconds: Annotated[Int32 | None, Markers(minimum=0)] = None
     """Estimated time until the training is completed, in seconds."""
-    metrics: Annotated[list[Metric] | None, CRD(list_type="atomic", max_items=256)] = None
+    metrics: Annotated[list[Metric] | None, Markers(list_type="atomic", max_items=256)] = None
     """The most recent values of metrics."""
-    last_updated_time: Annotated[str | None, CRD(format="date-time")] = None
+    last_updated_time: Annotated[str | None, Markers(format="date-time")] = None
     """Time of the last report."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"progress_percentage", "estimated_remaining_seconds"})
 
@@ -317,7 +317,7 @@ class TrainerStatus(Struct):
 class TrainJobStatus(Struct):
     """Observed state of a TrainJob."""
 
-    crd: ClassVar[CRD] = CRD(min_properties=1)
+    crd: ClassVar[Markers] = Markers(min_properties=1)
 
     conditions: Annotated[list[Condition] | None, MAP_BY_TYPE] = None
     """Conditions of the TrainJob.
