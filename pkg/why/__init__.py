@@ -10,9 +10,12 @@ from . import liveobject as liveobject
 from . import phase as phase
 from . import snapshot as snapshot
 from . import terminations as terminations
+from .causes.containers import KEEP as KEEP
+from .causes.containers import container_of as container_of
 from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of
 from .causes.statuses import removed as removed
+from .causes.statuses import statuses as statuses
 from .diagnosis import State as State
 from .diagnosis import Verdict as Verdict
 from .diagnosis import diagnose as diagnose

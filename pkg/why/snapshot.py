@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from pkg.apis.jobset.v1alpha2 import JOB_SET_UID_KEY, REPLICATED_JOB_NAME_KEY
+from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, JOB_SET_UID_KEY, REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.liveobject import LiveObject, ago, at, moment, number, text
 
@@ -58,6 +58,9 @@ class Snapshot:
     """Kinds for which we have read only a part of the objects, with the reason."""
     refused: Mapping[str, str] | None = None
     """The API server's texts about the Jobs that it refuses in a dry run, by their names. None if it was not asked."""
+
+    removed_pods: Sequence[LiveObject] = ()
+    """Pods of the TrainJob that were removed, as they ended. Only local clusters keep them."""
 
     def all(self, kind: str) -> Sequence[LiveObject]:
         """Return the objects of a kind."""
@@ -110,6 +113,19 @@ class Snapshot:
         ):
             job = next(iter(pod.owner_uids), "")
             newest[job, pod.annotation(COMPLETION_INDEX) or pod.name] = pod
+        return list(newest.values())
+
+    @cached_property
+    def removed(self) -> list[LiveObject]:
+        """The newest removed pod of each completion index of a Job. Pods of earlier runs of the JobSet are left out."""
+        existing = {pod.uid for pod in self.all_pods}
+        began = {step_of(job): job.created for job in self.jobs}
+        newest: dict[tuple[str, str, str], LiveObject] = {}
+        for pod in sorted(self.removed_pods, key=lambda each: each.text("metadata", "creationTimestamp")):
+            since = began.get(step_of(pod)) or self.train_job.created
+            if pod.uid not in existing and not (pod.created and since and pod.created < since):
+                index = pod.annotation(COMPLETION_INDEX) or pod.name
+                newest[step_of(pod), pod.label(JOB_INDEX_KEY), index] = pod
         return list(newest.values())
 
     def is_overdue(self, obj: LiveObject) -> bool:
@@ -241,6 +257,12 @@ def finished(obj: LiveObject) -> bool:
 def step_of(pod: LiveObject) -> str:
     """Return the name of a pod's replicated job, or the name of the pod if it has none."""
     return pod.label(REPLICATED_JOB_NAME_KEY) or pod.name
+
+
+def rank_of(pod: LiveObject) -> int:
+    """Return the completion index of a pod, or 0 if it has none."""
+    index = pod.annotation(COMPLETION_INDEX)
+    return int(index) if index.isascii() and index.isdigit() and len(index) < 8 else 0
 
 
 def _is_child(kind: str, rest: str) -> bool:

@@ -79,6 +79,13 @@ def terminations(pod: Pod) -> Iterator[Termination]:
     stopped soon after its restart, its last crash counts.
     """
     step = (pod.metadata.labels or {}).get(REPLICATED_JOB_NAME_KEY) or pod.name
+    for is_init, status, ended in failures(pod):
+        code, reason, message = ended.exit_code or 0, ended.reason or "", ended.message or ""
+        yield Termination(pod.name, step, status.name, is_init, code, reason, message)
+
+
+def failures(pod: Pod) -> Iterator[tuple[bool, ContainerStatus, ContainerStateTerminated]]:
+    """Yield each failed container of a pod, and its failure. The first value is True for init containers."""
     asked: datetime | None = None
     if (
         pod.metadata.deletion_timestamp is not None
@@ -90,8 +97,7 @@ def terminations(pod: Pod) -> Iterator[Termination]:
         for each in found or ():
             ended = _failure(each, asked)
             if ended is not None:
-                code, reason, message = ended.exit_code or 0, ended.reason or "", ended.message or ""
-                yield Termination(pod.name, step, each.name, is_init, code, reason, message)
+                yield is_init, each, ended
 
 
 def _failure(status: ContainerStatus, asked: datetime | None) -> ContainerStateTerminated | None:

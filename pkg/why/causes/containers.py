@@ -15,8 +15,8 @@ from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZ
 from pkg.why.causes import references
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, Severity
-from pkg.why.liveobject import MOST_MATCHED, ago, at, moment, number, text
-from pkg.why.snapshot import Snapshot
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, moment, number, text
+from pkg.why.snapshot import Snapshot, rank_of, step_of
 
 _CONFIG: Final = (
     "CreateContainerConfigError",
@@ -64,9 +64,13 @@ _NO_RENDEZVOUS: Final = re.compile(r"DistNetworkError|client socket has timed ou
 _NOT_EXECUTED: Final = (126, 127)
 """A shell ends with these codes if it cannot execute a command or does not find it."""
 KEEP: Final = (
-    "To keep failed pods with their logs, set restartPolicy: Never in the runtime's pod template; "
-    "with terminationMessagePolicy: FallbackToLogsOnError, the end of the log becomes the container's message."
+    "If the platform stores the logs of containers, search this store for the namespace and the name of the pod. "
+    "Before the next attempt, choose what to keep: with restartPolicy: Never in the runtime's pod template, failed "
+    "pods remain with their logs; with the manager's flag --feature-gates=FailureEvidence=true and its role (kubectl "
+    "apply --server-side -k config/failure-evidence), an event says how a container ended, and with "
+    "terminationMessagePolicy: FallbackToLogsOnError in the runtime, this event contains the end of the log."
 )
+"""What to do after a failure of which no log is left. It must not name a command that leads back here."""
 _CORRECT_COMMAND: Final = (
     "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
 )
@@ -108,11 +112,26 @@ def messages_of(status: Status) -> list[str]:
     return [f"message of {status.name}: {each}" for each in lines]
 
 
+def logs_command(snapshot: Snapshot, status: Status) -> str:
+    """Return the command that prints the log of a container."""
+    job, pod = snapshot.train_job, status.pod
+    command = f"trainerctl logs {job.name} -n {job.namespace} --step {step_of(pod)} --rank {rank_of(pod)}"
+    if status.name != container_of(pod):
+        command += f" --container {status.name}"
+    return command + (" --previous" if status.is_previous else "")
+
+
+def container_of(pod: LiveObject) -> str:
+    """Return the name of the container that does the work. The launcher of MPI may run in a container ``node``."""
+    names = [text(each, "name") for each in pod.maps("spec", "containers")]
+    return next((each for each in (step_of(pod), NODE) if each in names), names[0] if names else "")
+
+
 def failures(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the failed containers whose pods still exist, in the order in which the containers failed."""
+    """Yield the failed containers whose pods still exist or are kept, in the order in which the containers failed."""
     for status in _by_end(snapshot):
         ended = _last_end(status)
-        if ended is not None and number(ended, "exitCode") != 0 and not status.is_gone:
+        if ended is not None and number(ended, "exitCode") != 0 and (status.is_kept or not status.is_gone):
             yield status
 
 
@@ -195,8 +214,8 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
         said = f": {_last(text(status.ended, 'message'))}" if words else ""
         summary = f"the {status.label} cannot execute a command (exit code {code}){said}"
         return Finding("command-not-found", summary, subject, evidence, _CORRECT_COMMAND)
-    read = f"Read its log: kubectl logs -n {status.pod.namespace} {status.pod.name} -c {status.name}"
-    if status.is_gone:
+    read = f"Read its log: {logs_command(snapshot, status)}"
+    if status.is_gone and not status.is_kept:
         read = f"The pod is removed, and its log with it. {KEEP}"
     if status.waiting == "CrashLoopBackOff":
         summary = f"the {status.label} fails again and again with exit code {code}{signal}"
@@ -224,9 +243,7 @@ def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
     many = status.restarts >= 3
     summary = f"the {status.label} restarted {status.restarts} times, last after exit code {code}"
     evidence = (f"{status.line}, running for {ago(since, snapshot.now)}", *lines_of(snapshot, status))
-    advice = (
-        f"Read its log: kubectl logs -n {status.pod.namespace} {status.pod.name} -c {status.name} --previous"
-    )
+    advice = f"Read its log: {logs_command(snapshot, status)} --previous"
     return Finding(
         cause, summary, (str(status.pod),), evidence, advice, Severity.ERROR if many else Severity.NOTE
     )

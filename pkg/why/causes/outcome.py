@@ -121,6 +121,9 @@ def _to_see(snapshot: Snapshot, obj: LiveObject) -> str:
     """Return advice on how to find out why the pods of a failed object failed."""
     job, step = snapshot.train_job, obj.label(REPLICATED_JOB_NAME_KEY)
     named = f"{job.name} -n {job.namespace}"
-    if kinds.POD in snapshot.unread or any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods):
+    is_failed = any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods)
+    if kinds.POD in snapshot.unread:
+        return f"Get permission to list pods, and read the logs of the failed ones: kubectl logs. {KEEP}"
+    if is_failed or snapshot.removed:
         return f"Read the logs: trainerctl logs {named}{f' --step {step}' if step else ''} --all."
-    return f"The failed pods were removed; their events remain for a while: trainerctl events {named}. {KEEP}"
+    return f"The failed pods were removed, and their logs with them. {KEEP}"

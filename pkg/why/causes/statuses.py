@@ -28,7 +28,11 @@ class Status:
     data: JSON
     is_init: bool
     is_gone: bool = False
-    """True if the pod was removed, and its log with it."""
+    """True if the pod was removed."""
+    is_kept: bool = False
+    """True if the pod was removed, and its log was kept."""
+    is_previous: bool = False
+    """True if the container was restarted after this end, so that its log is the previous one."""
 
     @property
     def waiting(self) -> str:
@@ -87,9 +91,9 @@ def statuses(snapshot: Snapshot) -> Iterator[Status]:
 
 
 def removed(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield failed containers of removed pods, from the events of the TrainJob.
+    """Yield failed containers of removed pods, from the kept pods and from the events of the TrainJob.
 
-    The events are used only if a Job, the JobSet or the TrainJob has failed. Events older than the present Jobs are
+    They are used only if a Job, the JobSet or the TrainJob has failed. Events older than the present Jobs are
     ignored, because they describe earlier runs of the JobSet.
     """
     above = [
@@ -99,7 +103,8 @@ def removed(snapshot: Snapshot) -> Iterator[Status]:
     ]
     if not any(each.is_true("Failed") for each in above):
         return
-    existing = {pod.name for pod in snapshot.all_pods}
+    yield from _of_kept(snapshot)
+    existing = {pod.name for pod in (*snapshot.all_pods, *snapshot.removed)}
     for event in snapshot.events(snapshot.train_job, terminations.REASON):
         ended, seen = terminations.parse(event.text("message")), event_time(event)
         if ended is None or seen is None or ended.pod in existing:
@@ -107,6 +112,22 @@ def removed(snapshot: Snapshot) -> Iterator[Status]:
         jobs = [each for each in snapshot.jobs if each.label(REPLICATED_JOB_NAME_KEY) == ended.step]
         if all(each.created is None or each.created <= seen for each in jobs):
             yield _of_event(snapshot, event, ended, jobs[0].at("spec", "template", "spec") if jobs else None)
+
+
+def _of_kept(snapshot: Snapshot) -> Iterator[Status]:
+    if not snapshot.removed:
+        return
+    from controller_runtime.apis.core.v1 import Pod  # slow to load
+
+    for pod in snapshot.removed:
+        metadata = {name: value for name, value in pod.at("metadata").items() if name != "deletionTimestamp"}
+        shown = LiveObject({**pod.data, "kind": "Pod", "metadata": metadata})
+        for is_init, status, ended in terminations.failures(Pod.from_dict(dict(pod.data))):
+            data: JSON = {"state": {"terminated": ended.to_dict()}, "restartCount": status.restart_count}
+            is_previous = status.state is None or status.state.terminated != ended
+            yield Status(
+                shown, status.name, status.image or "", data, is_init, True, True, is_previous=is_previous
+            )
 
 
 def _of_event(snapshot: Snapshot, event: LiveObject, ended: terminations.Termination, spec: JSON) -> Status:

@@ -4,12 +4,14 @@
 
 import copy
 import random
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from trainerctl.cli import events, logs
 
-from pkg.why import State
+from pkg.why import Snapshot, State, diagnose
 from pkg.why.catalog import CAUSES
 from pkg.why.causes import containers
 from testkit.why.states import (
@@ -426,7 +428,7 @@ def test_the_injected_cause_is_the_answer(
     assert words in verdict.sentence
     first = verdict.findings[0]
     assert first.evidence
-    assert first.advice.endswith((".", "llama -n team-a", "NODE")) or "kubectl logs" in first.advice
+    assert first.advice.endswith((".", "llama -n team-a", "NODE")) or "trainerctl logs" in first.advice
 
 
 def on_a_local_cluster(state: Callable[[TrainJobObjects], Any]) -> Callable[[TrainJobObjects], Any]:
@@ -755,3 +757,46 @@ def test_a_pod_whose_container_waits_for_its_next_start_does_not_run() -> None:
             waiting={"reason": "CrashLoopBackOff", "message": "back-off"},
         )
     assert " does not run: " in world.verdict().sentence
+
+
+_COMMAND = re.compile(r"trainerctl (logs|why|events|describe)\b(?: \S+ -n \S+ --step (\S+))?")
+
+
+def _said(snapshot: Snapshot, verb: str, step: str) -> str:
+    """Return what a command of the tool tells a person about a TrainJob, without the logs themselves."""
+    match verb:
+        case "logs":
+            found = logs.pods_of(snapshot, step or logs.training_step(snapshot))
+            return "" if found else logs.no_pod(snapshot, step or logs.training_step(snapshot))
+        case "events":
+            return "\n".join(each.text("message") for each in events.of_all(snapshot))
+        case "why" | "describe":
+            return "\n".join(each.advice for each in diagnose(snapshot).findings)
+    return ""
+
+
+def _follow(snapshot: Snapshot, said: str, path: tuple[str, ...]) -> None:
+    """Follow the commands in a text until they end at something that a person can do."""
+    for verb, step in _COMMAND.findall(said):
+        assert verb not in path, f"a circle: {' -> '.join((*path, verb))}: {said}"
+        _follow(snapshot, _said(snapshot, verb, step), (*path, verb))
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["as it is", "failed, and its pods are removed"])
+@pytest.mark.parametrize(("cause", "code", "words", "state"), CASES)
+def test_no_remedy_leads_in_a_circle(
+    cause: str, code: int, words: str, state: Callable[[TrainJobObjects], Any], is_over: bool
+) -> None:
+    world = TrainJobObjects()
+    state(world)
+    findings = world.verdict().findings
+    if is_over:
+        world.without_pods()
+        if world.job in world.objects:
+            failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+    snapshot = world.snapshot()
+    for each in findings:
+        _follow(snapshot, each.advice, ("why",))
+    for verb in ("why", "logs", "events", "describe"):
+        _follow(snapshot, _said(snapshot, verb, ""), (verb,))

@@ -61,11 +61,18 @@ def test_the_message_is_evidence_and_the_advice_can_be_followed() -> None:
     assert "restartPolicy: Never" in first.advice
 
 
-def test_without_an_event_the_advice_is_the_command_that_still_works() -> None:
+def test_without_an_event_the_advice_says_what_would_have_kept_the_log() -> None:
     first = removed().verdict().findings[0]
 
     assert first.cause == "retries-exhausted"
-    assert "trainerctl events llama -n team-a" in first.advice
+    assert "trainerctl" not in first.advice
+    for kept in (
+        "platform stores",
+        "FailureEvidence=true",
+        "config/failure-evidence",
+        "terminationMessagePolicy",
+    ):
+        assert kept in first.advice
 
 
 def test_while_the_failed_pods_exist_the_advice_is_to_read_their_logs() -> None:

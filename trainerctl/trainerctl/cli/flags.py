@@ -212,21 +212,21 @@ def _events(parser: argparse.ArgumentParser) -> None:
 def _logs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _named(parser)
-    add("--step", default="node", help="replicated job whose pods' logs to print (default node)")
+    add("--step", help="replicated job whose pods' logs to print (default: the step that trains)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--rank",
         type=flagtypes.integer(0, 1 << 20),
-        default=0,
         metavar="N",
-        help="rank of the pod in its step (default 0)",
+        help="rank of the pod in its step (default: the rank that failed first, or 0)",
     )
     which.add_argument(
         "--all",
         action="store_true",
         help="print the logs of all pods of the step; each line starts with step and rank",
     )
-    _lines(parser, "the containers end")
+    add("-c", "--container", help="container of the pods (default: the container that does the work)")
+    _lines(parser, "the TrainJob ends; restarted containers are followed too")
     add("--previous", action="store_true", help="print the log of the previous run of the container")
 
 

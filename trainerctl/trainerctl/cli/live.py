@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Final, NamedTuple
 
+import anyio.to_thread
 import msgspec
 from controller_runtime.client import LiveClient
 from controller_runtime.rest import (
@@ -25,6 +27,7 @@ from controller_runtime.rest import (
 )
 from pkg.why import LiveObject, Snapshot, kinds, reading
 
+from trainerctl.cli import removedpods
 from trainerctl.offline import inputfiles
 
 FIELD_OWNER: Final = "trainerctl"
@@ -93,6 +96,8 @@ class Connection(NamedTuple):
     client: LiveClient
     namespace: str
     clock: ServerClock
+    removed: Path | None = None
+    """The folder with the removed pods of a local cluster."""
 
     async def snapshot(self, name: str) -> Snapshot:
         """Return the objects of a TrainJob.
@@ -102,6 +107,7 @@ class Connection(NamedTuple):
         """
         began = datetime.now(UTC)
         found = await reading.take(self.client, self.namespace, name, began)
+        found = await anyio.to_thread.run_sync(removedpods.with_removed, self.removed, found)
         return dataclasses.replace(found, now=self.clock.corrected(began))
 
     async def all(self, kind: str, *, namespace: str = "") -> list[LiveObject]:
@@ -136,5 +142,8 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
     async with Transport(config) as transport:
         clock = ServerClock(FirstAnswer(transport))
         yield Connection(
-            LiveClient(clock), arguments.namespace or config.namespace or inputfiles.DEFAULT_NAMESPACE, clock
+            LiveClient(clock),
+            arguments.namespace or config.namespace or inputfiles.DEFAULT_NAMESPACE,
+            clock,
+            removedpods.folder_of(config.address),
         )

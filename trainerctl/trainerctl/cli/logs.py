@@ -13,14 +13,18 @@ from controller_runtime import rest
 from controller_runtime.client import LogOptions
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
-from pkg.constants.trainer import NODE
-from pkg.why import LiveObject, Snapshot, kinds, reading, removed
-from pkg.why.liveobject import maps, text
-from pkg.why.snapshot import COMPLETION_INDEX, step_of
+from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.constants import trainer as constants
+from pkg.why import KEEP, LiveObject, Snapshot, container_of, kinds, reading, removed, statuses
+from pkg.why.liveobject import at, number, text
+from pkg.why.snapshot import finished, rank_of, step_of
 
-from trainerctl.cli import live, streams
+from trainerctl.cli import live, removedpods, streams
+from trainerctl.cli.get import KIND
 from trainerctl.cli.terminal import Console
 
+_POLL: Final = 1.0
+_INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
 _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
@@ -32,64 +36,101 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
     """
     async with live.connect(arguments) as cluster:
         snapshot = await cluster.snapshot(arguments.name)
-        pods = _selected(snapshot, arguments)
+        step = arguments.step or training_step(snapshot)
+        pods = pods_of(snapshot, step)
+        if not arguments.all:
+            rank = arguments.rank
+            if rank is None:
+                rank, said = first_failed(snapshot, step)
+                if said and len(pods) > 1:
+                    err.say(said)
+            pods = [pod for pod in pods if rank_of(pod) == rank]
         if not pods:
-            streams.say_error(no_pod(snapshot, arguments.step))
+            streams.say_error(no_pod(snapshot, step))
             return 1
         styles = itertools.cycle(_COLOURS if len(pods) > 1 else ("",))
-        logs = [_Log(cluster, pod, arguments, out, style) for pod, style in zip(pods, styles, strict=False)]
+        logs = [
+            _Log(cluster, snapshot, pod, arguments, out, style)
+            for pod, style in zip(pods, styles, strict=False)
+        ]
         if not arguments.follow:
             return max([await each.print() for each in logs])
         async with anyio.create_task_group() as group:
             for each in logs:
-                group.start_soon(each.print)
+                group.start_soon(each.follow, err)
     return max(each.code for each in logs)
+
+
+def training_step(snapshot: Snapshot) -> str:
+    """Return the step that trains.
+
+    With MPI, this is the launcher: the pods of the other step only run an SSH server. Otherwise it is the step whose
+    Job template has the ancestor label ``trainer``.
+    """
+    labels: dict[str, str] = {}
+    if snapshot.job_set is not None:
+        for each in snapshot.job_set.maps("spec", "replicatedJobs"):
+            label = text(each, "template", "metadata", "labels", constants.LABEL_TRAIN_JOB_ANCESTOR)
+            labels[text(each, "name")] = label
+    for job in snapshot.all_jobs:
+        labels.setdefault(step_of(job), job.label(constants.LABEL_TRAIN_JOB_ANCESTOR))
+    for pod in (*snapshot.all_pods, *snapshot.removed):
+        labels.setdefault(step_of(pod), "")
+    trains = [step for step, label in labels.items() if label == constants.ANCESTOR_TRAINER]
+    others = [step for step, label in labels.items() if not label and step not in _INITIALIZERS]
+    for step in (constants.LAUNCHER, *trains, constants.NODE, *others):
+        if step in labels:
+            return step
+    return constants.NODE
+
+
+def pods_of(snapshot: Snapshot, step: str) -> list[LiveObject]:
+    """Return the pods of a step, sorted by rank. A rank whose pod was removed has its kept pod, if there is one."""
+    pods = [pod for pod in snapshot.pods if step_of(pod) == step]
+    ranks = {rank_of(pod) for pod in pods}
+    kept = [pod for pod in snapshot.removed if step_of(pod) == step and rank_of(pod) not in ranks]
+    return sorted([*pods, *kept], key=rank_of)
+
+
+def first_failed(snapshot: Snapshot, step: str) -> tuple[int, str]:
+    """Return the rank that failed first, and a sentence about it. If none has failed, return 0 and an empty text.
+
+    In distributed training, the failure of one rank makes the others fail. Of the failures in the same second, those by
+    a signal come last, because other programs send signals.
+    """
+    failed = []
+    for status in statuses(snapshot):
+        ended = status.ended or at(status.data, "lastState", "terminated")
+        code = number(ended, "exitCode")
+        if code and step_of(status.pod) == step and status.pod.text("status", "phase") != "Succeeded":
+            failed.append((text(ended, "finishedAt"), code > 128, rank_of(status.pod), code))
+    if not failed:
+        return 0, ""
+    _, _, rank, code = min(failed)
+    return (
+        rank,
+        f"Rank {rank} of step {step} failed first (exit code {code}). For others, add --rank N or --all.",
+    )
 
 
 def no_pod(snapshot: Snapshot, step: str) -> str:
     """Return a message about a step of which no pod can be read.
 
-    It says how removed pods ended, and which command shows more.
+    It says how removed pods ended, and what a person can do. It must not name a command that leads back here.
     """
     job = snapshot.train_job
-    named = f"{job.name} -n {job.namespace}"
     if reason := snapshot.unread.get(kinds.POD):
         return f"the pods of step {step} cannot be read: {reason}"
     known = [each for each in removed(snapshot) if step_of(each.pod) == step]
-    if known:
-        ends = [
-            printable_line(f"{each.line}: {each.message}" if each.message else each.line) for each in known
-        ]
-        first = f"the pods of step {step} are removed, and their logs with them"
-        return "\n".join([first, *ends, f"see trainerctl why {named}"])
+    ends = [printable_line(f"{each.line}: {each.message}" if each.message else each.line) for each in known]
     jobs = [each for each in snapshot.jobs if step_of(each) == step]
-    if any(each.is_true("Failed") for each in jobs) and not any(
-        step_of(pod) == step for pod in snapshot.pods
-    ):
-        return (
-            f"the pods of step {step} are removed; see trainerctl why {named} and trainerctl events {named}"
-        )
-    return f"no pod of step {step} matches; see trainerctl get {named}"
-
-
-def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[LiveObject]:
-    """Return the pods of the step, sorted by rank. Without ``--all``, return only pods with the requested rank."""
-    pods = [pod for pod in snapshot.pods if step_of(pod) == arguments.step]
-    pods.sort(key=_rank)
-    if arguments.all:
-        return pods
-    return [pod for pod in pods if _rank(pod) == arguments.rank]
-
-
-def container_of(pod: LiveObject) -> str:
-    """Return the name of the container that does the work. The launcher of MPI may run in a container ``node``."""
-    names = [text(each, "name") for each in maps(pod.data, "spec", "containers")]
-    return next((each for each in (step_of(pod), NODE) if each in names), names[0])
-
-
-def _rank(pod: LiveObject) -> int:
-    index = pod.annotation(COMPLETION_INDEX)
-    return int(index) if index.isascii() and index.isdigit() else 0
+    is_over = job.is_true("Failed") or any(each.is_true("Failed") for each in jobs)
+    steps = {text(each, "name") for each in job.maps("status", "jobsStatus")} | {
+        step_of(each) for each in snapshot.jobs
+    }
+    if known or (is_over and (not steps or step in steps) and not pods_of(snapshot, step)):
+        return "\n".join([f"the pods of step {step} are removed, and their logs with them", *ends, KEEP])
+    return f"no pod of step {step} matches; see trainerctl get {job.name} -n {job.namespace}"
 
 
 class _Log:
@@ -98,12 +139,14 @@ class _Log:
     def __init__(
         self,
         cluster: live.Connection,
+        snapshot: Snapshot,
         pod: LiveObject,
         arguments: argparse.Namespace,
         out: Console,
         style: str,
     ) -> None:
         self._cluster = cluster
+        self._snapshot = snapshot
         self._pod = pod
         self._arguments = arguments
         self._out = out
@@ -111,29 +154,73 @@ class _Log:
         self.code = 0
 
     async def print(self) -> int:
-        """Print the log, with ``--follow`` until it ends. Return the exit code."""
+        """Print the log, or follow it until the container ends. Return the exit code."""
+        name, container = self._pod.name, self._arguments.container or container_of(self._pod)
         if not self._pod.maps("status", "containerStatuses"):
             named = f"{self._arguments.name} -n {self._pod.namespace}"
-            streams.say_error(f"{self._pod.name} has not started; see trainerctl why {named}")
+            streams.say_error(f"{name} has not started; see trainerctl why {named}")
             self.code = 1
             return self.code
-        pod = reading.pod_named(self._pod.namespace, self._pod.name)
-        logs = self._cluster.client.subresource("log")
+        tail, previous = self._arguments.tail, self._arguments.previous
         try:
-            async with logs.stream(pod, follow=self._arguments.follow, **self._options()) as lines:
+            if any(pod.uid == self._pod.uid for pod in self._snapshot.removed):
+                kept = self._cluster.removed and removedpods.log(
+                    self._cluster.removed, self._pod, container, tail=tail, previous=previous
+                )
+                for line in kept or ():
+                    self._say(line.expandtabs())
+                return self.code
+            options = LogOptions(container=container, previous=previous)
+            if tail is not None:
+                options["tail_lines"] = tail
+            logs, pod = self._cluster.client.subresource("log"), reading.pod_named(self._pod.namespace, name)
+            async with logs.stream(pod, follow=self._arguments.follow, **options) as lines:
                 async for line in lines:
                     self._say(line.expandtabs())
         except (StatusError, rest.RestError) as error:
-            streams.say_error(f"{self._pod.name}: {error}")
+            streams.say_error(f"{name}: {error}")
             self.code = 1
         return self.code
 
-    def _options(self) -> LogOptions:
-        options = LogOptions(container=container_of(self._pod), previous=self._arguments.previous)
-        if self._arguments.tail is not None:
-            options["tail_lines"] = self._arguments.tail
-        return options
+    async def follow(self, err: Console) -> None:
+        """Follow the log through restarts of the container and new pods of the rank, until the TrainJob has ended."""
+        step, rank = step_of(self._pod), rank_of(self._pod)
+        seen: set[tuple[str, int]] = set()
+        labels = {JOB_SET_NAME_KEY: self._arguments.name}
+        while True:
+            if (run := self._run()) is not None and run not in seen:
+                if seen:
+                    err.say(f"Rank {rank} of step {step} runs again: Pod {self._pod.name}, restart {run[1]}")
+                    self._arguments.tail = None
+                seen.add(run)
+                await self.print()
+            job = LiveObject(
+                (
+                    await self._cluster.client.get(KIND, (self._cluster.namespace, self._arguments.name))
+                ).to_dict()
+            )
+            selection = reading.Selection(namespace=self._cluster.namespace, labels=labels)
+            found, _ = await reading.listed(self._cluster.client, kinds.VERSIONS[kinds.POD][0], selection)
+            pods = [pod for pod in found if (step_of(pod), rank_of(pod)) == (step, rank)]
+            self._pod = max(
+                pods, key=lambda each: each.text("metadata", "creationTimestamp"), default=self._pod
+            )
+            ended = self._pod.text("status", "phase") == "Succeeded" or self._arguments.previous
+            if ended or finished(job) or job.deleted or job.at("spec", "suspend") is True:
+                return
+            await anyio.sleep(_POLL)
+
+    def _run(self) -> tuple[str, int] | None:
+        """Return the pod and the number of the container's run, or None if the container waits to start."""
+        name = self._arguments.container or container_of(self._pod)
+        for each in (
+            *self._pod.maps("status", "initContainerStatuses"),
+            *self._pod.maps("status", "containerStatuses"),
+        ):
+            if text(each, "name") == name and at(each, "state", "waiting") is None:
+                return self._pod.uid, number(each, "restartCount")
+        return None
 
     def _say(self, line: str) -> None:
-        prefix = ((f"[{step_of(self._pod)} {_rank(self._pod)}] ", self._style),) if self._style else ()
+        prefix = ((f"[{step_of(self._pod)} {rank_of(self._pod)}] ", self._style),) if self._style else ()
         self._out.say(*prefix, line)

@@ -26,6 +26,7 @@ from controller_runtime.envtest import (
 from controller_runtime.machinery import JSON, yaml
 
 from trainerctl.localcluster import kai, manifests
+from trainerctl.localcluster.names import REMOVED
 from trainerctl.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
@@ -191,12 +192,14 @@ class Parts:
 
     def pod_logs(self) -> Component:
         """Return the log server of simulated pods. It answers only the API server."""
-        return self._node(POD_LOGS, "trainerctl.localcluster.podlogs", self.ports.pod_logs, [])
+        flags = [f"--removed={self.directory / REMOVED}"]
+        return self._node(POD_LOGS, "trainerctl.localcluster.podlogs", self.ports.pod_logs, flags)
 
     def processes(self) -> Component:
         """Return the kubelet of the nodes whose pods run as local processes. It also serves the logs of these pods."""
         flags = [
             f"--directory={self.directory / 'processes'}",
+            f"--removed={self.directory / REMOVED}",
             *(f"--image={each}" for each in self.options.images),
         ]
         return self._node(PROCESSES, "trainerctl.localcluster.processes", self.ports.processes, flags)
@@ -239,7 +242,7 @@ class Parts:
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
             "podGrouper": {"enable": self.options.kai is not None},
             "statusServer": {"port": self.ports.manager_status},
-            "featureGates": dict(self.options.manager_gates),
+            "featureGates": self.options.gates,
             "compatibilityVersion": self.options.compatibility_version,
         }
         argv = [

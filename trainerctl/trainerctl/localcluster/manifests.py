@@ -39,6 +39,12 @@ _RECYCLES: Final = {
     "resources": ["persistentvolumes"],
     "verbs": ["list", "watch", "patch"],
 }
+_TRAIN_JOBS: Final = {
+    "apiGroups": [constants.GROUP],
+    "resources": ["trainjobs"],
+    "verbs": ["list", "watch"],
+}
+"""Removed pods are kept until their TrainJob is deleted."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
 
@@ -83,8 +89,9 @@ def _kwok_rights(kwok: Binary) -> list[Manifest]:
 
 
 def _log_rights() -> list[Manifest]:
-    """Return the permissions of the log server, which reads pods and recycles volumes."""
-    return _granted("pod-logs", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}, _RECYCLES])
+    """Return the permissions of the log server, which reads pods, keeps failed pods and recycles volumes."""
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+    return _granted("pod-logs", [pods, _TRAIN_JOBS, _RECYCLES])
 
 
 def _process_rights() -> list[Manifest]:
@@ -99,6 +106,7 @@ def _process_rights() -> list[Manifest]:
             "verbs": ["get"],
         },
         _RECYCLES,
+        _TRAIN_JOBS,
         {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "patch"]},

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 DEFAULT_NAME: Final = "default"
+REMOVED: Final = "removed-pods"
+"""The folder in a cluster's directory in which removed pods are kept."""
 DEMO_NAME: Final = "demo"
 """The name of the temporary cluster of ``trainerctl demo``."""
 _PATTERN: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")

@@ -51,7 +51,7 @@ class Options:
     workloads: bool = False
     """Enable Kubernetes' own gangs: the feature gates and the API."""
     manager_gates: Mapping[str, bool] = field(default_factory=dict)
-    """The manager's feature gates."""
+    """The manager's feature gates. FailureEvidence is on unless this or AllAlpha is set here."""
     compatibility_version: str = V2_1
     """The release of Trainer like which the manager behaves."""
     run_processes: bool = False
@@ -79,16 +79,22 @@ class Options:
     @property
     def serves_status(self) -> bool:
         """True if the manager accepts status updates from pods."""
-        return self._gates.enabled(features.TRAIN_JOB_STATUS)
+        return self._enabled.enabled(features.TRAIN_JOB_STATUS)
 
     @property
     def gated_roles(self) -> list[str]:
         """The folders of the roles that the manager's feature gates need."""
-        return [folder for gate, folder in _ROLES.items() if self._gates.enabled(gate)]
+        return [folder for gate, folder in _ROLES.items() if self._enabled.enabled(gate)]
 
     @property
-    def _gates(self) -> features.Gates:
-        return features.resolve(self.manager_gates)
+    def gates(self) -> dict[str, bool]:
+        """The manager's feature gates that differ from their defaults in the manager."""
+        is_set = not {features.FAILURE_EVIDENCE, "AllAlpha"}.isdisjoint(self.manager_gates)
+        return {**({} if is_set else {features.FAILURE_EVIDENCE: True}), **self.manager_gates}
+
+    @property
+    def _enabled(self) -> features.Gates:
+        return features.resolve(self.gates)
 
     @property
     def gang_controllers(self) -> list[str]:

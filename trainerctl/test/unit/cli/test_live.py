@@ -3,6 +3,7 @@
 """The output of the commands for live TrainJobs, in a pipe and on a terminal."""
 
 import argparse
+import dataclasses
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,9 +23,10 @@ from controller_runtime.rest import (
     Response,
     TransportTimeoutError,
 )
-from pkg.why import LiveObject
+from pkg.constants.trainer import LABEL_TRAIN_JOB_ANCESTOR
+from pkg.why import KEEP, LiveObject, Snapshot, container_of, diagnose
 from testkit.why.states import failed
-from testkit.why.world import TrainJobObjects
+from testkit.why.world import TrainJobObjects, when
 
 from trainerctl.cli import change, cluster, describe, events, live, logs, parser, watchtree, why
 from trainerctl.cli.get import KIND
@@ -223,19 +225,14 @@ def unreadable() -> TrainJobObjects:
                     "container node of Pod llama-node-0-0-abcde, ended with exit code 1 (Error), the pod is removed: "
                     "ValueError: bad rate"
                 ),
-                "see trainerctl why llama -n team-a",
+                KEEP,
             ],
             id="how they ended is known",
         ),
         pytest.param(
             removed(),
             "node",
-            [
-                (
-                    "the pods of step node are removed; see trainerctl why llama -n team-a and "
-                    "trainerctl events llama -n team-a"
-                )
-            ],
+            ["the pods of step node are removed, and their logs with them", KEEP],
             id="how they ended is not known",
         ),
         pytest.param(
@@ -276,7 +273,83 @@ def test_the_log_is_that_of_the_container_that_does_the_work(
     pod["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = step
     pod["spec"]["containers"] = [{"name": each} for each in containers]
 
-    assert logs.container_of(LiveObject(pod)) == read
+    assert container_of(LiveObject(pod)) == read
+
+
+@pytest.mark.parametrize(
+    ("steps", "trains"),
+    [
+        pytest.param(
+            {"model-initializer": "model-initializer", "work": "trainer"}, "work", id="by its label"
+        ),
+        pytest.param({"node": "", "launcher": "trainer"}, "launcher", id="the launcher of MPI"),
+        pytest.param({"node": "trainer", "launcher": ""}, "launcher", id="never the SSH servers"),
+        pytest.param({"dataset-initializer": "", "alone": ""}, "alone", id="the only other step"),
+        pytest.param({}, "node", id="no step is known"),
+    ],
+)
+def test_the_step_that_trains_is_found_whatever_its_name(steps: dict[str, str], trains: str) -> None:
+    world = TrainJobObjects()
+    world.without_pods()
+    world.remove(world.job)
+    world.job_set["spec"]["replicatedJobs"] = [
+        {"name": step, "template": {"metadata": {"labels": {LABEL_TRAIN_JOB_ANCESTOR: label}}}}
+        for step, label in steps.items()
+    ]
+
+    assert logs.training_step(world.snapshot()) == trains
+
+
+def kept(rank: int, code: int, finished: float, *, deleted: bool = False) -> LiveObject:
+    """Return a removed pod, as a local cluster keeps it."""
+    metadata = {
+        "name": f"llama-node-0-{rank}-gone0",
+        "namespace": "team-a",
+        "uid": f"gone-{rank}",
+        "creationTimestamp": when(100),
+        "labels": {"jobset.sigs.k8s.io/replicatedjob-name": "node"},
+        "annotations": {"batch.kubernetes.io/job-completion-index": str(rank)},
+        **({"deletionTimestamp": when(finished), "deletionGracePeriodSeconds": 0} if deleted else {}),
+    }
+    end = {"exitCode": code, "reason": "Error", "finishedAt": when(finished)}
+    status = {"name": "node", "restartCount": 0, "state": {"terminated": end}}
+    spec = {"containers": [{"name": "node"}]}
+    return LiveObject(
+        {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"containerStatuses": [status]}}
+    )
+
+
+def with_kept(*pods: LiveObject) -> Snapshot:
+    lines = {(each.name, "node"): ["ValueError: bad shard"] for each in pods}
+    return dataclasses.replace(removed().snapshot(), removed_pods=pods, logs=lines)
+
+
+def test_the_rank_that_failed_first_is_shown_and_named() -> None:
+    snapshot = with_kept(kept(0, 143, 20), kept(1, 1, 20), kept(2, 1, 19), kept(3, 137, 40, deleted=True))
+
+    rank, said = logs.first_failed(snapshot, "node")
+
+    assert rank == 1
+    assert said == "Rank 1 of step node failed first (exit code 1). For others, add --rank N or --all."
+    assert [pod.name for pod in logs.pods_of(snapshot, "node")] == [
+        f"llama-node-0-{rank}-gone0" for rank in range(4)
+    ]
+    assert logs.first_failed(TrainJobObjects().snapshot(), "node") == (0, "")
+
+
+def test_why_shows_the_kept_log_of_a_removed_pod_and_the_command_that_prints_it() -> None:
+    first = diagnose(with_kept(kept(1, 3, 20))).findings[0]
+
+    assert first.summary == "the container node failed with exit code 3"
+    assert first.evidence[-1] == "log of node: ValueError: bad shard"
+    assert first.advice == "Read its log: trainerctl logs llama -n team-a --step node --rank 1"
+
+
+def test_kept_pods_of_an_earlier_run_of_the_job_set_explain_nothing() -> None:
+    old = kept(1, 3, 20)
+    metadata = {**old.at("metadata"), "creationTimestamp": when(100_000)}
+
+    assert logs.pods_of(with_kept(LiveObject({**old.data, "metadata": metadata})), "node") == []
 
 
 def test_the_message_of_an_event_makes_no_line_of_its_own() -> None:

@@ -75,8 +75,10 @@ def test_options_that_cannot_work_are_refused_before_anything_starts(options: Op
 @pytest.mark.parametrize(
     ("gates", "roles"),
     [
-        ({}, []),
-        ({"TrainJobStatus": True}, ["status-server"]),
+        ({}, ["failure-evidence"]),
+        ({"TrainJobStatus": True}, ["failure-evidence", "status-server"]),
+        ({"FailureEvidence": False}, []),
+        ({"AllAlpha": False}, []),
         ({"AllAlpha": True, "TrainJobStatus": False}, ["failure-evidence"]),
     ],
 )

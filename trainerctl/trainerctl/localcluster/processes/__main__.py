@@ -19,6 +19,7 @@ from controller_runtime.envtest import HOST
 
 from trainerctl.localcluster import recycling
 from trainerctl.localcluster.access import new_token
+from trainerctl.localcluster.podlogs.removed import RemovedPods
 from trainerctl.localcluster.podlogs.server import LogServer, mutual_tls
 from trainerctl.localcluster.processes import images, process
 from trainerctl.localcluster.processes.execserver import ProcessExec
@@ -64,7 +65,7 @@ class _Runnable:
 def main() -> None:
     """Run until the process is ended."""
     parser = argparse.ArgumentParser(prog="python -m trainerctl.localcluster.processes")
-    for flag in ("kubeconfig", "certificate", "key", "client-ca", "directory"):
+    for flag in ("kubeconfig", "certificate", "key", "client-ca", "directory", "removed"):
         parser.add_argument(f"--{flag}", required=True)
     parser.add_argument("--image", action="append", default=[], type=images.parse)
     parser.add_argument("--port", type=int, required=True)
@@ -99,7 +100,8 @@ async def _run(parsed: argparse.Namespace) -> None:
 async def _start(mgr: ctrl.Manager, settings: Settings, parsed: argparse.Namespace) -> None:
     tls = mutual_tls(parsed.certificate, parsed.key, parsed.client_ca)
     nodes = Nodes(mgr.api_reader)
-    kubelet = Kubelet(mgr.client, settings, nodes.__contains__)
+    removed = RemovedPods(Path(parsed.removed))
+    kubelet = Kubelet(mgr.client, settings, nodes.__contains__, removed)
     logs = ProcessLogs(mgr.client, settings, kubelet.runner)
     (
         ctrl.new_controller_managed_by(mgr)
@@ -113,6 +115,7 @@ async def _start(mgr: ctrl.Manager, settings: Settings, parsed: argparse.Namespa
     server = LogServer(logs.log, ProcessExec(kubelet.runner).answer)
     mgr.add(_Runnable(partial(server.serve, HOST, parsed.port, tls)))
     mgr.add(_Runnable(partial(recycling.recycle, mgr.api_reader, partial(remove_data, settings.claims))))
+    mgr.add(_Runnable(partial(removed.follow, mgr.api_reader)))
     async with mgr, ctrl.setup_signal_handler() as stop, kubelet.running():
         await nodes.heartbeat()
         existing = await mgr.api_reader.list(Pod)

@@ -19,7 +19,8 @@ from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.source import Queue
 
-from trainerctl.localcluster.processes import status
+from trainerctl.localcluster.podlogs.removed import RemovedPods
+from trainerctl.localcluster.processes import logs, status
 from trainerctl.localcluster.processes.pod import PodRunner
 from trainerctl.localcluster.processes.ports import Ports, group_of
 from trainerctl.localcluster.processes.refusals import REASON, refusal
@@ -35,6 +36,8 @@ class _Entry:
 
     uid: str
     runner: PodRunner
+    pod: Pod
+    """The pod as we last read it."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     written: _Status | None = None
     version: str | None = None
@@ -45,10 +48,17 @@ class _Entry:
 class Kubelet:
     """Runs the pods on nodes for which ``is_mine`` returns True. Call `reconcile` only inside `running`."""
 
-    def __init__(self, client_: client.Client, settings: Settings, is_mine: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        client_: client.Client,
+        settings: Settings,
+        is_mine: Callable[[str], bool],
+        removed: RemovedPods,
+    ) -> None:
         self._client = client_
         self._settings = settings
         self._is_mine = is_mine
+        self._removed = removed
         self._entries: dict[NamespacedName, _Entry] = {}
         self._ports = Ports()
         self._refused: dict[NamespacedName, str] = {}
@@ -92,6 +102,7 @@ class Kubelet:
             if pod.metadata.deletion_timestamp:
                 await self._delete(pod)
             return reconcile.Result()
+        entry.pod = pod
         if pod.metadata.deletion_timestamp and not entry.runner.finished.is_set():
             grace = pod.metadata.deletion_grace_period_seconds
             if not entry.runner.is_stopping:
@@ -131,7 +142,7 @@ class Kubelet:
             message = f"Port {port} is used by another program of this machine; the pods of the job use {substitute}"
             self._settings.record(pod, "PortReplaced", message)
         runner = PodRunner(pod, self._settings, lambda: self._changed(key), ports)
-        entry = self._entries[key] = _Entry(uid, runner)
+        entry = self._entries[key] = _Entry(uid, runner, pod)
         if pod.metadata.deletion_timestamp:
             runner.stop(0)
         self._tasks.start_soon(self._run, entry)
@@ -174,13 +185,20 @@ class Kubelet:
             await self._client.delete(gone, grace_period_seconds=0, preconditions=preconditions)
 
     async def _discard(self, key: NamespacedName, entry: _Entry) -> None:
-        """End the processes of a pod that does not exist any more, and remove its folder."""
+        """End the processes of a pod that does not exist any more, keep how it ended, and remove its folder."""
         if not entry.runner.finished.is_set():
             entry.scope.cancel()
             await entry.runner.finished.wait()
         del self._entries[key]
-        folder = self._settings.pod(entry.uid)
-        await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+        last = status.render(entry.runner.record, entry.pod, self._settings.now(), entry.written)
+        pod = {**entry.pod.to_dict(), "status": last}
+        folder, logged = self._settings.pod(entry.uid), self._settings.logs(entry.uid, "")
+
+        def replace() -> None:
+            self._removed.keep(pod, lambda kept: logs.save_ends(logged, kept))
+            shutil.rmtree(folder, ignore_errors=True)
+
+        await anyio.to_thread.run_sync(replace)
 
     def _changed(self, key: NamespacedName) -> None:
         if self._queue is not None:

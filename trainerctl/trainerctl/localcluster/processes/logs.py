@@ -6,6 +6,7 @@ TEXT``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from trainerctl.localcluster.podlogs.server import Query
 from trainerctl.localcluster.processes.shim.output import stamp
 
 _READ_BYTES = 1 << 18
+_KEPT_BYTES = 1 << 18
+"""Of the log of a removed pod, we keep this much for each run."""
 _STAMP_BYTES = len(stamp(0))
 _TEXT = _STAMP_BYTES + 3
 
@@ -41,6 +44,31 @@ def tail(folder: Path, lines: int) -> bytes:
         return b"".join(reader.read())
     finally:
         reader.close()
+
+
+def save_ends(source: Path, target: Path) -> None:
+    """Copy the ends of the logs of each container's last two runs from ``source`` to ``target``.
+
+    The last run may only have been stopped with its pod. The run before it then contains the error.
+    """
+    for container in source.iterdir() if source.is_dir() else ():
+        for run in runs(container)[-2:]:
+            folder = target / container.name / str(run)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "0.log").write_bytes(_end(container / str(run)))
+
+
+def _end(folder: Path) -> bytes:
+    """Return the last records of a log, at most ``_KEPT_BYTES``."""
+    data = b""
+    for number in reversed(segments(folder)):
+        with (folder / f"{number}.log").open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - (_KEPT_BYTES - len(data))))
+            data = file.read(_KEPT_BYTES - len(data)) + data
+        if len(data) >= _KEPT_BYTES:
+            return data.partition(b"\n")[2]
+    return data
 
 
 def _cut(data: bytes, lines: int) -> bytes | None:

@@ -22,7 +22,9 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import NotFoundError, ServerError
 from testkit.local_pods import UID
 
+from trainerctl.cli import removedpods
 from trainerctl.localcluster.nodes import NodeShape, node
+from trainerctl.localcluster.podlogs.removed import RemovedPods
 from trainerctl.localcluster.podlogs.server import LogError
 from trainerctl.localcluster.processes import process
 from trainerctl.localcluster.processes.kubelet import Kubelet
@@ -40,7 +42,8 @@ class _World:
 
     def __init__(self, client: Any, settings: Settings) -> None:
         self.client = client
-        self.kubelet = Kubelet(client, settings, {"node-0"}.__contains__)
+        self.removed = RemovedPods(settings.directory / "removed")
+        self.kubelet = Kubelet(client, settings, {"node-0"}.__contains__, self.removed)
         self.logs = ProcessLogs(client, settings, self.kubelet.runner)
         self._requests: set[reconcile.Request] = set()
 
@@ -177,6 +180,41 @@ async def test_a_deleted_pod_is_stopped_and_then_removed(settings: Settings) -> 
             return not (settings.directory / "pods" / UID).exists()
 
         await eventually(gone, timeout=30, reason="its folder is removed")
+
+
+@pytest.mark.parametrize(("policy", "message"), [("FallbackToLogsOnError", "no shard 7"), ("File", "")])
+async def test_the_message_of_a_failed_container_is_the_end_of_its_log_if_the_policy_says_so(
+    settings: Settings, policy: str, message: str
+) -> None:
+    pod = _pod("sh", "-c", "echo no shard 7; exit 3")
+    pod.spec.containers[0].termination_message_policy = policy
+    async with _world(FakeClient(pod), settings) as world:
+        found = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
+        (status,) = found.status.container_statuses or []
+        assert status.state is not None
+        assert status.state.terminated is not None
+        assert (status.state.terminated.message or "").strip() == message
+
+
+async def test_the_log_and_the_end_of_a_removed_pod_are_kept(settings: Settings) -> None:
+    pod = _pod("sh", "-c", "echo no shard 7; exit 3")
+    pod.metadata.labels = {"jobset.sigs.k8s.io/jobset-name": "llama"}
+    client = FakeClient(pod)
+    async with _world(client, settings) as world:
+        await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
+        await client.delete(pod, grace_period_seconds=0)
+        world.add(REQUEST)
+
+        async def kept() -> bool:
+            return bool(world.removed.of("team", "llama"))
+
+        await eventually(kept, timeout=30, reason="the pod is kept")
+        (found,) = world.removed.of("team", "llama")
+        (status,) = found.maps("status", "containerStatuses")
+        assert status["state"]["terminated"]["exitCode"] == 3
+        folder = settings.directory / "removed"
+        assert list(removedpods.log(folder, found, "main")) == ["no shard 7"]
+        assert list(removedpods.log(folder, found, "main", previous=True)) == []
 
 
 async def test_the_last_phase_of_a_deleted_pod_is_written_before_it_is_removed(settings: Settings) -> None:
@@ -401,7 +439,7 @@ async def test_the_previous_log_of_a_container_that_waits_is_that_of_its_last_st
 
 
 async def test_folders_of_pods_that_do_not_exist_are_removed(settings: Settings) -> None:
-    kubelet = Kubelet(FakeClient(), settings, lambda name: True)
+    kubelet = Kubelet(FakeClient(), settings, lambda name: True, RemovedPods(settings.directory / "removed"))
     for uid in ("old", "new"):
         settings.pod(uid).mkdir(parents=True)
     kubelet.forget_others({"new"})
