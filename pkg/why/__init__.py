@@ -23,6 +23,7 @@ from .finding import Finding as Finding
 from .liveobject import LiveObject as LiveObject
 from .snapshot import Reference as Reference
 from .snapshot import Snapshot as Snapshot
+from .terminations import failures as failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # it loads the client, which nothing else needs

@@ -164,6 +164,9 @@ class _Log:
         tail, previous = self._arguments.tail, self._arguments.previous
         try:
             if any(pod.uid == self._pod.uid for pod in self._snapshot.removed):
+                # The last run may only have been stopped with its pod; the run before it then contains the error.
+                ends = [each for each in removed(self._snapshot) if each.pod.uid == self._pod.uid]
+                previous |= any(each.is_previous for each in ends if each.name == container)
                 kept = self._cluster.removed and removedpods.log(
                     self._cluster.removed, self._pod, container, tail=tail, previous=previous
                 )
@@ -211,13 +214,14 @@ class _Log:
             await anyio.sleep(_POLL)
 
     def _run(self) -> tuple[str, int] | None:
-        """Return the pod and the number of the container's run, or None if the container waits to start."""
+        """Return the pod and the number of the container's run, or None if the container has not run yet."""
         name = self._arguments.container or container_of(self._pod)
         for each in (
             *self._pod.maps("status", "initContainerStatuses"),
             *self._pod.maps("status", "containerStatuses"),
         ):
-            if text(each, "name") == name and at(each, "state", "waiting") is None:
+            has_run = at(each, "state", "waiting") is None or at(each, "lastState", "terminated") is not None
+            if text(each, "name") == name and has_run:
                 return self._pod.uid, number(each, "restartCount")
         return None
 

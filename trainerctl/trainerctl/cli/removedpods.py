@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from pkg.why import LiveObject, Snapshot
-from pkg.why.terminations import failures
+from pkg.why import LiveObject, Snapshot, failures
 
 _LOGS: Final = 3
 _LINES: Final = 20

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from controller_runtime import reconcile
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.core.v1 import Container, Node, Pod
 from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
@@ -186,8 +186,9 @@ async def test_a_deleted_pod_is_stopped_and_then_removed(settings: Settings) -> 
 async def test_the_message_of_a_failed_container_is_the_end_of_its_log_if_the_policy_says_so(
     settings: Settings, policy: str, message: str
 ) -> None:
-    pod = _pod("sh", "-c", "echo no shard 7; exit 3")
-    pod.spec.containers[0].termination_message_policy = policy
+    pod = _pod()
+    main = {"name": "main", "command": ["sh", "-c", "echo no shard 7; exit 3"]}
+    pod.spec.containers = [Container.from_dict({**main, "terminationMessagePolicy": policy})]
     async with _world(FakeClient(pod), settings) as world:
         found = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
         (status,) = found.status.container_statuses or []

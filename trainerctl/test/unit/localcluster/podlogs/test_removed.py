@@ -39,10 +39,13 @@ def test_a_later_process_finds_the_pods_that_an_earlier_one_kept(tmp_path: Path)
 
 @pytest.mark.parametrize("bound", [{"most": 2}, {"most_bytes": 25_000}])
 def test_the_oldest_pods_are_dropped_first(tmp_path: Path, bound: dict[str, int]) -> None:
+    def write(folder: Path) -> None:
+        (folder / "log").write_bytes(b"x" * 10_000)
+
     removed = RemovedPods(tmp_path, **bound)
 
     for name in "abcd":
-        removed.keep(_pod(name), lambda folder: (folder / "log").write_bytes(b"x" * 10_000) and None)
+        removed.keep(_pod(name), write)
 
     assert _names(removed) == ["c", "d"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["uid-c", "uid-d"]
