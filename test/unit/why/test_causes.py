@@ -4,16 +4,15 @@
 
 import copy
 import random
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from trainerctl.cli import events, logs
 
-from pkg.why import Snapshot, State, diagnose
+from pkg.why import State
 from pkg.why.catalog import CAUSES
 from pkg.why.causes import containers
+from testkit.why.remedies import follow, said
 from testkit.why.states import (
     NO_GPU,
     beside_a_refused_image,
@@ -759,29 +758,6 @@ def test_a_pod_whose_container_waits_for_its_next_start_does_not_run() -> None:
     assert " does not run: " in world.verdict().sentence
 
 
-_COMMAND = re.compile(r"trainerctl (logs|why|events|describe)\b(?: \S+ -n \S+ --step (\S+))?")
-
-
-def _said(snapshot: Snapshot, verb: str, step: str) -> str:
-    """Return what a command of the tool tells a person about a TrainJob, without the logs themselves."""
-    match verb:
-        case "logs":
-            found = logs.pods_of(snapshot, step or logs.training_step(snapshot))
-            return "" if found else logs.no_pod(snapshot, step or logs.training_step(snapshot))
-        case "events":
-            return "\n".join(each.text("message") for each in events.of_all(snapshot))
-        case "why" | "describe":
-            return "\n".join(each.advice for each in diagnose(snapshot).findings)
-    return ""
-
-
-def _follow(snapshot: Snapshot, said: str, path: tuple[str, ...]) -> None:
-    """Follow the commands in a text until they end at something that a person can do."""
-    for verb, step in _COMMAND.findall(said):
-        assert verb not in path, f"a circle: {' -> '.join((*path, verb))}: {said}"
-        _follow(snapshot, _said(snapshot, verb, step), (*path, verb))
-
-
 @pytest.mark.parametrize("is_over", [False, True], ids=["as it is", "failed, and its pods are removed"])
 @pytest.mark.parametrize(("cause", "code", "words", "state"), CASES)
 def test_no_remedy_leads_in_a_circle(
@@ -797,6 +773,6 @@ def test_no_remedy_leads_in_a_circle(
 
     snapshot = world.snapshot()
     for each in findings:
-        _follow(snapshot, each.advice, ("why",))
+        follow(snapshot, each.advice, ("why",))
     for verb in ("why", "logs", "events", "describe"):
-        _follow(snapshot, _said(snapshot, verb, ""), (verb,))
+        follow(snapshot, said(snapshot, verb, ""), (verb,))

@@ -22,11 +22,9 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import NotFoundError, ServerError
 from testkit.local_pods import UID
 
-from trainerctl.cli import removedpods
 from trainerctl.localcluster.nodes import NodeShape, node
-from trainerctl.localcluster.podlogs.removed import RemovedPods
-from trainerctl.localcluster.podlogs.server import LogError
-from trainerctl.localcluster.processes import process
+from trainerctl.localcluster.podlogs import LogError, RemovedPods
+from trainerctl.localcluster.processes import logs, process
 from trainerctl.localcluster.processes.kubelet import Kubelet
 from trainerctl.localcluster.processes.logserver import ProcessLogs
 from trainerctl.localcluster.processes.nodes import LEASES, Nodes
@@ -213,9 +211,7 @@ async def test_the_log_and_the_end_of_a_removed_pod_are_kept(settings: Settings)
         (found,) = world.removed.of("team", "llama")
         (status,) = found.maps("status", "containerStatuses")
         assert status["state"]["terminated"]["exitCode"] == 3
-        folder = settings.directory / "removed"
-        assert list(removedpods.log(folder, found, "main")) == ["no shard 7"]
-        assert list(removedpods.log(folder, found, "main", previous=True)) == []
+        assert logs.tail(world.removed.logs(UID, "main") / "0", 5) == b"no shard 7\n"
 
 
 async def test_the_last_phase_of_a_deleted_pod_is_written_before_it_is_removed(settings: Settings) -> None:

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from trainerctl.localcluster.podlogs.server import Query
-from trainerctl.localcluster.processes.logs import LogReader, tail
+from trainerctl.localcluster.podlogs import Query
+from trainerctl.localcluster.processes.logs import LogReader, save_ends, tail
 from trainerctl.localcluster.processes.shim.output import LogWriter
 
 
@@ -167,3 +167,20 @@ def test_output_is_dropped_when_no_file_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "away").rename(folder)
     writer.write(b"kept too, in the next file, because it is long again\n")
     assert _read(folder) == b"kept\nkept too, in the next file, because it is long again\n"
+
+
+def test_the_ends_of_the_last_two_runs_are_saved(tmp_path: Path) -> None:
+    line = b"2026-01-01T00:00:00.000000Z F step\n"
+    for run in range(3):
+        folder = tmp_path / "logs" / "node" / str(run)
+        folder.mkdir(parents=True)
+        (folder / "0.log").write_bytes(line * 10_000)
+        (folder / "1.log").write_bytes(line.replace(b"step", b"run%d" % run))
+
+    save_ends(tmp_path / "logs", tmp_path / "saved")
+
+    saved = tmp_path / "saved" / "node"
+    assert sorted(path.name for path in saved.iterdir()) == ["1", "2"]
+    assert tail(saved / "2", 2) == b"step\nrun2\n"
+    assert _read(saved / "1").startswith(b"step\n")
+    assert 200_000 < (saved / "1" / "0.log").stat().st_size <= 1 << 18

@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The removed pods of a local cluster, as the tool reads them."""
+
+from pathlib import Path
+
+import pytest
+from pkg.why import LiveObject
+
+from trainerctl.cli import removedpods
+from trainerctl.localcluster.state import State
+
+
+def test_the_log_of_a_removed_pod_is_that_of_its_last_run_or_of_the_run_before(tmp_path: Path) -> None:
+    for run in (1, 2):
+        folder = tmp_path / "uid-a" / "logs" / "node" / str(run)
+        folder.mkdir(parents=True)
+        lines = (f"2026-01-01T00:00:00.000000Z F {text}\n" for text in ("step", f"run{run}"))
+        (folder / "0.log").write_text("".join(lines))
+    pod = LiveObject({"metadata": {"uid": "uid-a"}})
+
+    assert list(removedpods.log(tmp_path, pod, "node", tail=1)) == ["run2"]
+    assert list(removedpods.log(tmp_path, pod, "node", previous=True)) == ["step", "run1"]
+    assert list(removedpods.log(tmp_path, pod, "other")) == []
+
+
+def test_only_the_cluster_with_the_address_of_the_api_server_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    directory = tmp_path / "trainer-controller-manager" / "cluster" / "local"
+    directory.mkdir(parents=True)
+    State("https://127.0.0.1:4321", "", 1, []).write(directory)
+
+    assert removedpods.folder_of("https://127.0.0.1:4321") == directory / "removed-pods"
+    assert removedpods.folder_of("https://127.0.0.1:4322") is None
+    assert removedpods.folder_of("https://10.0.0.1:4321") is None
