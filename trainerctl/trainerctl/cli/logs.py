@@ -170,6 +170,8 @@ class _Log:
                 kept = self._cluster.removed and removedpods.log(
                     self._cluster.removed, self._pod, container, tail=tail, previous=previous
                 )
+                if not kept:
+                    streams.say_error(f"{name} is removed, and wrote no log")
                 for line in kept or ():
                     self._say(line.expandtabs())
                 return self.code
