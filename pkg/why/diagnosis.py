@@ -29,6 +29,7 @@ from pkg.why.causes import (
     scheduling,
     suspension,
     templates,
+    turns,
     volumes,
 )
 from pkg.why.finding import Finding, Severity, merged
@@ -167,7 +168,9 @@ def diagnose(snapshot: Snapshot) -> Verdict:
     if state is State.STARTING and not findings and _is_still(snapshot):
         findings, state, progress = (_unexplained(snapshot),), State.WAITING, "waits"
     reasons = [*snapshot.unread.items(), *snapshot.truncated.items()]
-    unread = tuple(f"{kind}: {reason}" for kind, reason in reasons if reason != NOT_INSTALLED)
+    unread = tuple(
+        f"{kind}: {reason}" for kind, reason in reasons if reason != NOT_INSTALLED and kind != turns.PENDING
+    )
     return Verdict(job.namespace, job.name, state, progress, findings, unread)
 
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final, TypedDict
 
 import anyio
-from controller_runtime.client import LiveClient, Reader
+from controller_runtime.client import LiveClient, Reader, SubResourceClient
 from controller_runtime.machinery import GVK, Object, metadata_only, unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError, StatusError
 from controller_runtime.rest import NoKindMatchError, RestError
@@ -31,6 +31,7 @@ from pkg.why.causes import (
     references,
     refusals,
     templates,
+    turns,
 )
 from pkg.why.liveobject import LiveObject, at
 from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
@@ -40,6 +41,8 @@ _PAGES: Final = 40
 """We read at most this many pages of a kind, because a namespace may have any number of events."""
 _DRY_RUNS: Final = 8
 """Maximum number of Jobs that are sent in dry runs."""
+_PENDING: Final = 1000
+"""Maximum number of waiting Workloads that are considered. The server returns no more by default."""
 _LOGS: Final = 3
 _LOG_LINES: Final = 20
 _LOG_BYTES: Final = 16384
@@ -88,6 +91,7 @@ class Reading:
                 group.start_soon(self._look_up, reference)
             group.start_soon(self._read_logs, snapshot)
             group.start_soon(self._dry_run, snapshot)
+            group.start_soon(self._read_position, snapshot)
             group.start_soon(self._read_controllers)
             if any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
                 group.start_soon(
@@ -126,7 +130,7 @@ class Reading:
         key = (reference.namespace, reference.name)
         for version in kinds.VERSIONS.get(reference.kind, ()):
             try:
-                if reference.kind in kinds.RUNTIMES:
+                if reference.kind in (*kinds.RUNTIMES, *queues.WITH_RESOURCES):
                     found = await self._client.get(unstructured(version), key)
                     self._objects.setdefault(reference.kind, []).append(LiveObject(found.to_dict()))
                 else:
@@ -176,6 +180,18 @@ class Reading:
         else:
             self._refused = refused
 
+    async def _read_position(self, snapshot: Snapshot) -> None:
+        """Read the Workloads that wait in the same LocalQueue, from Kueue's visibility API."""
+        workload = queues.unadmitted(snapshot)
+        if not isinstance(self._client, LiveClient) or workload is None:
+            return
+        key = (workload.namespace, workload.text("spec", "queueName"))
+        found, reason = await pending(self._client.subresource("pendingworkloads"), *key)
+        if reason:
+            self._unread[turns.PENDING] = reason
+        else:
+            self._objects[turns.PENDING] = found
+
     async def _read_log(self, client: LiveClient, pod: str, container: str, previous: bool) -> None:
         logs, target = client.subresource("log"), pod_named(self._namespace, pod)
         try:
@@ -213,6 +229,24 @@ async def dry_run(client: LiveClient, job_sets: Iterable[LiveObject]) -> tuple[d
                 return {}, message
             refused[job.name] = message
     return refused, ""
+
+
+async def pending(subresource: SubResourceClient, namespace: str, queue: str) -> tuple[list[LiveObject], str]:
+    """Return the Workloads that wait in a LocalQueue, and the reason if they cannot be read.
+
+    The server returns at most 1000, the first of the queue. Workloads of other namespaces are not among them.
+    """
+    for kind, summary in kinds.PENDING_WORKLOADS:
+        target = unstructured(kind).from_dict({"metadata": {"namespace": namespace, "name": queue}})
+        try:
+            with anyio.fail_after(_LOG_SECONDS):
+                found = await subresource.get(target, unstructured(summary))
+        except NoKindMatchError:
+            continue
+        except (StatusError, RestError, TimeoutError) as error:
+            return [], str(error) or f"no response within {_LOG_SECONDS:g} s"
+        return [LiveObject(each) for each in LiveObject(found.to_dict()).maps("items")[:_PENDING]], ""
+    return [], NOT_INSTALLED
 
 
 async def take(client: Reader, namespace: str, name: str, now: datetime) -> Snapshot:

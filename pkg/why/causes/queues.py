@@ -13,7 +13,7 @@ from pkg.apis.scheduling import v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE
 from pkg.constants import kai
 from pkg.why import kinds
-from pkg.why.causes import capacity
+from pkg.why.causes import capacity, turns
 from pkg.why.finding import Finding, Severity
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, number, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
@@ -22,6 +22,8 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _LOCAL_QUEUE: Final = "LocalQueue.kueue.x-k8s.io"
 _VOLCANO_QUEUE: Final = "Queue.scheduling.volcano.sh"
 _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
+WITH_RESOURCES: Final = (_VOLCANO_QUEUE, _KAI_QUEUE)
+"""The kinds of queues whose quota and allocated resources are shown."""
 _UNAVAILABLE: Final = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _FLAVOR: Final = re.compile(r"\bflavor ([^\s,;]+)")
 _TOO_SMALL: Final = re.compile(
@@ -44,6 +46,14 @@ def queues(snapshot: Snapshot) -> list[Reference]:
         if name and kind:
             found.append(Reference(kind, "", name))
     return list(dict.fromkeys(found))
+
+
+def unadmitted(snapshot: Snapshot) -> LiveObject | None:
+    """Return the TrainJob's Workload that waits in a queue of Kueue."""
+    for each in snapshot.children(kinds.WORKLOAD, snapshot.owners):
+        if each.text("spec", "queueName") and not any(map(each.is_true, ("QuotaReserved", "Finished"))):
+            return each
+    return None
 
 
 def groups(snapshot: Snapshot) -> list[LiveObject]:
@@ -138,6 +148,7 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
     severity = Severity.ERROR if cause == "queue-missing" else Severity.WAITING
     if cause == "queued":
         advice, severity = _remedy(text(workload.condition("QuotaReserved"), "message"))
+        evidence = (*evidence, *turns.position(snapshot, workload))
     yield Finding(cause, summary, (str(workload),), evidence, advice, severity)
 
 
@@ -153,14 +164,22 @@ def _remedy(words: str) -> tuple[str, Severity]:
         flavors, too_small = set(_FLAVOR.findall(part)), set(_TOO_SMALL.findall(part))
         others = {name or other for name, other in _UNMATCHED.findall(part)}
         if flavors and flavors <= too_small:
-            advice = "Lower spec.trainer.numNodes or resourcesPerNode, or ask the administrator for a larger quota."
+            advice = (
+                "Lower spec.trainer.numNodes or resourcesPerNode, or ask the administrator for a larger quota"
+                f"{_in_numbers(part)}."
+            )
             return advice, Severity.ERROR
         if flavors and flavors <= too_small | others:
             advice = (
                 "Correct nodeSelector, affinity and tolerations of the pods to match a flavor of the queue."
             )
             return advice, Severity.WAITING
-    return "Wait for quota of the queue, or ask its administrator.", Severity.WAITING
+    return f"Wait for quota of the queue, or ask its administrator{_in_numbers(words)}.", Severity.WAITING
+
+
+def _in_numbers(words: str) -> str:
+    lacks = turns.missing(words)
+    return f"; missing: {lacks}" if lacks else ""
 
 
 def _held(workload: LiveObject, queue: str) -> tuple[str, str, str]:
@@ -253,7 +272,13 @@ def _group(snapshot: Snapshot, group: LiveObject) -> Iterator[Finding]:
     ]
     if not words and events:
         words = " ".join(events[0].text("message").split())
-    evidence = (head, *(snapshot.quote(each) for each in events[:2]), *([words] if words else []))
+    numbers = turns.resources(snapshot, _queue_kind(group), group.text("spec", "queue"))
+    evidence = (
+        head,
+        *(snapshot.quote(each) for each in events[:2]),
+        *([words] if words else []),
+        *numbers,
+    )
     if words:
         summary = f"the gang of {members} pods does not fit: {words.rstrip('.')}"
         advice = (

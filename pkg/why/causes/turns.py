@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""How long a TrainJob may wait in its queue, in numbers: its position, the missing quota, and the queue's resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+from controller_runtime.machinery import JSON
+
+from pkg.why import kinds
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, moment, text
+from pkg.why.snapshot import NOT_INSTALLED, Snapshot
+
+PENDING: Final = "pendingworkloads.visibility.kueue.x-k8s.io"
+"""The key in ``Snapshot.objects`` and ``Snapshot.unread`` of the Workloads that wait in the TrainJob's LocalQueue."""
+_MOST_NAMES: Final = 3
+_MOST_RESOURCES: Final = 8
+_MOST_ADMISSIONS: Final = 100
+_FEWEST_SPANS: Final = 5
+_LACKS: Final = re.compile(
+    r"insufficient unused quota for ([^\s,;]+) in flavor ([^\s,;]+), ([^\s,;]{1,40}) more needed"
+)
+_EXCEEDS: Final = re.compile(
+    r"insufficient quota for ([^\s,;]+) in flavor ([^\s,;]+), [^;>]{0,200}?"
+    r"current podset request \(([^\s()]{1,40})\) > maximum capacity \(([^\s()]{1,40})\)"
+)
+
+
+def position(snapshot: Snapshot, workload: LiveObject) -> Iterator[str]:
+    """Yield lines on the position of a Workload in its queues, on the TrainJobs ahead of it, and on the time left."""
+    if reason := snapshot.unread.get(PENDING):
+        if reason == NOT_INSTALLED:
+            reason = "the cluster does not serve visibility.kueue.x-k8s.io, the visibility API of Kueue"
+        elif "forbidden" in reason:
+            reason = (
+                f"you need permission to get localqueues/pendingworkloads of visibility.kueue.x-k8s.io in the "
+                f"namespace {workload.namespace}"
+            )
+        yield f"the position in the queue is unknown: {reason}"
+        return
+    waiting = snapshot.all(PENDING)
+    own = next((each for each in waiting if each.name == workload.name), None)
+    if own is None:
+        if waiting:
+            yield f"the position in the queue is unknown: it is not among the first {len(waiting)} of the LocalQueue"
+        return
+    in_cluster, in_local = own.number("positionInClusterQueue"), own.number("positionInLocalQueue")
+    queue = workload.text("spec", "queueName")
+    yield f"position {in_cluster + 1} in the ClusterQueue, and {in_local + 1} in the LocalQueue {queue}"
+    ahead = [each for each in waiting if each.number("positionInLocalQueue") < in_local]
+    ahead.sort(key=lambda each: each.number("positionInLocalQueue"))
+    if ahead:
+        named = ", ".join(_job_of(each) for each in ahead[:_MOST_NAMES])
+        more = f" and {len(ahead) - _MOST_NAMES} more" if len(ahead) > _MOST_NAMES else ""
+        yield f"ahead of it in the LocalQueue: {named}{more}"
+    if in_cluster > in_local:
+        yield f"ahead of it in other LocalQueues of the ClusterQueue: {in_cluster - in_local}"
+    if found := estimate(_admissions(snapshot, queue), in_local + 1, snapshot.now):
+        yield found
+
+
+def _job_of(pending: LiveObject) -> str:
+    """Return the name of the object that owns a waiting Workload, or the name of the Workload."""
+    return next((text(each, "name") for each in pending.maps("metadata", "ownerReferences")), pending.name)
+
+
+def _admissions(snapshot: Snapshot, queue: str) -> list[datetime]:
+    """Return the times of the newest admissions of a LocalQueue, the oldest first."""
+    times = [
+        moment(each.condition("Admitted"), "lastTransitionTime")
+        for each in snapshot.all(kinds.WORKLOAD)
+        if each.text("spec", "queueName") == queue and each.is_true("Admitted")
+    ]
+    return sorted(filter(None, times))[-_MOST_ADMISSIONS:]
+
+
+def estimate(admissions: list[datetime], turns: int, now: datetime) -> str:
+    """Return how long the next ``turns`` admissions of a queue may take, or an empty string if too few were seen.
+
+    The range is the shortest and the longest time in which the queue admitted as many Workloads before, without the
+    time since the last admission. Nothing is extrapolated: if the wait is already longer than that, there is no range.
+    """
+    spans = [later - earlier for earlier, later in zip(admissions, admissions[turns:], strict=False)]
+    if len(spans) < _FEWEST_SPANS or now - admissions[-1] > max(spans):
+        return ""
+    least, most = (ago(admissions[-1], admissions[-1] + each) for each in (min(spans), max(spans)))
+    soonest, latest = (ago(now, admissions[-1] + each) for each in (min(spans), max(spans)))
+    many = f"{turns} admissions" if turns > 1 else "an admission"
+    return (
+        f"it may be admitted in {soonest} to {latest}: {many} of this LocalQueue took {least} to {most} among its last "
+        f"{len(admissions)}; the newest was {ago(admissions[-1], now)} ago"
+    )
+
+
+def missing(words: str) -> str:
+    """Return which quota lacks how much, from Kueue's message: ``4 nvidia.com/gpu in flavor a100``."""
+    if len(words) > MOST_MATCHED:
+        return ""
+    lacks = [f"{amount} {resource} in flavor {flavor}" for resource, flavor, amount in _LACKS.findall(words)]
+    lacks += [
+        f"{wanted} {resource} are requested in flavor {flavor}, whose maximum is {most}"
+        for resource, flavor, wanted, most in _EXCEEDS.findall(words)
+    ]
+    return "; ".join(dict.fromkeys(lacks[:_MOST_RESOURCES]))
+
+
+def resources(snapshot: Snapshot, kind: str, name: str) -> Iterator[str]:
+    """Yield a line with the quota, allocated and requested resources of a queue of Volcano or KAI."""
+    for queue in snapshot.all(kind):
+        if queue.name != name:
+            continue
+        amounts = {
+            "limit": queue.at("spec", "capability"),
+            "deserved": queue.at("spec", "deserved"),
+            "guarantee": queue.at("spec", "guarantee", "resource"),
+            "quota": _kai(queue, "quota"),
+            "limit per resource": _kai(queue, "limit"),
+            "allocated": queue.at("status", "allocated"),
+            "requested": queue.at("status", "requested"),
+        }
+        shown = [f"{word} {found}" for word, each in amounts.items() if (found := _amounts(each))]
+        if shown:
+            yield f"{queue}: {'; '.join(shown)}"
+
+
+def _kai(queue: LiveObject, field: str) -> JSON:
+    """Return one value of each resource of a KAI queue. -1 means unlimited."""
+    of = {each: queue.at("spec", "resources", each, field) for each in ("gpu", "cpu", "memory")}
+    return {
+        name: "unlimited" if value == -1 else value
+        for name, value in of.items()
+        if value is not None and not isinstance(value, bool)
+    }
+
+
+def _amounts(found: JSON) -> str:
+    if not isinstance(found, Mapping):
+        return ""
+    amounts = [
+        f"{name} {value}" for name, value in sorted(found.items()) if isinstance(value, str | int | float)
+    ]
+    more = f" and {len(amounts) - _MOST_RESOURCES} more" if len(amounts) > _MOST_RESOURCES else ""
+    return ", ".join(amounts[:_MOST_RESOURCES]) + more
