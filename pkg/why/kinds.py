@@ -62,11 +62,3 @@ VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
     for kind in kinds.split()
 }
 """The API versions of each kind that we try to read, the preferred version first."""
-PENDING_WORKLOADS: Final = tuple(
-    (
-        GVK("visibility.kueue.x-k8s.io", each, "LocalQueue"),
-        GVK("visibility.kueue.x-k8s.io", each, "PendingWorkloadsSummary"),
-    )
-    for each in ("v1beta2", "v1beta1")
-)
-"""The kinds of a queue and of the subresource ``pendingworkloads`` in Kueue's visibility API."""

@@ -15,10 +15,12 @@ from datetime import datetime
 from typing import Final, TypedDict
 
 import anyio
-from controller_runtime.client import LiveClient, Reader, SubResourceClient
-from controller_runtime.machinery import GVK, Object, metadata_only, unstructured
+import msgspec
+from controller_runtime.client import LiveClient, Reader
+from controller_runtime.machinery import GVK, JSON, Object, metadata_only, unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError, StatusError
-from controller_runtime.rest import NoKindMatchError, RestError
+from controller_runtime.rest import NoKindMatchError, Request, RestError, RoundTripper, decoded
+from controller_runtime.rest.request import segment
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
@@ -33,7 +35,7 @@ from pkg.why.causes import (
     templates,
     turns,
 )
-from pkg.why.liveobject import LiveObject, at
+from pkg.why.liveobject import LiveObject, at, maps
 from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
 
 _PAGE: Final = 500
@@ -41,8 +43,11 @@ _PAGES: Final = 40
 """We read at most this many pages of a kind, because a namespace may have any number of events."""
 _DRY_RUNS: Final = 8
 """Maximum number of Jobs that are sent in dry runs."""
-_PENDING: Final = 1000
-"""Maximum number of waiting Workloads that are considered. The server returns no more by default."""
+_PENDING: Final = 500
+_PENDING_PAGES: Final = 10
+"""We read at most this many pages of the Workloads that wait in a LocalQueue."""
+_summary: Final = msgspec.json.Decoder(dict[str, JSON]).decode
+_VISIBILITY: Final = ("v1beta2", "v1beta1")
 _LOGS: Final = 3
 _LOG_LINES: Final = 20
 _LOG_BYTES: Final = 16384
@@ -185,8 +190,7 @@ class Reading:
         workload = queues.unadmitted(snapshot)
         if not isinstance(self._client, LiveClient) or workload is None:
             return
-        key = (workload.namespace, workload.text("spec", "queueName"))
-        found, reason = await pending(self._client.subresource("pendingworkloads"), *key)
+        found, reason = await pending(self._client.transport, workload)
         if reason:
             self._unread[turns.PENDING] = reason
         else:
@@ -231,21 +235,30 @@ async def dry_run(client: LiveClient, job_sets: Iterable[LiveObject]) -> tuple[d
     return refused, ""
 
 
-async def pending(subresource: SubResourceClient, namespace: str, queue: str) -> tuple[list[LiveObject], str]:
-    """Return the Workloads that wait in a LocalQueue, and the reason if they cannot be read.
+async def pending(transport: RoundTripper, workload: LiveObject) -> tuple[list[LiveObject], str]:
+    """Return the Workloads that wait in the LocalQueue up to ``workload``, and the reason if they cannot be read.
 
-    The server returns at most 1000, the first of the queue. Workloads of other namespaces are not among them.
+    We do not ask for the kind by discovery: there, Kueue's server gives both of its queues the same kind.
     """
-    for kind, summary in kinds.PENDING_WORKLOADS:
-        target = unstructured(kind).from_dict({"metadata": {"namespace": namespace, "name": queue}})
+    found: list[LiveObject] = []
+    for version in _VISIBILITY:
         try:
-            with anyio.fail_after(_LOG_SECONDS):
-                found = await subresource.get(target, unstructured(summary))
-        except NoKindMatchError:
+            queue = f"{segment(workload.namespace)}/localqueues/{segment(workload.text('spec', 'queueName'))}"
+            path = f"/apis/visibility.kueue.x-k8s.io/{version}/namespaces/{queue}/pendingworkloads"
+            for _ in range(_PENDING_PAGES):
+                query = (("limit", str(_PENDING)), ("offset", str(len(found))))
+                response = await transport.send(Request("GET", path, query, timeout=_LOG_SECONDS))
+                await response.raise_for_status()
+                answer = decoded(_summary, await response.read())
+                page = [LiveObject(each) for each in maps(answer, "items")[:_PENDING]]
+                found += page
+                if len(page) < _PENDING or any(each.name == workload.name for each in page):
+                    break
+        except NotFoundError:
             continue
         except (StatusError, RestError, TimeoutError) as error:
             return [], str(error) or f"no response within {_LOG_SECONDS:g} s"
-        return [LiveObject(each) for each in LiveObject(found.to_dict()).maps("items")[:_PENDING]], ""
+        return found, ""
     return [], NOT_INSTALLED
 
 

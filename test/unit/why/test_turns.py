@@ -7,11 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from controller_runtime.client import interceptor
-from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import Object, Unstructured
-from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.rest import NoKindMatchError
+from controller_runtime import rest
 
 from pkg.why import diagnose, kinds, reading
 from pkg.why.causes import turns
@@ -106,33 +102,69 @@ def test_there_is_a_range_only_from_enough_admissions_of_the_same_length() -> No
     assert turns.estimate([], 1, NOW) == ""
 
 
-async def answer_of(answers: dict[str, Any]) -> tuple[list[LiveObject], str]:
-    """Read the position from a server that answers for these versions of the visibility API."""
+class VisibilityServer:
+    """Answers as Kueue's server: in the summary, only the items have names."""
 
-    async def get(inner: Any, name: str, obj: Object, into: type[Object]) -> Object:
-        assert (name, obj.key.name, obj.gvk.kind) == ("pendingworkloads", "team-queue", "LocalQueue")
-        found = answers.get(obj.gvk.version)
-        if found is None:
-            raise NoKindMatchError(obj.gvk)
-        if isinstance(found, Exception):
-            raise found
-        return Unstructured.wrap({"apiVersion": obj.gvk.api_version, "kind": into.gvk.kind, "items": found})
+    def __init__(self, version: str, items: list[dict[str, Any]], status: int = 200) -> None:
+        self.requests: list[str] = []
+        self._version, self._items, self._status = version, items, status
 
-    client = interceptor.wrap(FakeClient(), interceptor.Funcs(subresource_get=get))
-    return await reading.pending(client.subresource("pendingworkloads"), "team-a", "team-queue")
+    async def send(self, request: rest.Request) -> rest.Response:
+        query = dict(request.query)
+        self.requests.append(query["offset"])
+        api = f"/apis/visibility.kueue.x-k8s.io/{self._version}"
+        if self._status == 403:
+            return rest.FakeResponse(403, failure(403, "Forbidden", "localqueues is forbidden"))
+        if request.path != f"{api}/namespaces/team-a/localqueues/team-queue/pendingworkloads":
+            return rest.CompleteResponse(404, b"404 page not found\n", {"Content-Type": "text/plain"})
+        offset, limit = int(query["offset"]), int(query["limit"])
+        summary = {
+            "kind": "PendingWorkloadsSummary",
+            "apiVersion": api.removeprefix("/apis/"),
+            "metadata": {},
+        }
+        return rest.FakeResponse(200, {**summary, "items": self._items[offset : offset + limit]})
 
 
-async def test_both_versions_of_the_visibility_api_are_read() -> None:
-    for version in ("v1beta2", "v1beta1"):
-        found, reason = await answer_of({version: [pending("llama", 3, 7)]})
-        assert not reason
-        assert [each.number("positionInClusterQueue") for each in found] == [7]
+def failure(code: int, reason: str, message: str) -> dict[str, Any]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def waiting_workload() -> LiveObject:
+    return world_in_queue().snapshot().all(kinds.WORKLOAD)[0]
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
+async def test_both_versions_of_the_visibility_api_are_read(version: str) -> None:
+    found, reason = await reading.pending(
+        VisibilityServer(version, [pending("llama", 3, 7)]), waiting_workload()
+    )
+
+    assert not reason
+    assert [each.number("positionInClusterQueue") for each in found] == [7]
+
+
+async def test_pages_are_read_until_the_workload_is_found_and_at_most_ten() -> None:
+    items = [pending(f"job-{number}", number, number) for number in range(20_000)]
+    server = VisibilityServer("v1beta2", [*items[:700], pending("llama", 700, 700), *items[701:]])
+    found, _ = await reading.pending(server, waiting_workload())
+    assert (len(found), server.requests) == (1000, ["0", "500"])
+
+    server = VisibilityServer("v1beta2", items)
+    found, _ = await reading.pending(server, waiting_workload())
+    assert (len(found), len(server.requests)) == (5000, 10)
 
 
 async def test_an_absent_or_refused_visibility_api_gives_the_reason() -> None:
-    assert await answer_of({}) == ([], NOT_INSTALLED)
-    assert "forbidden" in (await answer_of({"v1beta2": ForbiddenError("pendingworkloads is forbidden")}))[1]
-    assert len((await answer_of({"v1beta2": [pending("a", n, n) for n in range(3000)]}))[0]) == 1000
+    assert await reading.pending(VisibilityServer("v1", []), waiting_workload()) == ([], NOT_INSTALLED)
+    assert "forbidden" in (await reading.pending(VisibilityServer("v1beta2", [], 403), waiting_workload()))[1]
 
 
 @pytest.mark.parametrize(
