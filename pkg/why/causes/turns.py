@@ -82,7 +82,7 @@ def estimate(admissions: list[datetime], turns: int, now: datetime) -> str:
     """Return how long the next ``turns`` admissions of a queue may take, or an empty string if too few were seen.
 
     The range is the shortest and the longest time in which the queue admitted as many Workloads before, without the
-    time since the last admission. Nothing is extrapolated: if the wait is already longer than that, the string is empty.
+    time since the last admission. Nothing is extrapolated: if the wait is already longer, the string is empty.
     """
     spans = [later - earlier for earlier, later in zip(admissions, admissions[turns:], strict=False)]
     if len(spans) < _FEWEST_SPANS or now - admissions[-1] > max(spans):
