@@ -209,6 +209,8 @@ CAUSES: list[Any] = [
         ("taint", "taints", 1, "example.com/own", untolerated),
         ("cordoned", "nodes-cordoned", 1, "cordoned", cordoned),
         ("affinity", "affinity", 1, "affinity", starts(pod=on_one_host({"app": "nothing"}))),
+        ("queued without the visibility API", "queued", 3, "does not serve visibility.kueue.x-k8s.io", queued(no_quota(
+            "couldn't assign flavors to pod set node: insufficient unused quota for cpu in flavor a, 4 more needed"))),
         ("queued", "queued", 3, "insufficient unused quota", queued(no_quota(
             "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor spot, 4 more needed"))),
         ("LocalQueue does not exist", "queue-missing", 1, "team-queue", queue_missing),
