@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from controller_runtime.machinery import JSON
@@ -21,6 +21,7 @@ _MOST_NAMES: Final = 3
 _MOST_RESOURCES: Final = 8
 _MOST_ADMISSIONS: Final = 100
 _FEWEST_SPANS: Final = 5
+_UNITS: Final = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1))
 _LACKS: Final = re.compile(
     r"insufficient unused quota for ([^\s,;]+) in flavor ([^\s,;]+), ([^\s,;]{1,40}) more needed"
 )
@@ -88,7 +89,9 @@ def estimate(admissions: list[datetime], turns: int, now: datetime) -> str:
     if len(spans) < _FEWEST_SPANS or now - admissions[-1] > max(spans):
         return ""
     least, most = (ago(admissions[-1], admissions[-1] + each) for each in (min(spans), max(spans)))
-    soonest, latest = (ago(now, admissions[-1] + each) for each in (min(spans), max(spans)))
+    left = admissions[-1] + max(spans) - now
+    unit = next((each for each in _UNITS if left >= 2 * each), timedelta(seconds=1))
+    soonest, latest = ago(now, admissions[-1] + min(spans)), ago(now, now - -left // unit * unit)
     many = f"{turns} admissions" if turns > 1 else "an admission"
     return (
         f"it may be admitted in {soonest} to {latest}: {many} of this LocalQueue took {least} to {most} among its last "
