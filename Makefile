@@ -108,11 +108,12 @@ test: test-programs ## Run before a commit: unit tests, recorded results, simula
 	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 	$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
+# Only these folders have slow tests; each worker would need seconds to collect the others.
 .PHONY: test-slow
 test-slow: slow-programs ## Run the tests that `make test` leaves out: whole clusters, charts, images, commands of the documentation
-	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
-	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
-	$(BIN)/pytest $(PARALLEL) -m "slow and not nightly" $(PYTEST_ARGS)
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow test/integration $(PYTEST_ARGS)
+	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow test/e2e test/integration $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "slow and not nightly" test/e2e test/integration $(PYTEST_ARGS)
 
 .PHONY: test-nightly
 test-nightly: nightly-programs ## Run the tests beside releases between the oldest and the newest, and those of the benchmarks
