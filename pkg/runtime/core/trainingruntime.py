@@ -42,7 +42,9 @@ AnyRuntime = trainer.TrainingRuntime | trainer.ClusterTrainingRuntime
 _MOST_CHECKED: Final = 256
 """Maximum number of TrainJobs whose mistakes in pod templates are remembered."""
 
-_FREE_TEXTS: Final[dict[str, Any]] = {"trainer": {"command": True, "args": True, "env": {"__all__": {"value"}}}}
+_FREE_TEXTS: Final[dict[str, Any]] = {
+    "trainer": {"command": True, "args": True, "env": {"__all__": {"value"}}}
+}
 """The fields of a TrainJob's spec whose values every API server accepts."""
 
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
