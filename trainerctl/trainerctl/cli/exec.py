@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.rest import load_config
-from pkg.why import LiveObject, Snapshot, kinds
+from pkg.why import LiveObject, Snapshot, container_of, kinds
 from pkg.why.liveobject import at, maps, text
-from pkg.why.phase import trainer_steps
-from pkg.why.snapshot import COMPLETION_INDEX, step_of
+from pkg.why.snapshot import rank_of, step_of
 
 from trainerctl.cli import live, streams
-from trainerctl.cli.logs import container_of
+from trainerctl.cli.logs import training_step
 from trainerctl.cli.terminal import Console
 from trainerctl.offline.inputfiles import InputError
 
@@ -86,14 +85,9 @@ async def exec_command(arguments: argparse.Namespace, out: Console, err: Console
 
 def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> LiveObject | None:
     """Return the pod of the step and rank. Without a step, it is the one that trains."""
-    steps = [arguments.step] if arguments.step else trainer_steps(snapshot.train_job, snapshot.job_set)
-    wanted = str(arguments.rank)
-    found = (
-        pod
-        for pod in sorted(snapshot.pods, key=lambda each: each.name)
-        if step_of(pod) in steps and (pod.annotation(COMPLETION_INDEX) or "0") == wanted
-    )
-    return next(found, None)
+    step = arguments.step or training_step(snapshot)
+    pods = sorted(snapshot.pods, key=lambda each: each.name)
+    return next((pod for pod in pods if step_of(pod) == step and rank_of(pod) == arguments.rank), None)
 
 
 def _problem(
