@@ -185,7 +185,8 @@ def _worker_group(index: int, spec: JSON, *, with_topology: bool) -> SubGroupMet
     """Return the subgroup of a worker group, or None if KubeRay creates no pods for the group.
 
     It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead. As
-    KubeRay does, raise ``replicas`` to ``minReplicas`` and lower them to ``maxReplicas``.
+    KubeRay does, raise ``replicas`` to ``minReplicas`` and lower them to ``maxReplicas``. If ``minReplicas`` exceeds
+    ``maxReplicas``, some releases of KubeRay create one number of pods and some the other; the smaller is required.
     """
     if not isinstance(spec, dict):
         raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
@@ -194,8 +195,10 @@ def _worker_group(index: int, spec: JSON, *, with_topology: bool) -> SubGroupMet
     replicas = fields.nested_int64(spec, "replicas") or 0
     least = fields.nested_int64(spec, "minReplicas") or 0
     most = fields.nested_int64(spec, "maxReplicas")
-    desired = least if replicas < least else replicas if most is None else min(replicas, most)
+    desired = max(replicas, least)
     hosts = fields.nested_int64(spec, "numOfHosts")
+    if most is not None:
+        desired = min(desired, most)
     needed = (min(least, desired) if least > 0 else desired) * (1 if hosts is None else hosts)
     if needed <= 0:
         return None

@@ -19,6 +19,12 @@ from testkit.owner_world import reference
         pytest.param({"minReplicas": 2, "maxReplicas": 4}, 2, id="replicas are raised to the minimum"),
         pytest.param({"replicas": 9, "maxReplicas": 4}, 4, id="replicas are lowered to the maximum"),
         pytest.param({"replicas": 9, "minReplicas": 5, "maxReplicas": 4}, 4, id="the maximum wins"),
+        pytest.param(
+            {"replicas": 2, "minReplicas": 5, "maxReplicas": 3}, 3, id="the minimum exceeds the maximum"
+        ),
+        pytest.param(
+            {"minReplicas": 5, "maxReplicas": 3}, 3, id="the minimum exceeds the maximum, no replicas"
+        ),
         pytest.param({"replicas": 2, "numOfHosts": 4}, 8, id="all hosts of each replica"),
         pytest.param({"replicas": 2**31 - 1, "numOfHosts": 4}, 2**31 - 2, id="no more than a group can have"),
         pytest.param({"replicas": 3, "minReplicas": 3, "suspend": True}, 0, id="suspended"),
@@ -39,6 +45,17 @@ async def test_a_cluster_requires_the_head_and_the_workers_that_kube_ray_creates
     workers = metadata.sub_groups[1:]
     assert [each.name for each in workers] == (["w"] if pods else [])
     assert [each.pods_references for each in workers] == ([["p"]] if pods else [])
+
+
+async def test_a_suspended_cluster_keeps_its_group_for_the_pods_that_it_has_when_it_resumes(
+    make_object: Any, make_pod: Any, group: Any
+) -> None:
+    spec = {"suspend": True, "workerGroupSpecs": [{"groupName": "w", "replicas": 2}]}
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
+
+    metadata = await group(make_pod("p", cluster, labels={"ray.io/group": "w"}), cluster)
+
+    assert [(each.name, each.min_available) for each in metadata.sub_groups] == [("headgroup", 1), ("w", 2)]
 
 
 @pytest.fixture
