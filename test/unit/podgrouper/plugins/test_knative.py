@@ -62,3 +62,23 @@ async def test_pods_that_have_ended_do_not_count(
         others.append(pod)
 
     assert (await group_knative(*others)).name == name
+
+
+@pytest.mark.parametrize(
+    ("annotation", "pods"),
+    [
+        pytest.param({"autoscaling.knative.dev/min-scale": "3"}, 3, id="the name that KAI reads"),
+        pytest.param(
+            {"autoscaling.knative.dev/minScale": "3"}, 1, id="Knative's former name, which KAI ignores"
+        ),
+        pytest.param({"autoscaling.knative.dev/min-scale": "3.0"}, 1, id="a fraction"),
+        pytest.param({"autoscaling.knative.dev/min-scale": ""}, 1, id="empty"),
+    ],
+)
+async def test_a_revision_requires_its_minimum_scale_or_one_pod(
+    annotation: dict[str, str], pods: int, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    service = make_object("serving.knative.dev/v1", "Service", "s")
+    revision = make_object("serving.knative.dev/v1", "Revision", "r", annotations=annotation)
+
+    assert (await group(make_pod("p", service, labels=LABELS), service, revision)).min_available == pods
