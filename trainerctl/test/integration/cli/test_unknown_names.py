@@ -33,6 +33,7 @@ def test_a_name_that_does_not_exist_is_reported_in_one_line(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
     words = [*name.split(), "missing", "-n", "nowhere", "--kubeconfig", str(kubeconfig)]
+    words += ["--", "true"] if name == "exec" else []
     done = subprocess.run(
         [sys.executable, "-m", "trainerctl", *words],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,

@@ -148,7 +148,8 @@ async def test_a_terminal_has_a_size_and_passes_signals_on(server: Server) -> No
         seen = b""
         while b"xterm-" not in seen:
             seen += (await socket.receive_bytes())[1:]
-        await anyio.sleep(0.5)
+        while not await server.left("sleep 7915"):  # noqa: ASYNC110 a process has no event
+            await anyio.sleep(0.05)
         await socket.send_bytes(b"\0\x03")
         await socket.send_bytes(b"\0exit 6\n")
         _, status = await said(socket)
