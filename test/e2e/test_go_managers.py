@@ -196,7 +196,7 @@ class Swap:
         )
 
     async def train(self, name: str, runtime: str, **spec: Any) -> None:
-        await self._client.create(self.train_job(name, runtime, **spec))
+        await self.admitted(self.train_job(name, runtime, **spec))
 
     @staticmethod
     def train_job(name: str, runtime: str, **spec: Any) -> Object:
@@ -205,10 +205,10 @@ class Swap:
         return Unstructured.wrap({**body, "spec": {"runtimeRef": {"name": runtime}, **spec}})
 
     async def admitted(self, obj: Object) -> None:
-        """Create an object as soon as the webhooks answer.
+        """Create an object as soon as the webhooks answer and know the runtime.
 
         Both managers serve webhooks before their caches start. In a cluster, a Service sends reviews only to a manager
-        that is ready.
+        that is ready. The caches learn of a new runtime a moment later.
         """
 
         async def created() -> bool:
@@ -217,7 +217,7 @@ class Swap:
             except ServerError:
                 return False
             except ForbiddenError as error:
-                if "the cache is not started" not in str(error):
+                if not re.search("the cache is not started|must be created before", str(error)):
                     raise
                 return False
             return True
