@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import is_dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin, get_type_hints
-from weakref import WeakSet
 
 from pydantic import (
     AliasChoices,
@@ -120,8 +119,6 @@ class Struct(BaseModel):
             TypeError: a field is written under a name that decoding does not accept, or as asterisks.
         """
         _check_secrets(cls)
-        if not cls.__pydantic_fields_complete__:
-            _incomplete.add(cls)
         for name, field in cls.__pydantic_fields__.items():
             if field.serialization_alias is not None or field.validation_alias is not None:
                 _check_aliases(cls, name, field)
@@ -217,8 +214,6 @@ def _check_aliases(model: type[Struct], name: str, field: FieldInfo) -> None:
 
 _SECRETS: Final = (SecretStr, SecretBytes, Secret)
 _HARMLESS: Final = frozenset({str, bytes, int, float, bool, datetime, timedelta, type(None)})
-_incomplete: Final = WeakSet[type[BaseModel]]()
-"""Structs with annotations that named unknown classes when they were made: they are checked again with their schema."""
 
 
 def _check_secrets(model: type[Struct]) -> None:
@@ -235,9 +230,7 @@ def _check_secrets(model: type[Struct]) -> None:
                 hints = get_type_hints(
                     getter.fget if isinstance(getter, property) else getter.func, None, None, True
                 )
-            except (
-                NameError
-            ):  # it names a class that is declared later: it is checked when the model is built
+            except NameError:  # of a class that is declared later: this is called again with the schema
                 continue
             returned = hints.get("return")
         if not _has_writer(model, name) and (secret := _secret_in(returned, {model})) is not None:
@@ -290,8 +283,7 @@ def _secret_in(annotation: Any, seen: set[object]) -> str | None:
 
 def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
     """Return a struct's schema with the rules that the module's docstring lists."""
-    if model in _incomplete:
-        _check_secrets(model)
+    _check_secrets(model)  # with the annotations that were not known when the class was made
     _add_rules(schema, handler, set())
     computed = frozenset(computed_wire_names(model).values())
     if not computed:

@@ -130,6 +130,23 @@ def test_a_computed_field_that_would_be_written_as_asterisks_is_refused() -> Non
                 return [pydantic.SecretStr(self.name)]
 
 
+class LaterLogin(ctrl.Struct):
+    name: str
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def token(self) -> "LaterToken":
+        return LaterToken(self.name)
+
+
+LaterToken = pydantic.SecretStr
+
+
+def test_a_computed_field_of_a_type_that_is_declared_later_is_refused_with_the_first_object() -> None:
+    with pytest.raises(TypeError, match=r"LaterLogin\.token is a SecretStr, which is written as asterisks"):
+        LaterLogin.from_dict({"name": "a"})
+
+
 def test_a_computed_field_with_a_serializer_is_written_by_it() -> None:
     class Login(ctrl.Struct):
         name: str
