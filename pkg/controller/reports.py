@@ -273,7 +273,9 @@ class Starts:
         if gang is not None:
             return "gang-unschedulable", f"its gang is not scheduled: {' '.join(gang.message.split())}"
         objects[kinds.JOB_SET] = [why.LiveObject(job_set.to_dict())]
-        unread = dict.fromkeys((kinds.JOB, kinds.POD, kinds.EVENT, kinds.WORKLOAD), _NOT_CACHED)
+        # Of a kind that is not in ``unread``, an object that the snapshot lacks counts as missing.
+        read = {kinds.TRAIN_JOB, kinds.JOB_SET, *kinds.POD_GROUPS}
+        unread = dict.fromkeys(kinds.VERSIONS.keys() - read, _NOT_CACHED)
         for kind in _groups_of(job_set):
             try:
                 found = (await client.peek(self._reader, kind, train_job.key)).object

@@ -264,7 +264,8 @@ async def test_a_manager_that_may_list_pods_names_what_is_wrong_with_them(
             "labels": labels,
             "ownerReferences": [owner],
         }
-        spec = {"containers": [{"name": "node", "image": "busybox"}]}
+        # JobSet gives its pods a subdomain. The manager does not read the Service of that name.
+        spec = {"containers": [{"name": "node", "image": "busybox"}], "subdomain": "job"}
         await pods.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
         stranger = {**metadata, "name": "stranger", "labels": {"jobset.sigs.k8s.io/jobset-name": "another"}}
         await pods.create(Pod.from_dict({"metadata": stranger, "spec": spec}))
