@@ -16,7 +16,7 @@ from pkg.why import LiveObject
 from pkg.why.phase import phase
 
 from trainerctl.cli import live, streams
-from trainerctl.cli.get import KIND
+from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"

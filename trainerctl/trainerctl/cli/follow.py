@@ -8,19 +8,17 @@ import argparse
 import json
 import math
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from controller_runtime.machinery import JSON
-from controller_runtime.machinery.errors import ExpiredError
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.machinery.printable import printable_json
-from pkg.why import LiveObject
 from pkg.why.phase import Phase, phase
 
 from trainerctl.cli import live, plot, streams, trainerstatus
-from trainerctl.cli.get import KIND
 from trainerctl.cli.terminal import Console
 from trainerctl.cli.trainerstatus import Report
 
@@ -40,14 +38,8 @@ async def progress_command(arguments: argparse.Namespace, out: Console, err: Con
     picture = Path(arguments.plot) if arguments.plot else None
     if picture is not None:
         plot.check(picture)
-    history = History()
     async with live.connect(arguments) as cluster:
-        follower = _Follower(cluster, arguments, picture, history, out)
-        while True:
-            try:
-                return await follower.follow()
-            except ExpiredError:
-                continue
+        return await _Follower(cluster, arguments, picture, out).follow()
 
 
 class History:
@@ -98,46 +90,32 @@ class _Follower:
         cluster: live.Connection,
         arguments: argparse.Namespace,
         picture: Path | None,
-        history: History,
         out: Console,
     ) -> None:
         self._cluster = cluster
         self._arguments = arguments
         self._picture = picture
-        self._history = history
+        self._history = History()
         self._out = out
         self._any = False
 
     async def follow(self) -> int:
-        """Show each report until the TrainJob has ended or is deleted. Return the exit code.
-
-        Raises:
-            ExpiredError: the watch has expired. Call this again.
-        """
-        name, namespace = self._arguments.name, self._cluster.namespace
-        fields = {"metadata.name": name}
-        listed = await self._cluster.client.list(KIND, namespace=namespace, fields=fields)
-        if not listed:
-            streams.say_error(f"TrainJob {namespace}/{name} does not exist")
-            return 1
-        version = listed.resource_version
-        job = LiveObject(listed[0].to_dict())
-        async with self._cluster.client.watch(
-            KIND, namespace=namespace, fields=fields, resource_version=version
-        ) as events:
-            while True:
-                now = phase(job)
+        """Show each report until the TrainJob has ended or is deleted. Return the exit code."""
+        name = self._arguments.name
+        problem = "does not exist"
+        async with aclosing(self._cluster.states(name)) as states:
+            async for job in states:
+                if job is None:
+                    break
+                problem, now = "was deleted", phase(job)
                 if (report := trainerstatus.report_of(job)) is not None:
                     self._show(report, now)
                     if now.ended:
                         self._draw(report, now)
                 if now.ended:
                     return self._ended(now)
-                event = await anext(events)
-                job = LiveObject(event.object.to_dict())
-                if event.type == "DELETED":
-                    streams.say_error(f"TrainJob {namespace}/{name} was deleted")
-                    return 1
+        streams.say_error(f"TrainJob {self._cluster.namespace}/{name} {problem}")
+        return 1
 
     def _show(self, report: Report, now: Phase) -> None:
         seen = self._cluster.clock.corrected(datetime.now(UTC))

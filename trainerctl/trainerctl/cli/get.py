@@ -11,7 +11,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
-from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
@@ -20,6 +19,7 @@ from pkg.why.liveobject import ago, number
 from pkg.why.phase import Phase, cells, phase, state, tree
 
 from trainerctl.cli import live, streams, trainerstatus
+from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 from trainerctl.offline.inputfiles import InputError
 
@@ -27,7 +27,6 @@ HEAD: Final = ("NAMESPACE", "NAME", "STATE", "AGE", "RUNTIME", "PROGRESS")
 TREE_HEAD: Final = ("NAME", "STATE", "AGE", "DETAIL")
 _NAMES: Final = 100
 """The pods of this many TrainJobs are read by one request."""
-KIND: Final = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
 
 
 async def get_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 import anyio.to_thread
 import msgspec
 from controller_runtime.client import LiveClient
+from controller_runtime.machinery import unstructured
+from controller_runtime.machinery.errors import ExpiredError
 from controller_runtime.rest import (
     ConfigError,
     Request,
@@ -31,6 +33,7 @@ from trainerctl.cli import removedpods
 from trainerctl.offline import inputfiles
 
 FIELD_OWNER: Final = "trainerctl"
+KIND: Final = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
 _TOLERATED: Final = timedelta(seconds=5)
 """We ignore smaller differences between the clocks: responses contain whole seconds, and a busy server responds late.
 """
@@ -96,8 +99,13 @@ class Connection(NamedTuple):
     client: LiveClient
     namespace: str
     clock: ServerClock
-    removed: Path | None = None
-    """The folder with the removed pods of a local cluster."""
+    address: str = ""
+    """The URL of the API server."""
+
+    @property
+    def removed(self) -> Path | None:
+        """The folder with the removed pods, if this is a local cluster of the user."""
+        return removedpods.folder_of(self.address)
 
     async def snapshot(self, name: str) -> Snapshot:
         """Return the objects of a TrainJob.
@@ -107,8 +115,34 @@ class Connection(NamedTuple):
         """
         began = datetime.now(UTC)
         found = await reading.take(self.client, self.namespace, name, began)
-        found = await anyio.to_thread.run_sync(removedpods.with_removed, self.removed, found)
+        found = await anyio.to_thread.run_sync(lambda: removedpods.with_removed(self.removed, found))
         return dataclasses.replace(found, now=self.clock.corrected(began))
+
+    async def states(self, name: str) -> AsyncGenerator[LiveObject | None, None]:
+        """Yield a TrainJob as it is, and again after each change. The last value is None: it does not exist.
+
+        If the watch expires, for example because the server restarts, another one begins. Close the generator with
+        :func:`contextlib.aclosing`.
+
+        Raises:
+            StatusError: the TrainJob cannot be read.
+        """
+        fields = {"metadata.name": name}
+        while True:
+            listed = await self.client.list(KIND, namespace=self.namespace, fields=fields)
+            if not listed:
+                yield None
+                return
+            yield LiveObject(listed[0].to_dict())
+            with suppress(ExpiredError):
+                async with self.client.watch(
+                    KIND, namespace=self.namespace, fields=fields, resource_version=listed.resource_version
+                ) as events:
+                    async for event in events:
+                        if event.type == "DELETED":
+                            yield None
+                            return
+                        yield LiveObject(event.object.to_dict())
 
     async def all(self, kind: str, *, namespace: str = "") -> list[LiveObject]:
         """Return all objects of a kind. They are requested in pages.
@@ -145,5 +179,5 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
             LiveClient(clock),
             arguments.namespace or config.namespace or inputfiles.DEFAULT_NAMESPACE,
             clock,
-            removedpods.folder_of(config.address),
+            config.address,
         )

@@ -19,7 +19,7 @@ from pkg.util import generations
 from pkg.why import LiveObject, kinds
 
 from trainerctl.cli import live, streams
-from trainerctl.cli.get import KIND
+from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 
 _TRIES: Final = 3

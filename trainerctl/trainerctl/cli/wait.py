@@ -7,19 +7,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Final
 
 import anyio
 from controller_runtime.machinery import unstructured
-from controller_runtime.machinery.errors import ExpiredError, StatusError
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 from pkg.why import LiveObject, kinds
 from pkg.why.phase import Phase, phase, state
 
 from trainerctl.cli import live, streams, trainerstatus
-from trainerctl.cli.get import KIND
 from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 
@@ -99,34 +98,16 @@ async def wait_for(
 ) -> tuple[int, str]:
     """Wait and return the exit code and the text to print. ``show`` is called with each state of the TrainJob.
 
-    If the watch expires, for example because the server restarts, start it again.
-
     Raises:
         StatusError: the TrainJob cannot be read.
     """
-    while True:
-        with suppress(ExpiredError):
-            return await _wait(cluster, arguments, show)
-
-
-async def _wait(cluster: live.Connection, arguments: argparse.Namespace, show: Show) -> tuple[int, str]:
-    wanted = arguments.state
-    shown = f"TrainJob {cluster.namespace}/{arguments.name}"
-    listed = await cluster.client.list(
-        KIND, namespace=cluster.namespace, fields={"metadata.name": arguments.name}
-    )
-    if not listed and wanted != "deleted":
-        return 1, f"{shown} does not exist"
-    if not listed:
-        return 0, f"{shown} is deleted"
-    job, job_set = LiveObject(listed[0].to_dict()), None
-    async with cluster.client.watch(
-        KIND,
-        namespace=cluster.namespace,
-        fields={"metadata.name": arguments.name},
-        resource_version=listed.resource_version,
-    ) as events:
-        while True:
+    wanted, shown = arguments.state, f"TrainJob {cluster.namespace}/{arguments.name}"
+    existed, job_set = False, None
+    async with aclosing(cluster.states(arguments.name)) as states:
+        async for job in states:
+            if job is None:
+                break
+            existed = True
             if job_set is None and len(job.maps("status", "jobsStatus")) > 1:
                 # The step that trains has a label there. Without the JobSet, the usual names of steps are used.
                 with suppress(StatusError, RestError):
@@ -138,7 +119,6 @@ async def _wait(cluster: live.Connection, arguments: argparse.Namespace, show: S
                 return 0, f"{shown} is {now.lower()}"
             if now.ended and wanted != "deleted":
                 return 1, f"{shown} is {now.lower()}, not {wanted}"
-            event = await anext(events)
-            job = LiveObject(event.object.to_dict())
-            if event.type == "DELETED":
-                return (0, f"{shown} is deleted") if wanted == "deleted" else (1, f"{shown} was deleted")
+    if wanted == "deleted":
+        return 0, f"{shown} is deleted"
+    return 1, f"{shown} was deleted" if existed else f"{shown} does not exist"

@@ -23,7 +23,7 @@ from testkit.why.world import NOW, TrainJobObjects, condition, when
 
 from trainerctl.cli import follow, live, plot
 from trainerctl.cli.follow import History
-from trainerctl.cli.get import KIND
+from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 from trainerctl.cli.trainerstatus import Report, report_of
 from trainerctl.offline.inputfiles import InputError

@@ -20,8 +20,7 @@ from rich.cells import cell_len
 from testkit.why.world import TrainJobObjects, condition, when
 
 from trainerctl.cli import live, wait
-from trainerctl.cli.get import KIND
-from trainerctl.cli.live import ServerClock
+from trainerctl.cli.live import KIND, ServerClock
 from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 
