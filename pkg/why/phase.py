@@ -102,7 +102,7 @@ def trainer_steps(train_job: LiveObject, job_set: LiveObject | None) -> frozense
 
     Without a JobSet or labels, these are the launcher, or all steps that are not called initializers.
     """
-    labels = _labels(job_set)
+    labels = step_labels(job_set)
     if found := [name for name, label in labels.items() if label == ANCESTOR_TRAINER]:
         return frozenset(found)
     names = list(labels) or [text(each, "name") for each in train_job.maps("status", "jobsStatus")]
@@ -112,10 +112,10 @@ def trainer_steps(train_job: LiveObject, job_set: LiveObject | None) -> frozense
 
 
 def _prepares(name: str, job_set: LiveObject | None) -> bool:
-    return (_labels(job_set).get(name) or name).endswith(_INITIALIZER)
+    return (step_labels(job_set).get(name) or name).endswith(_INITIALIZER)
 
 
-def _labels(job_set: LiveObject | None) -> dict[str, str]:
+def step_labels(job_set: LiveObject | None) -> dict[str, str]:
     """Return the step of the TrainJob that each replicated job carries out, or an empty text for jobs without one."""
     jobs = job_set.maps("spec", "replicatedJobs") if job_set is not None else []
     return {

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 from typing import Final
 
 import anyio
@@ -17,10 +18,11 @@ from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.constants import trainer as constants
 from pkg.why import KEEP, LiveObject, Snapshot, container_of, kinds, reading, removed, statuses
 from pkg.why.liveobject import at, number, text
+from pkg.why.phase import step_labels
 from pkg.why.snapshot import finished, rank_of, step_of
 
 from trainerctl.cli import live, removedpods, streams
-from trainerctl.cli.get import KIND
+from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 
 _POLL: Final = 1.0
@@ -49,6 +51,7 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
             streams.say_error(no_pod(snapshot, step))
             return 1
         styles = itertools.cycle(_COLOURS if len(pods) > 1 else ("",))
+        latest = _Latest(cluster, arguments.name)
         logs = [
             _Log(cluster, snapshot, pod, arguments, out, style)
             for pod, style in zip(pods, styles, strict=False)
@@ -57,7 +60,7 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
             return max([await each.print() for each in logs])
         async with anyio.create_task_group() as group:
             for each in logs:
-                group.start_soon(each.follow, err)
+                group.start_soon(each.follow, latest, err)
     return max(each.code for each in logs)
 
 
@@ -67,11 +70,7 @@ def training_step(snapshot: Snapshot) -> str:
     With MPI, this is the launcher: the pods of the other step only run an SSH server. Otherwise it is the step whose
     Job template has the ancestor label ``trainer``.
     """
-    labels: dict[str, str] = {}
-    if snapshot.job_set is not None:
-        for each in snapshot.job_set.maps("spec", "replicatedJobs"):
-            label = text(each, "template", "metadata", "labels", constants.LABEL_TRAIN_JOB_ANCESTOR)
-            labels[text(each, "name")] = label
+    labels = step_labels(snapshot.job_set)
     for job in snapshot.all_jobs:
         labels.setdefault(step_of(job), job.label(constants.LABEL_TRAIN_JOB_ANCESTOR))
     for pod in (*snapshot.all_pods, *snapshot.removed):
@@ -133,6 +132,28 @@ def no_pod(snapshot: Snapshot, step: str) -> str:
     return f"no pod of step {step} matches; see trainerctl get {job.name} -n {job.namespace}"
 
 
+class _Latest:
+    """The TrainJob and its pods, as all followed logs need them. They are read at most once every ``_POLL`` seconds."""
+
+    def __init__(self, cluster: live.Connection, name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._lock = anyio.Lock()
+        self._due = -math.inf
+        self._found: tuple[LiveObject, list[LiveObject]]
+
+    async def read(self) -> tuple[LiveObject, list[LiveObject]]:
+        """Return the TrainJob and the pods of all steps."""
+        async with self._lock:
+            if anyio.current_time() >= self._due:
+                client, namespace = self._cluster.client, self._cluster.namespace
+                job = LiveObject((await client.get(KIND, (namespace, self._name))).to_dict())
+                selection = reading.Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: self._name})
+                pods, _ = await reading.listed(client, kinds.VERSIONS[kinds.POD][0], selection)
+                self._found, self._due = (job, pods), anyio.current_time() + _POLL
+            return self._found
+
+
 class _Log:
     """The log of one pod; with a ``style``, each line starts with step and rank."""
 
@@ -151,6 +172,7 @@ class _Log:
         self._arguments = arguments
         self._out = out
         self._style = style
+        self._tail = arguments.tail
         self.code = 0
 
     async def print(self) -> int:
@@ -161,7 +183,7 @@ class _Log:
             streams.say_error(f"{name} has not started; see trainerctl why {named}")
             self.code = 1
             return self.code
-        tail, previous = self._arguments.tail, self._arguments.previous
+        tail, previous = self._tail, self._arguments.previous
         try:
             if any(pod.uid == self._pod.uid for pod in self._snapshot.removed):
                 # The last run may only have been stopped with its pod; the run before it then contains the error.
@@ -187,25 +209,18 @@ class _Log:
             self.code = 1
         return self.code
 
-    async def follow(self, err: Console) -> None:
+    async def follow(self, latest: _Latest, err: Console) -> None:
         """Follow the log through restarts of the container and new pods of the rank, until the TrainJob has ended."""
         step, rank = step_of(self._pod), rank_of(self._pod)
         seen: set[tuple[str, int]] = set()
-        labels = {JOB_SET_NAME_KEY: self._arguments.name}
         while True:
             if (run := self._run()) is not None and run not in seen:
                 if seen:
                     err.say(f"Rank {rank} of step {step} runs again: Pod {self._pod.name}, restart {run[1]}")
-                    self._arguments.tail = None
+                    self._tail = None
                 seen.add(run)
                 await self.print()
-            job = LiveObject(
-                (
-                    await self._cluster.client.get(KIND, (self._cluster.namespace, self._arguments.name))
-                ).to_dict()
-            )
-            selection = reading.Selection(namespace=self._cluster.namespace, labels=labels)
-            found, _ = await reading.listed(self._cluster.client, kinds.VERSIONS[kinds.POD][0], selection)
+            job, found = await latest.read()
             pods = [pod for pod in found if (step_of(pod), rank_of(pod)) == (step, rank)]
             self._pod = max(
                 pods, key=lambda each: each.text("metadata", "creationTimestamp"), default=self._pod

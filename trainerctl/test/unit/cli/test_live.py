@@ -29,7 +29,7 @@ from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects, when
 
 from trainerctl.cli import change, cluster, describe, events, live, logs, parser, watchtree, why
-from trainerctl.cli.get import KIND
+from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 
 
@@ -385,6 +385,29 @@ async def test_a_missing_train_job_does_not_keep_the_others_from_deletion(
     out = Console(file=io.StringIO())
     assert await change.delete_command(argparse.Namespace(names=["a", "b"]), out, out) == 1
     assert client.deleted == ["b"]
+
+
+async def test_all_logs_that_are_followed_share_one_read_of_the_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+
+    class Client:
+        async def get(self, kind: Any, _key: Any) -> Any:
+            reads.append(kind.gvk.kind)
+            return KIND.from_dict(TrainJobObjects().train_job)
+
+        async def list(self, kind: Any, **_options: Any) -> ObjectList[Any]:
+            reads.append(kind.gvk.kind)
+            return ObjectList([])
+
+    latest = logs._Latest(live.Connection(Client(), "team-a", None), "llama")  # type: ignore[arg-type]
+    async with anyio.create_task_group() as ranks:
+        for _ in range(3):
+            ranks.start_soon(latest.read)
+    assert reads == ["TrainJob", "Pod"]
+
+    monkeypatch.setattr(latest, "_due", 0)
+    await latest.read()
+    assert reads == ["TrainJob", "Pod"] * 2
 
 
 class Hidden:
