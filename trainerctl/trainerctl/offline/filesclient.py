@@ -23,7 +23,6 @@ from trainerctl.offline.inputfiles import InputObject
 
 T = TypeVar("T", bound=Object)
 
-_CERTIFICATE: Final = defaulted().cert_management.webhook_secret_name
 _AUTHORITY: Final = base64.b64encode(b"<certificate authority of the manager>").decode()
 
 
@@ -45,14 +44,14 @@ class FilesClient(FakeClient):
 
     async def get(self, kind: type[T], key: tuple[str, str]) -> T:
         """Return an object."""
+        name = NamespacedName.of(key).name
         try:
             return await super().get(kind, key)
         except NotFoundError:
-            if kind is Secret and NamespacedName.of(key).name == _CERTIFICATE:
-                return kind.from_dict({"metadata": {"name": _CERTIFICATE}, "data": {"ca.crt": _AUTHORITY}})
+            if kind is Secret and name == defaulted().cert_management.webhook_secret_name:
+                return kind.from_dict({"metadata": {"name": name}, "data": {"ca.crt": _AUTHORITY}})
             if kind is not PriorityClass:
                 raise
-        name = NamespacedName.of(key).name
         note = f"it is not known whether the PriorityClass {name} exists"
         if self._cluster is None:
             note += ": it is not in the files"
