@@ -7,12 +7,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import pytest
-import structlog
 
 from controller_runtime import log
 from controller_runtime.machinery.errors import StatusError
@@ -105,17 +103,11 @@ def odd(request: pytest.FixtureRequest) -> Odd:
 
 
 @pytest.fixture
-def written() -> Iterator[Written]:
+def written() -> Written:
     """Log at debug level; return a function that returns the log's lines."""
-    before = structlog.get_config()
-    level, handlers = logging.root.level, list(logging.root.handlers)
     stream = io.StringIO()
     log.configure(log.Options(verbosity=log.DEBUG), stream=stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    log.configure()
-    structlog.configure(**before)
-    logging.root.setLevel(level)
-    logging.root.handlers[:] = handlers
+    return lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def errors(written: Written) -> list[str]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,21 +12,13 @@ import anyio
 import msgspec
 import pytest
 
-from controller_runtime import cache, log
+from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Object, Struct
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
 from ctrl_testkit.unit_tests import *  # noqa: F403 fixtures and hooks
 
 END = {"k8s.io/initial-events-end": "true"}
-
-
-@pytest.fixture
-def limit_log() -> Iterator[Callable[[int], int]]:
-    """Return the function that limits the log's verbosity; the earlier limit is restored after the test."""
-    before = log.limit(log.TRACE)
-    yield log.limit
-    log.limit(before)
 
 
 class World:

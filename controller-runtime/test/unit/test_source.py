@@ -500,9 +500,9 @@ async def test_discovery_says_where_owners_without_a_model_live(
 
 
 async def test_at_debug_the_queue_has_the_event_that_added_a_request(
-    world: Any, make_pod: MakePod, settle: Settle, limit_log: Callable[[int], int]
+    world: Any, make_pod: MakePod, settle: Settle
 ) -> None:
-    limit_log(log.DEBUG)
+    log.limit(log.DEBUG)
     world.put(make_pod("old"))
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.enqueue_requests_from_map_func(request_of))
@@ -522,10 +522,9 @@ async def test_at_info_an_event_is_not_noted(
     world: Any,
     make_pod: MakePod,
     settle: Settle,
-    limit_log: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limit_log(log.INFO)
+    log.limit(log.INFO)
     monkeypatch.setattr(source._EventHandler, "_noting", None)  # a call would fail
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())

@@ -4,10 +4,8 @@
 
 import io
 import json
-from collections.abc import Iterator
 
 import pytest
-import structlog
 from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError, UndecodableObjectError
@@ -25,11 +23,10 @@ from pkg.util.trainjob import ChildConflictError, PredecessorError
 
 
 @pytest.fixture
-def stream() -> Iterator[io.StringIO]:
+def stream() -> io.StringIO:
     written = io.StringIO()
     log.configure(stream=written)
-    yield written
-    structlog.reset_defaults()
+    return written
 
 
 def raised(error: Exception) -> Exception:

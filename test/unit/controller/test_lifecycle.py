@@ -7,12 +7,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import structlog
 from controller_runtime import log
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.meta import format_time
@@ -28,12 +27,10 @@ MakeJob = Callable[..., TrainJob]
 
 
 @pytest.fixture
-def stream() -> Iterator[io.StringIO]:
-    before = structlog.get_config()
+def stream() -> io.StringIO:
     written = io.StringIO()
     log.configure(log.Options(encoder=log.Encoder.JSON), stream=written)
-    yield written
-    structlog.configure(**before)
+    return written
 
 
 class Day:

@@ -4,10 +4,8 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator
 
 import pytest
-import structlog
 
 from controller_runtime import log, rest
 from controller_runtime.client.live import log_write, target_of
@@ -15,12 +13,10 @@ from controller_runtime.rest.request import APPLY
 
 
 @pytest.fixture
-def lines(limit_log: Callable[[int], int]) -> Iterator[io.StringIO]:
-    limit_log(log.DEBUG)
+def lines() -> io.StringIO:
     stream = io.StringIO()
     log.configure(log.Options(verbosity=log.DEBUG), stream=stream)
-    yield stream
-    structlog.reset_defaults()
+    return stream
 
 
 @pytest.mark.parametrize(

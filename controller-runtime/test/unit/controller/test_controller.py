@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -130,9 +129,9 @@ async def test_a_request_that_reached_the_server_counts_no_longer_as_waiting_for
 
 @pytest.mark.parametrize("kind", [ValueError, TypeError], ids=["error", "panic"])
 async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection(
-    make: Make, kind: type[Exception], limit_log: Callable[[int], int]
+    make: Make, kind: type[Exception]
 ) -> None:
-    limit_log(log.ERROR - 1)  # pytest would keep the records
+    log.limit(log.ERROR - 1)  # pytest would keep the records
     kept: weakref.WeakSet[Exception] = weakref.WeakSet()
     counted = 0
 

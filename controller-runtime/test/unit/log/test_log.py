@@ -5,12 +5,11 @@ import json
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import structlog
 
 from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import Pod
@@ -20,16 +19,6 @@ from controller_runtime.machinery.errors import NotFoundError
 
 Start = Callable[..., Callable[[], list[str]]]
 NS = 1_700_000_000_123_456_789
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    before = structlog.get_config()
-    level, handlers = logging.root.level, list(logging.root.handlers)
-    yield
-    structlog.configure(**before)
-    logging.root.setLevel(level)
-    logging.root.handlers[:] = handlers
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,18 +20,11 @@ from ctrl_testkit.odd_exceptions import Odd
 
 
 @pytest.fixture
-def handled() -> Iterator[Callable[[logging.Handler], None]]:
+def handled() -> Callable[[logging.Handler], None]:
     """Return a function that adds a handler as an application does: at the root logger, with level INFO."""
-    root = logging.getLogger()
-    handlers, level, ours = list(root.handlers), root.level, logging.getLogger("controller_runtime")
-    own = ours.level
-    ours.setLevel(logging.NOTSET)
-    root.setLevel(logging.INFO)
-    root.handlers[:] = []
-    yield root.addHandler
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    ours.setLevel(own)
+    logging.root.setLevel(logging.INFO)
+    logging.root.handlers[:] = []
+    return logging.root.addHandler
 
 
 class Kept(logging.Handler):

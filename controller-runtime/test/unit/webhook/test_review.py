@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-import structlog
 from pydantic import Field
 
 from controller_runtime import log, metrics, offload, rest, webhook
@@ -242,10 +241,7 @@ LONG = "x" * 1_000_000
 async def test_no_text_of_a_body_is_repeated_at_length(body: Any, options: dict[str, Any], code: int) -> None:
     stream = io.StringIO()
     log.configure(stream=stream)
-    try:
-        status, answer = await post(Judge(), body, **options)
-    finally:
-        structlog.reset_defaults()
+    status, answer = await post(Judge(), body, **options)
     assert status == code
     assert len(json.dumps(answer)) < 2000
     assert 0 < len(stream.getvalue()) < 4000
@@ -378,11 +374,8 @@ class Chatty(Judge):
 async def test_lines_of_the_log_name_the_request_as_it_was_sent() -> None:
     stream = io.StringIO()
     log.configure(stream=stream)
-    try:
-        smaller = review("UPDATE", object=MAP, oldObject=wide(), userInfo={"username": "me"})
-        assert (await verdict(judge := Chatty(), smaller))["allowed"]
-    finally:
-        structlog.reset_defaults()
+    smaller = review("UPDATE", object=MAP, oldObject=wide(), userInfo={"username": "me"})
+    assert (await verdict(judge := Chatty(), smaller))["allowed"]
     assert judge.asked == ["create b {'k': 'v'}"]  # the old object is too wide and is not passed on
     line = json.loads(stream.getvalue())
     found = {name: line[name] for name in ("webhook", "operation", "user", "name", "requestID", "resource")}

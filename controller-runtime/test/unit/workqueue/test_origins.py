@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of origins: bounded, and empty unless the log level is debug."""
 
-from collections.abc import Callable
-
 import pytest
 
 from controller_runtime import log
@@ -12,8 +10,8 @@ from controller_runtime.workqueue.priorityqueue import MOST_ITEMS, MOST_ORIGINS
 
 
 @pytest.fixture(autouse=True)
-def debug(limit_log: Callable[[int], int]) -> None:
-    limit_log(log.DEBUG)
+def debug() -> None:
+    log.limit(log.DEBUG)
 
 
 def test_origins_are_taken_once_in_order_and_without_repetition() -> None:
@@ -45,8 +43,8 @@ async def test_a_noting_queue_passes_work_on() -> None:
     assert queue.origins.take("item") == ["watch"]
 
 
-def test_nothing_is_noted_at_info(limit_log: Callable[[int], int]) -> None:
-    limit_log(log.INFO)
+def test_nothing_is_noted_at_info() -> None:
+    log.limit(log.INFO)
     origins: Origins[str] = Origins()
     origins.note("item", "a")
 

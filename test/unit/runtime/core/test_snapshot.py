@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-import structlog
 import yaml
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap
@@ -431,7 +430,6 @@ async def test_an_invalid_snapshot_is_logged_in_a_short_line(
     stream = io.StringIO()
     log.configure(stream=stream)
     log.logger_from().error("Reconciler error", error=refusal.value)
-    structlog.reset_defaults()
     (line,) = stream.getvalue().splitlines()
     assert len(line) < 1000
 
