@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -98,6 +98,39 @@ async def test_a_daemon_that_a_command_beside_a_container_starts_ends_with_it(pl
         with anyio.fail_after(60):
             await running.wait()
         assert not _left(plan)
+
+
+@pytest.fixture
+def background() -> Iterator[None]:
+    """Ignore and block signals, as for a cluster that a shell has started in the background."""
+    before = {
+        each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+    }
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("background")
+async def test_no_signal_is_ignored_or_blocked_in_a_container(plan: process.Plan) -> None:
+    def noting(name: str) -> process.Plan:
+        note = f"grep -E 'Sig(Blk|Ign)' /proc/self/status > {name}.part; mv {name}.part {name}"
+        return replace(plan, argv=["sh", "-c", f"{note}; exec sleep {0 if name != 'first' else 7913}"])
+
+    async with _running(noting("first")) as running:
+        await process.run_beside(running.id, noting("beside"), 60)
+        null = subprocess.DEVNULL
+        command = await process.open_beside(
+            running.id, noting("opened"), stdin=null, stdout=null, stderr=null
+        )
+        await command.wait()
+        await command.aclose()
+        for name in ("first", "beside", "opened"):
+            await _until(f"{plan.cwd}/{name}")
+            noted = await anyio.Path(plan.cwd, name).read_text()
+            assert noted.split()[1::2] == ["0" * 16] * 2, name
 
 
 def test_a_daemon_ends_with_a_kubelet_that_is_killed(plan: process.Plan) -> None:

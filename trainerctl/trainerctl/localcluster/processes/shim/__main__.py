@@ -13,7 +13,6 @@ read the plan from this file descriptor: the standard streams, which may be a te
 import fcntl
 import json
 import os
-import signal
 import sys
 import termios
 
@@ -36,7 +35,7 @@ def main(argv: list[str]) -> int:
         mounts.enter(int(argv[1]), int(argv[2]))
         os.chdir(plan["cwd"])
         os.dup2(1, 2)
-        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
+        supervise.become(plan)
     return supervise.run(plan)
 
 
@@ -49,8 +48,7 @@ def _execute(pid: int, began: int, file: int) -> int:
         os.chdir(plan["cwd"])
         if os.isatty(0):
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
+        supervise.become(plan)
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or error
         os.write(2, f"exec {plan['argv'][0]!r}: {problem}\n".encode(errors="replace"))

@@ -8,7 +8,7 @@ import selectors
 import signal
 import sys
 import time
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from trainerctl.localcluster.processes.shim import END_FILE, IDENTITY, mounts, tree
 from trainerctl.localcluster.processes.shim.output import LogWriter
@@ -136,15 +136,27 @@ def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None
         null = os.open(os.devnull, os.O_RDONLY)
         for source, to in ((null, 0), (output, 1), (output, 2)):
             os.dup2(source, to)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         try:
-            os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
+            become(plan)
         except (FileNotFoundError, NotADirectoryError):
             place = "" if "/" in plan["argv"][0] else " in $PATH"
             os.write(failure, f'exec: "{plan["argv"][0]}": executable file not found{place}'.encode())
     except (OSError, ValueError) as error:
         os.write(failure, str(error).encode())
     os._exit(_NOT_FOUND)
+
+
+def become(plan: dict[str, Any]) -> NoReturn:
+    """Replace this process by the plan's command. No signal is ignored or blocked, as after the start of a container.
+
+    Python ignores SIGPIPE and SIGXFSZ. A shell ignores SIGINT and SIGQUIT for the commands that it starts in the
+    background, and nohup ignores SIGHUP.
+    """
+    for number in signal.valid_signals():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
 
 
 def _write_end(folder: str, **fields: float) -> None:
