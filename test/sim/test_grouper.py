@@ -68,10 +68,10 @@ def world(sim: Simulation, release: Rules) -> None:
     sim.finally_(check_managers)
 
 
-test_a_pod_is_in_the_group_of_its_owners = simtest.simulate(seeds=10)(scenario)
+test_a_pod_is_in_the_group_of_its_owners = simtest.simulate(seeds=6)(scenario)
 test_a_pod_is_in_the_group_of_its_owners_in_a_short_life = simtest.simulate(
-    seeds=85, first=1000, minutes=3.0, faults=6.0, actions=0.35
+    seeds=24, first=1000, minutes=3.0, faults=6.0, actions=0.35
 )(scenario)
 test_a_pod_is_in_the_group_of_its_owners_by_the_rules_of_v0_17 = simtest.simulate(
-    seeds=25, first=2000, minutes=3.0, faults=6.0, actions=0.35
+    seeds=12, first=2000, minutes=3.0, faults=6.0, actions=0.35
 )(newest)

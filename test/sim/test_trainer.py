@@ -94,9 +94,9 @@ def keeping(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
-test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=10)(scenario)
+test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=6)(scenario)
 test_a_train_job_is_served_in_a_short_life = simtest.simulate(
-    seeds=70, first=1000, minutes=3.0, faults=6.0, actions=0.35
+    seeds=24, first=1000, minutes=3.0, faults=6.0, actions=0.35
 )(scenario)
 test_a_train_job_follows_a_change_between_two_reconciles = simtest.simulate(
     seeds=5, first=2000, minutes=0.5, faults=0.0, actions=0.0

@@ -74,7 +74,7 @@ def _labels(number: int) -> None:
     entry_of(b'{"metadata":{"name":"a","labels":{"%d%s":"%d"}}}' % (number, LONG.encode(), number))
 
 
-@pytest.mark.parametrize(("throw", "inputs"), [(_quantities, INPUTS), (_targets, 500), (_labels, INPUTS)])
+@pytest.mark.parametrize(("throw", "inputs"), [(_quantities, 2500), (_targets, 500), (_labels, INPUTS)])
 def test_many_long_inputs_leave_little_behind(throw: Callable[[int], None], inputs: int) -> None:
     throw(0)
     tracemalloc.start()
