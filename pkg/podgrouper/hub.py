@@ -94,13 +94,10 @@ class GrouperLoadError(ManagerError):
 
 
 class PluginsHub:
-    """Finds the grouper of a kind. The oldest rules have a table, and all newer ones share another table."""
+    """Finds the grouper of a kind in the table of the rules that apply."""
 
     def __init__(
-        self,
-        default: DefaultGrouper,
-        tables: tuple[Mapping[GVK, Grouper], Mapping[GVK, Grouper]],
-        reader: client.Reader,
+        self, default: DefaultGrouper, tables: Mapping[Rules, Mapping[GVK, Grouper]], reader: client.Reader
     ) -> None:
         self.default = default
         self._tables = tables
@@ -109,7 +106,7 @@ class PluginsHub:
 
     def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
         """Return the grouper in the row for ``kind``, else in the row for any version, else the default grouper."""
-        return _row(self._tables[rules > OLDEST], kind) or self.default
+        return _row(self._tables[rules], kind) or self.default
 
     def grouper_for_gang(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
         """Return a grouper for the pods of ``gang``. It calls ``otherwise`` if we are not allowed to read the gang."""
@@ -117,7 +114,7 @@ class PluginsHub:
 
     def kinds(self) -> list[GVK]:
         """Return the kinds that have a row."""
-        return list(dict.fromkeys(kind for table in self._tables for kind in table))
+        return list(dict.fromkeys(kind for table in self._tables.values() for kind in table))
 
     def reads(self, kind: GVK) -> Reads:
         """Return which parts of an owner of ``kind`` are read.
@@ -127,7 +124,7 @@ class PluginsHub:
         """
         if kind.group_kind in NATIVE:
             return Reads.SPEC
-        found = [row.reads for table in self._tables if (row := _row(table, kind)) is not None]
+        found = [row.reads for table in self._tables.values() if (row := _row(table, kind)) is not None]
         return max(found, default=Reads.OBJECT)
 
     def watches(self, kind: GVK) -> bool:
@@ -140,7 +137,7 @@ class PluginsHub:
             return False
         if kind.group_kind in WATCHED_WITHOUT_ROW:
             return True
-        return any(_row(table, kind) for table in self._tables)
+        return any(_row(table, kind) for table in self._tables.values())
 
 
 def _row(table: Mapping[GVK, Grouper], kind: GVK) -> Grouper | None:
@@ -163,12 +160,12 @@ def new_plugins_hub(
     """
     options = options or Settings()
     default = DefaultGrouper(reader, options)
-    tables = _table(default, reader, options, OLDEST), _table(default, reader, options, Rules.V0_17)
+    tables = {rules: _table(default, reader, options, rules) for rules in Rules}
     if found is None:
         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
         for kind, grouper in _load(entry, default, reader).items():
-            for table in tables:
+            for table in tables.values():
                 if kind in table:
                     raise GrouperLoadError(
                         f"grouper {entry.name} ({entry.value}): {kind} already has a grouper"
@@ -178,7 +175,7 @@ def new_plugins_hub(
 
 
 def _table(default: DefaultGrouper, reader: client.Reader, options: Settings, rules: Rules) -> Table:
-    """Return our rows for the rules of v0.13, or for those of v0.17 and later."""
+    """Return our rows for ``rules``."""
     legacy, is_oldest = options.search_legacy_pod_groups, rules is OLDEST
     job_grouper = K8sJobGrouper if is_oldest else WholeJobGrouper
     job_set_grouper = JobSetGrouper(default) if is_oldest else JobSetTreeGrouper(default, reader)

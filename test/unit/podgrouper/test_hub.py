@@ -13,7 +13,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, Object, Unstructured
 
-from pkg.podgrouper import ENTRY_POINT_GROUP, GrouperLoadError, PluginsHub, new_plugins_hub
+from pkg.podgrouper import ENTRY_POINT_GROUP, GrouperLoadError, PluginsHub, Rules, new_plugins_hub
 from pkg.podgrouper.plugins import Grouper, Reads
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.podgroup import Metadata
@@ -66,6 +66,13 @@ def hub(found: list[EntryPoint]) -> PluginsHub:
 )
 def test_a_row_is_for_a_version_unless_it_is_for_all(kind: GVK, name: str) -> None:
     assert hub([]).grouper_for(kind).name == name
+
+
+def test_each_set_of_rules_has_its_own_groupers() -> None:
+    rows = hub([])
+    job = GVK("kubeflow.org", "v1", "PyTorchJob")
+
+    assert len({id(rows.grouper_for(job, rules)) for rules in Rules}) == len(Rules)
 
 
 def test_of_a_kind_without_a_row_everything_may_be_looked_at() -> None:

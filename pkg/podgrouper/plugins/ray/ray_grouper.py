@@ -4,8 +4,11 @@
 
 Pods of KubeRay's Jobs, such as the submitter of a RayJob, run before or after the nodes of the cluster, or beside them.
 They are in a group of their own, because KAI's scheduler never binds a pod that is in no subgroup of a group with
-subgroups. For the same reason, an upgrade of a RayService that adds or renames worker groups gives the new cluster a
-group of its own.
+subgroups. For the same reason, workers that remain of a worker group without replicas have a group of their own, and so
+has the new cluster if an upgrade of a RayService adds or renames worker groups.
+
+If an autoscaler changes the number of workers, only the minimum is required: the scheduler evicts a running cluster
+whose group requires more pods than there is room for.
 """
 
 from __future__ import annotations
@@ -77,6 +80,9 @@ class RayGrouper(ReadingGrouper):
             label = pod.labels.get(NODE_GROUP_LABEL)
             if (own := next((each for each in sub_groups if each.name == label), None)) is not None:
                 own.pods_references.append(pod.name)
+            elif label and not runs_in(pod, metadata.name):
+                metadata.name += f"-{label}"
+                metadata.min_available, metadata.sub_groups = 1, []
             else:
                 _log.debug("Ray pod is in no subgroup", namespace=pod.namespace, name=pod.name, group=label)
         return metadata
@@ -127,8 +133,10 @@ class RayGrouper(ReadingGrouper):
             spec = fields.nested_map(cluster, "spec", "headGroupSpec")
             head.topology_constraints = _topology(spec or {}, "headGroupSpec")
         specs = fields.nested_list(cluster, "spec", "workerGroupSpecs") or []
+        is_elastic = fields.nested_field(cluster, "spec", "enableInTreeAutoscaling") is True
         workers = (
-            _worker_group(index, spec, with_topology=self._with_topology) for index, spec in enumerate(specs)
+            _worker_group(index, spec, with_topology=self._with_topology, is_elastic=is_elastic)
+            for index, spec in enumerate(specs)
         )
         return [head, *(group for group in workers if group is not None)]
 
@@ -181,32 +189,36 @@ def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata |
     return segments.placement(topology, required, preferred)
 
 
-def _worker_group(index: int, spec: JSON, *, with_topology: bool) -> SubGroupMetadata | None:
+def _worker_group(
+    index: int, spec: JSON, *, with_topology: bool, is_elastic: bool
+) -> SubGroupMetadata | None:
     """Return the subgroup of a worker group, or None if KubeRay creates no pods for the group.
 
-    It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead. As
-    KubeRay does, raise ``replicas`` to ``minReplicas`` and lower them to ``maxReplicas``. If ``minReplicas`` exceeds
-    ``maxReplicas``, some releases of KubeRay create one number of pods and some the other; the smaller is required.
+    It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead, unless
+    an autoscaler sets them (``is_elastic``). As KubeRay does, raise ``replicas`` to ``minReplicas`` and lower them to
+    ``maxReplicas``. If ``minReplicas`` exceeds ``maxReplicas``, releases of KubeRay before v1.6 create ``maxReplicas``
+    pods and later ones may create ``minReplicas``; the smaller number is required.
     """
     if not isinstance(spec, dict):
         raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
     if fields.nested_bool(spec, "suspend"):
         return None
     replicas = fields.nested_int64(spec, "replicas") or 0
-    least = fields.nested_int64(spec, "minReplicas") or 0
+    least = max(0, fields.nested_int64(spec, "minReplicas") or 0)
     most = fields.nested_int64(spec, "maxReplicas")
     desired = max(replicas, least)
-    hosts = fields.nested_int64(spec, "numOfHosts")
     if most is not None:
         desired = min(desired, most)
-    needed = (min(least, desired) if least > 0 else desired) * (1 if hosts is None else hosts)
-    if needed <= 0:
+    hosts = fields.nested_int64(spec, "numOfHosts")
+    hosts = 1 if hosts is None else hosts
+    if desired <= 0 or hosts <= 0:
         return None
+    needed = min(least, desired) if least or is_elastic else desired
     try:
         name = fields.nested_string(spec, "groupName")
     except AccessorError:
         name = None
-    group = SubGroupMetadata(name=name or f"worker-group-{index}", min_available=fields.int32(needed))
+    group = SubGroupMetadata(name=name or f"worker-group-{index}", min_available=fields.int32(needed * hosts))
     if with_topology:
         group.topology_constraints = _topology(spec, f"workerGroupSpecs.{group.name}")
     return group

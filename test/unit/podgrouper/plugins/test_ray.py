@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pkg.podgrouper import Rules
+from pkg.podgrouper.plugins import GroupingError
 from testkit.owner_world import reference
 
 
@@ -39,12 +40,91 @@ async def test_a_cluster_requires_the_head_and_the_workers_that_kube_ray_creates
     spec = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "w", **worker_group}]}
     cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
 
-    metadata = await group(make_pod("p", cluster, labels={"ray.io/group": "w"}), cluster, rules=rules)
+    head = await group(make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules)
+    worker = await group(make_pod("p", cluster, labels={"ray.io/group": "w"}), cluster, rules=rules)
 
-    assert metadata.min_available == 1 + pods
-    workers = metadata.sub_groups[1:]
-    assert [each.name for each in workers] == (["w"] if pods else [])
-    assert [each.pods_references for each in workers] == ([["p"]] if pods else [])
+    assert head.min_available == 1 + pods
+    assert [each.name for each in head.sub_groups[1:]] == (["w"] if pods else [])
+    if pods:
+        assert [each.pods_references for each in worker.sub_groups[1:]] == [["p"]]
+
+
+@pytest.mark.parametrize("rules", Rules)
+@pytest.mark.parametrize(
+    ("worker_group", "pods"),
+    [
+        pytest.param({"replicas": 3}, 0, id="no minimum"),
+        pytest.param({"replicas": 3, "minReplicas": 0, "maxReplicas": 9}, 0, id="the minimum is 0"),
+        pytest.param({"replicas": 3, "minReplicas": -1}, 0, id="the minimum is negative"),
+        pytest.param({"replicas": 3, "minReplicas": 2, "numOfHosts": 2}, 4, id="a minimum"),
+        pytest.param({"replicas": 1, "minReplicas": 2}, 2, id="a minimum above the replicas"),
+        pytest.param({"minReplicas": 5, "maxReplicas": 3}, 3, id="a minimum above the maximum"),
+        pytest.param({"replicas": 0}, None, id="no replicas"),
+    ],
+)
+async def test_a_cluster_with_an_autoscaler_requires_only_the_minimum(
+    worker_group: dict[str, Any],
+    pods: int | None,
+    rules: Rules,
+    make_object: Any,
+    make_pod: Any,
+    group: Any,
+) -> None:
+    spec = {"enableInTreeAutoscaling": True, "workerGroupSpecs": [{"groupName": "w", **worker_group}]}
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
+
+    metadata = await group(make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules)
+
+    workers = [] if pods is None else [("w", pods)]
+    assert [(each.name, each.min_available) for each in metadata.sub_groups[1:]] == workers
+    assert metadata.min_available == 1 + (pods or 0)
+
+
+@pytest.mark.parametrize("value", [False, None, "true", 1])
+async def test_a_cluster_requires_the_replicas_unless_it_has_an_autoscaler(
+    value: Any, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    spec = {"enableInTreeAutoscaling": value, "workerGroupSpecs": [{"groupName": "w", "replicas": 3}]}
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
+
+    assert (await group(make_pod("p", cluster), cluster)).min_available == 4
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+@pytest.mark.parametrize(
+    "worker_group",
+    [
+        pytest.param({"replicas": 0}, id="a worker that is left of a group without replicas"),
+        pytest.param({"replicas": 1, "suspend": True}, id="a worker that is left of a suspended group"),
+        # KubeRay creates no pods before v1.6, and two since v1.6.
+        pytest.param({"replicas": 1, "minReplicas": 2, "maxReplicas": 0}, id="the maximum is 0"),
+        pytest.param({"groupName": "other", "replicas": 1}, id="a worker of a group that was removed"),
+    ],
+)
+async def test_a_worker_that_is_in_no_subgroup_has_a_group_of_its_own_until_its_worker_group_has_replicas(
+    worker_group: dict[str, Any], rules: Rules, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    spec = {"workerGroupSpecs": [{"groupName": "w", **worker_group}]}
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
+    waiting = make_pod("p", cluster, labels={"ray.io/group": "w"})
+    running = make_pod(
+        "r",
+        cluster,
+        labels={"ray.io/group": "w"},
+        annotations={"pod-group-name": "pg-rc-uid-rc"},
+        spec={"nodeName": "n"},
+    )
+
+    alone = await group(waiting, cluster, rules=rules)
+    assert (alone.name, alone.min_available, alone.sub_groups) == ("pg-rc-uid-rc-w", 1, [])
+    assert (await group(running, cluster, rules=rules)).name == "pg-rc-uid-rc"
+
+    waiting.metadata.annotations = {"pod-group-name": alone.name}
+    spec["workerGroupSpecs"] = [{"groupName": "w", "replicas": 2}]
+    cluster.set_unknown_fields({"spec": spec})
+    together = await group(waiting, cluster, rules=rules)
+    assert (together.name, together.min_available) == ("pg-rc-uid-rc", 3)
+    assert together.sub_groups[1].pods_references == ["p"]
 
 
 async def test_a_suspended_cluster_keeps_its_group_for_the_pods_that_it_has_when_it_resumes(
@@ -92,6 +172,21 @@ async def test_a_pod_of_a_job_beside_the_cluster_has_a_group_of_its_own(
 
     assert (metadata.name, metadata.min_available, metadata.queue) == (name, pods, "q")
     assert [each.name for each in metadata.sub_groups] == (["headgroup", "w"] if pods == 2 else [])
+
+
+async def test_a_suspended_job_keeps_its_group_and_has_none_once_its_cluster_is_deleted(
+    ray_job: list[Any], make_pod: Any, group: Any
+) -> None:
+    job, cluster, *_ = ray_job
+    worker, status = make_pod("p", cluster, labels={"ray.io/group": "w"}), {"rayClusterName": "rc"}
+    running = await group(worker, *ray_job)
+
+    job.set_unknown_fields({"spec": {"suspend": True}, "status": status})
+    assert await group(worker, *ray_job) == running
+
+    job.set_unknown_fields({"spec": {"suspend": True}, "status": {"jobDeploymentStatus": "Suspended"}})
+    with pytest.raises(GroupingError, match="failed to extract rayClusterName for"):
+        await group(worker, *ray_job)
 
 
 @pytest.mark.parametrize(("node", "name"), [("n", "pg-rj-uid-rj"), ("", "pg-rj-uid-rj-rj")])
