@@ -23,7 +23,7 @@ from .podgroup import OLDEST, Metadata, Rules
 
 HASH_LENGTH: Final = 8
 KEPT_LENGTH: Final = names.DNS1123_SUBDOMAIN_MAX_LENGTH - 1 - HASH_LENGTH
-"""Length of the beginning of a group's name that is too long. A dot or a hyphen may precede the hyphen that follows."""
+"""Length of the beginning of a group's name that is too long. If it ends with a dot, a hyphen replaces the dot."""
 
 _MAX_DEPTH: Final = 64
 """Maximum length of a chain of owners; the chains of real workloads are less than a tenth as long."""
@@ -148,7 +148,9 @@ def _fitting(name: str, limit: int) -> str:
     if len(name) <= limit:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:HASH_LENGTH]
-    return f"{name[: limit - 1 - HASH_LENGTH]}-{digest}"
+    kept = name[: limit - 1 - HASH_LENGTH]
+    # In the name of a group, a dot must not precede a hyphen.
+    return f"{kept[:-1]}--{digest}" if kept.endswith(".") else f"{kept}-{digest}"
 
 
 def _expired(reference: OwnerReference) -> ExpiredError:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import GVK, Object, Unstructured
+from controller_runtime.machinery import GVK, Object, Unstructured, names
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
@@ -22,6 +24,17 @@ from pkg.podgrouper.podgroup import Metadata
 def runs_in(pod: Pod, group: str) -> bool:
     """Return True if the pod has a node and is in the group. Such a pod keeps the group, even of an earlier release."""
     return bool(pod.spec.node_name) and pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD) == group
+
+
+def name_part(label: str) -> str:
+    """Return the value of a label as a part of a group's name.
+
+    If the value is not valid in a name, its invalid characters are replaced, and a hash of the value is appended.
+    """
+    if not names.is_dns1123_subdomain(label):
+        return label
+    digest = hashlib.sha256(label.encode()).hexdigest()[:8]
+    return f"{re.sub('[^a-z0-9]+', '-', label.lower())}-{digest}"
 
 
 class Key(NamedTuple):

@@ -72,6 +72,12 @@ FORMER = "00000000-0000-4000-8000-000000000001"
             "spark-1",
             id="Spark",
         ),
+        pytest.param(
+            {"labels": {"spark-app-name": "a", "spark-app-selector": "My_App"}},
+            "my-app-0e86b84b",
+            "my-app-0e86b84b",
+            id="Spark, and the label is no valid name",
+        ),
     ],
 )
 async def test_a_pod_that_names_the_dead_group_of_an_earlier_pod_gets_a_new_group(

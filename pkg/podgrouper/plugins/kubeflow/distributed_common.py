@@ -32,7 +32,7 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Require the scheduling policy's minimum, else the elastic policy's minimum, else all replicas.
 
-        The scheduling policy cannot require more pods than the job has.
+        The policies cannot require more pods than the job has.
 
         Raises:
             GroupingError: a role is missing, the job has no replicas, or the spec is malformed.
@@ -48,8 +48,8 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
             elastic = fields.nested_int64(owner, "spec", "elasticPolicy", "minReplicas")
         except AccessorError:
             elastic = None
-        needed = min(policy, replicas) if policy is not None else replicas if elastic is None else elastic
-        metadata.min_available = fields.int32(needed)
+        minimum = elastic if policy is None else policy
+        metadata.min_available = fields.int32(replicas if minimum is None else min(minimum, replicas))
 
     def _replicas(self, job: Unstructured) -> int:
         what = f"the type of the job {job.name} doesn't"

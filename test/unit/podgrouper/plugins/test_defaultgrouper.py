@@ -12,6 +12,7 @@ from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import ForbiddenError
+from controller_runtime.machinery.names import is_dns1123_subdomain
 from controller_runtime.reconcile import Request
 
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -86,3 +87,23 @@ async def test_the_name_of_a_group_is_shortened_with_a_hash_if_it_would_be_too_l
     assert len(set(names)) == 2
     assert [len(name) for name in names] == [253, 253]
     assert [name.endswith(f"{uid}{number}") for number, name in enumerate(names, 1)] == [whole] * 2
+
+
+async def test_a_shortened_name_is_valid_if_the_name_of_the_owner_has_a_dot_where_it_is_cut(
+    make_object: Any, make_pod: Any, group: Any
+) -> None:
+    owner = make_object("apps/v1", "StatefulSet", f"{'s' * 240}.{'t' * 12}")
+
+    name = (await group(make_pod("p", owner), owner)).name
+
+    assert len(name) == 253
+    assert is_dns1123_subdomain(name) == []
+
+
+@pytest.mark.parametrize(("app", "name"), [("spark-1.a", "spark-1.a"), ("My_App", "my-app-0e86b84b")])
+async def test_a_label_that_is_no_valid_name_does_not_make_the_name_of_a_group_invalid(
+    app: str, name: str, make_pod: Any, group: Any
+) -> None:
+    pod = make_pod("driver", labels={"spark-app-name": "a", "spark-app-selector": app})
+
+    assert (await group(pod)).name == name

@@ -19,6 +19,7 @@ RULES = pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
     [
         ({}, 5),
         ({"elasticPolicy": {"minReplicas": 2}}, 2),
+        ({"elasticPolicy": {"minReplicas": 9}}, 5),
         ({"runPolicy": {"schedulingPolicy": {"minAvailable": 3}}, "elasticPolicy": {"minReplicas": 2}}, 3),
     ],
 )
