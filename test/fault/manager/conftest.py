@@ -116,12 +116,18 @@ class Ours:
     def delay(self) -> Callable[[], float]:
         """Return a function that returns the seconds since now, less the time spent waiting for a processor.
 
-        The manager and this process wait for a processor when the machine has other work.
+        The event loops of the manager and of this process wait for a processor when the machine has other work. They
+        may wait at the same time, so only the longer wait is subtracted.
         """
         assert self._process is not None
-        pid = self._process.pid
-        began, waited = time.monotonic(), waiting(pid)
-        return lambda: max(0.0, time.monotonic() - began - (waiting(pid) - waited))
+        loops = [Path("/proc/thread-self/schedstat").resolve(), Path(f"/proc/{self._process.pid}/schedstat")]
+        began, before = time.monotonic(), [*map(waiting, loops)]
+
+        def elapsed() -> float:
+            waited = max(waiting(loop) - then for loop, then in zip(loops, before, strict=True))
+            return time.monotonic() - began - waited
+
+        return elapsed
 
     @property
     def running(self) -> bool:
@@ -160,14 +166,9 @@ class Ours:
             self._process.wait()
 
 
-def waiting(pid: int) -> float:
-    """Return how long this thread and the threads of a process have waited for a processor, in seconds."""
-    threads = [Path("/proc/thread-self/schedstat"), *Path(f"/proc/{pid}/task").glob("*/schedstat")]
-    nanoseconds = 0
-    for each in threads:
-        with suppress(OSError):  # the thread has ended
-            nanoseconds += int(each.read_text().split()[1])
-    return nanoseconds / 1e9
+def waiting(schedstat: Path) -> float:
+    """Return how long a thread has waited for a processor, in seconds."""
+    return int(schedstat.read_text().split()[1]) / 1e9
 
 
 @pytest.fixture
