@@ -17,6 +17,7 @@ from controller_runtime.machinery import GVK, Object, Unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import NotFoundError
 
+from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from testkit.builders import crd_without_schema
@@ -27,6 +28,7 @@ ANNOTATION = "pod-group-name"
 TRAIN_JOB = GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob")
 JOB_SET = GVK("jobset.x-k8s.io", "v1alpha2", "JobSet")
 JOB = GVK("batch", "v1", "Job")
+RAY = GVK("ray.io", "v1", "RayCluster")
 STATEFUL_SET = GVK("apps", "v1", "StatefulSet")
 POD = {"containers": [{"name": "main", "image": "busybox"}]}
 OURS = {**POD, "schedulerName": "kai-scheduler"}
@@ -324,3 +326,69 @@ async def test_a_crd_of_a_newer_release_changes_the_rules_while_the_manager_runs
         await eventually(has_a_tree, timeout=60, reason="the rules of v0.17 apply")
         assert not (await client.get(PodGroup, old.key)).spec.sub_groups  # an existing group keeps its form
         assert (await client.get(Pod, loose.key)).annotations[ANNOTATION] == f"pg-loose-0-{job.metadata.uid}"
+
+
+async def test_an_owner_whose_crd_was_installed_again_is_read_and_watched(
+    world: Any, grouper_control_plane: Environment
+) -> None:
+    client: LiveClient = world.client
+    crd = crd_without_schema(RAY.group, RAY.version, RAY.kind)
+    spec = {"workerGroupSpecs": [{"groupName": "w", "replicas": 2}]}
+    more = b'{"spec":{"workerGroupSpecs":[{"groupName":"w","replicas":5}]}}'
+
+    async def follows_its_owner(name: str) -> None:
+        owner = await world.make(RAY, "rc", None, spec)
+        await world.make(Pod.gvk, name, owner, OURS, **{"ray.io/group": "w"})
+        group = (world.namespace, f"pg-rc-{owner.metadata.uid}")
+
+        async def requires(pods: int) -> bool:
+            try:
+                return (await client.get(PodGroup, group)).spec.min_member == pods
+            except NotFoundError:
+                return False
+
+        await eventually(lambda: requires(3), timeout=30, reason="the pod is grouped")
+        await client.patch(owner, raw_patch(MERGE, more))
+        await eventually(lambda: requires(6), timeout=10, reason="the group follows its owner")
+
+    await grouper_control_plane.install_crds(crd)
+    async with world.run():
+        await follows_its_owner("first")
+        stored = Unstructured.wrap(crd)
+        await client.delete(stored)
+
+        async def is_gone() -> bool:
+            try:
+                await client.get(type(stored), ("", stored.name))
+            except NotFoundError:
+                return True
+            return False
+
+        await eventually(is_gone, timeout=30, reason="the CRD is gone")
+        await grouper_control_plane.install_crds(crd)
+        await follows_its_owner("second")
+
+
+async def test_new_groups_take_the_default_class_while_priority_classes_may_not_be_read(
+    world: Any, stateful_set: Unstructured
+) -> None:
+    client: LiveClient = world.client
+    (role,) = (each for each in shipped.manifests("podgrouper") if each["kind"] == "ClusterRole")
+    without = {
+        **role,
+        "rules": [rule for rule in role["rules"] if "priorityclasses" not in rule["resources"]],
+    }
+    named = {"priorityClassName": "system-node-critical"}
+    try:
+        await client.update(Unstructured.wrap(without))
+        async with world.run():
+            await world.make(Pod.gvk, "db-0", stateful_set, OURS)
+            await world.make(Pod.gvk, "solo", None, {**OURS, **named})
+            names = await world.grouped(2)
+            found = {
+                (await client.get(PodGroup, (world.namespace, name))).spec.priority_class_name
+                for name in names
+            }
+            assert found == {"train"}
+    finally:
+        await client.update(Unstructured.wrap(role))
