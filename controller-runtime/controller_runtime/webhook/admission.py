@@ -83,6 +83,9 @@ class CustomValidator(ABC, Generic[T]):
 class CustomDefaulter(ABC, Generic[T]):
     """Sets defaults for unset fields, before validation."""
 
+    leaves_undecodable: ClassVar[bool] = False
+    """Whether to allow an object that cannot be decoded, as in :class:`CustomMutator`."""
+
     @abstractmethod
     async def default(self, obj: T) -> None:
         """Change ``obj`` in place, or raise an error to reject the request."""
@@ -91,7 +94,7 @@ class CustomDefaulter(ABC, Generic[T]):
 class CustomMutator(ABC, Generic[T]):
     """Changes objects of one kind before validation. Unlike a defaulter, it gets the request and the stored object."""
 
-    leaves_undecodable: ClassVar[bool] = False
+    leaves_undecodable: bool = False
     """Whether to allow an object that cannot be decoded. The API server's schema validation then rejects the object and
     names every invalid field."""
 
@@ -223,6 +226,7 @@ class _Defaulting(CustomMutator[T]):
 
     def __init__(self, defaulter: CustomDefaulter[T]) -> None:
         self._defaulter = defaulter
+        self.leaves_undecodable = defaulter.leaves_undecodable
 
     async def mutate(self, request: AdmissionRequest, old: T | None, new: T) -> list[str]:
         del request, old

@@ -570,6 +570,20 @@ async def test_a_mutator_may_leave_an_undecodable_object_to_the_schema() -> None
         assert response["status"]["code"] == code
 
 
+@pytest.mark.parametrize(("leaves", "code"), [(False, 400), (True, 200)])
+async def test_so_may_a_defaulter(leaves: bool, code: int) -> None:
+    class Defaults(webhook.CustomDefaulter[ConfigMap]):
+        leaves_undecodable = leaves
+
+        async def default(self, obj: ConfigMap) -> None:
+            obj.data = {}
+
+    response = await verdict(
+        webhook.DefaulterHandler(ConfigMap, Defaults()), review(object={**MAP, "data": 3})
+    )
+    assert response["status"]["code"] == code
+
+
 async def test_a_mutator_may_refuse_and_may_not_be_concerned() -> None:
     handler = webhook.MutatorHandler(ConfigMap, Keeps())
     refused = await verdict(handler, review(object={**MAP, "data": {"forbidden": ""}}))
