@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Remarks about fields of TrainJobs and runtimes that have no effect, or numbers with which no pod can run.
+"""Remarks about fields of TrainJobs and runtimes that have no effect, or values with which no pod can start.
 
 A remark never refuses anything: releases of Kubeflow Trainer accept these objects. The webhooks return remarks as
 warnings, and ``trainerctl`` and ``why`` show them. Pod templates are not checked here.
@@ -29,6 +29,11 @@ from pkg.constants import trainer as constants
 from .runtime import ancestor_of, containers_of, trainers
 
 _PROGRAM: Final = ("image", "command", "args")
+_STEPS: Final = (
+    constants.ANCESTOR_TRAINER,
+    constants.DATASET_INITIALIZER,
+    constants.MODEL_INITIALIZER,
+)
 _LABEL: Final = constants.LABEL_TRAIN_JOB_ANCESTOR
 _MOST: Final = 16
 """Maximum number of remarks about one object: a runtime may have thousands of replicated jobs."""
@@ -137,10 +142,19 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
     of_template = (template.metadata.annotations if template.metadata is not None else None) or {}
     if QUEUE_NAME_ANNOTATION_KEY in of_template and not _uses_volcano(spec):
         found.append(_unread_queue("spec.template.metadata", _NO_VOLCANO))
+    earlier: set[str] = set()
     for index, job in enumerate(jobs):
         if len(found) >= _MOST:
             break
-        found += _of_job(f"spec.template.spec.replicatedJobs[{index}]", job, spec)
+        path = f"spec.template.spec.replicatedJobs[{index}]"
+        for place, dependency in enumerate(job.depends_on or ()):
+            if dependency.name not in earlier:
+                text = f"{_cut(dependency.name)} is not an earlier job of the list: JobSet refuses it, so no pod starts"
+                if index > 0 and dependency.name == job.name:  # JobSet does not refuse it
+                    text = "the job waits for itself, so none of its pods starts"
+                found.append(Remark(f"{path}.dependsOn[{place}].name", text, prevents_start=True))
+        earlier.add(job.name)
+        found += _of_job(path, job, spec)
     return found[:_MOST]
 
 
@@ -152,19 +166,21 @@ def _numbers_of(trainer: Trainer, policy: MLPolicy | None, jobs: Sequence[Replic
             yield Remark(
                 "spec.trainer.numNodes", f"{nodes} counts as 2: the launcher and one worker", is_number=True
             )
-        elif nodes == 0:
-            yield Remark(
-                "spec.trainer.numNodes", "0 must be at least 1: the trainer gets no pods", is_number=True
-            )
         else:
-            text = "must be at least 1: a Job cannot have a negative number of pods, so no pod starts"
-            counts = any(
-                job.name == constants.NODE
-                if mpi is not None
-                else ancestor_of(job) == constants.ANCESTOR_TRAINER
-                for job in jobs
+            trains = [job for job in jobs if ancestor_of(job) == constants.ANCESTOR_TRAINER]
+            counts = any(job.name == constants.NODE for job in jobs) if mpi is not None else bool(trains)
+            effect = "a Job cannot have a negative number of pods, so no pod starts"
+            if nodes == 0:
+                counts = counts and mpi is None  # the launcher of MPI starts
+                effect = "no pod trains, but the TrainJob becomes Complete"
+                if mpi is not None:
+                    effect = "the launcher starts without workers"
+            yield Remark(
+                "spec.trainer.numNodes",
+                f"{nodes} must be at least 1: {effect}",
+                prevents_start=counts,
+                is_number=True,
             )
-            yield Remark("spec.trainer.numNodes", f"{nodes} {text}", prevents_start=counts, is_number=True)
     if isinstance(processes, int):
         yield from _at_least_one("spec.trainer.numProcPerNode", processes, "a node cannot run {} processes")
 
@@ -267,14 +283,25 @@ def _of_job(path: str, job: ReplicatedJob, spec: TrainingRuntimeSpec) -> Iterato
         if number is not None and number < 0:
             text = f"{number} must be at least 0: the API server refuses the Job, so no pod starts"
             yield Remark(f"{path}.template.spec.{name}", text, prevents_start=True, is_number=True)
-    if job.replicas is not None and job.replicas < 0:
-        yield Remark(
-            f"{path}.replicas", f"{job.replicas} must be at least 0: the job gets no pods", is_number=True
-        )
-    if template.parallelism is not None and template.parallelism < 0:
-        yield Remark(
-            f"{path}.template.spec.parallelism", f"{template.parallelism} counts as 1", is_number=True
-        )
+    if template.active_deadline_seconds == 0:
+        text = "0 must be at least 1: the Job fails at once, so none of its pods starts"
+        yield Remark(f"{path}.template.spec.activeDeadlineSeconds", text, prevents_start=True, is_number=True)
+    ancestor = ancestor_of(job)
+    if job.replicas is not None and job.replicas < 1:
+        counts = job.replicas == 0 or ancestor in _STEPS  # JobSet's default, and Trainer's value
+        text = "counts as 1" if counts else "must be at least 0: JobSet creates no Jobs, so no pod starts"
+        yield Remark(f"{path}.replicas", f"{job.replicas} {text}", prevents_start=not counts, is_number=True)
+    pods = template.parallelism
+    if ancestor == constants.ANCESTOR_TRAINER and spec.ml_policy is not None:
+        pods = spec.ml_policy.num_nodes
+        if template.parallelism not in (None, pods):
+            text = "has no effect: spec.mlPolicy.numNodes is the number of pods"
+            yield Remark(f"{path}.template.spec.parallelism", text)
+    elif pods is not None and pods < 1:
+        yield Remark(f"{path}.template.spec.parallelism", f"{pods} counts as 1", is_number=True)
+    if template.completions not in (None, max(pods or 1, 1)):
+        text = "has no effect: each Job gets as many completions as it has pods"
+        yield Remark(f"{path}.template.spec.completions", text)
     metadata = template.template.metadata
     if QUEUE_NAME_ANNOTATION_KEY in ((metadata.annotations if metadata else None) or {}) and _uses_volcano(
         spec

@@ -180,6 +180,8 @@ def _findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield from suspension.find_deletion(snapshot)
         return
     if job.is_true("Complete"):
+        # A TrainJob without nodes becomes Complete, although no pod has trained.
+        yield from (each for each in remarks.find(snapshot) if each.cause == "number-invalid")
         return
     causes = _CAUSES
     if job.is_true("Failed"):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the TrainJob and its runtime that have no effect, and numbers with which no pod can run."""
+"""Fields of the TrainJob and its runtime that have no effect, and values with which no pod can start."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from pkg.why.snapshot import Snapshot
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding for each remark about the TrainJob and its runtime.
 
-    A number with which no pod can run is an error, as long as no pod runs. All other remarks are notes.
+    A value with which no pod can start is an error, as long as no pod runs and the TrainJob is not Complete. All
+    other remarks are notes.
     """
+    can_be_grave = not snapshot.running and not snapshot.train_job.is_true("Complete")
     reference = runtime_of(snapshot.train_job)
     stored = next((each for each in snapshot.all(reference.kind) if each.name == reference.name), None)
     if stored is None:
@@ -37,15 +39,16 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             *((str(snapshot.train_job), each) for each in about),
             *((str(stored), each) for each in about_runtime(runtime)),
         ):
-            yield _finding(subject, each, is_grave=each.prevents_start and not snapshot.running)
+            yield _finding(subject, each, is_grave=each.prevents_start and can_be_grave)
 
 
 def _finding(subject: str, remark: Remark, *, is_grave: bool) -> Finding:
-    advice = f"Correct {remark.path}."
-    if not remark.is_number:
-        advice = "Remove what has no effect, or correct the runtime as described."
+    cause, advice = "no-effect", "Remove what has no effect, or correct the runtime as described."
+    if remark.is_number or remark.prevents_start:
+        cause = "number-invalid" if remark.is_number else "object-invalid"
+        advice = f"Correct {remark.path}."
     return Finding(
-        "number-invalid" if remark.is_number else "no-effect",
+        cause,
         str(remark),
         (subject,),
         (f"{remark.path} of {subject}",),

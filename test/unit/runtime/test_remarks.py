@@ -134,8 +134,13 @@ SSH_SERVER = (
             id="numbers",
         ),
         pytest.param(
-            runtime(job()), {"numNodes": 0}, ["spec.trainer.numNodes: 0 must be at least 1: the trainer gets no pods"],
+            runtime(job()), {"numNodes": 0},
+            ["spec.trainer.numNodes: 0 must be at least 1: no pod trains, but the TrainJob becomes Complete"],
             id="zero nodes",
+        ),
+        pytest.param(
+            runtime(LAUNCHER, WORKERS, mlPolicy={"mpi": {}}), {"numNodes": 0},
+            ["spec.trainer.numNodes: 0 must be at least 1: the launcher starts without workers"], id="zero workers",
         ),
         pytest.param(
             runtime(LAUNCHER, WORKERS, **MPI), {"numNodes": -1},
@@ -228,6 +233,18 @@ async def test_no_place_is_named_where_a_queue_would_have_no_effect_either() -> 
             runtime(job(backoffLimit=-1, parallelism=-1)),
             [f"spec.template.spec.replicatedJobs[0].template.spec.{name}" for name in ("backoffLimit", "parallelism")],
         ),
+        (
+            runtime(job("x", step=None, parallelism=0, completions=0), job(parallelism=2, completions=2), mlPolicy={"numNodes": 3}),
+            [
+                f"spec.template.spec.replicatedJobs[{name}"
+                for name in (
+                    "0].template.spec.parallelism", "0].template.spec.completions",
+                    "1].template.spec.parallelism", "1].template.spec.completions",
+                )
+            ],
+        ),
+        (runtime(job(activeDeadlineSeconds=0)), ["spec.template.spec.replicatedJobs[0].template.spec.activeDeadlineSeconds"]),
+        (runtime(job(parallelism=2, completions=2), mlPolicy={"numNodes": 2}), []),
     ],
 )  # fmt: skip
 async def test_the_webhook_of_runtimes_warns_too(given: TrainingRuntime, paths: list[str]) -> None:
@@ -244,3 +261,46 @@ def test_there_is_no_remark_about_shipped_runtimes() -> None:
 def test_a_runtime_with_thousands_of_jobs_gets_few_remarks() -> None:
     given = runtime(*(job(f"j{number}", backoffLimit=-1) for number in range(3000)))
     assert len(remarks.about_runtime(given)) == 16
+
+
+@pytest.mark.parametrize(
+    ("replicas", "step", "text"),
+    [
+        (0, None, "0 counts as 1"),
+        (-1, "trainer", "-1 counts as 1"),
+        (-1, None, "-1 must be at least 0: JobSet creates no Jobs, so no pod starts"),
+    ],
+)
+def test_a_remark_about_replicas_says_what_happens(replicas: int, step: str | None, text: str) -> None:
+    (found,) = remarks.about_runtime(runtime({**job(step=step), "replicas": replicas}))
+    assert (found.path, found.text) == ("spec.template.spec.replicatedJobs[0].replicas", text)
+
+
+REFUSED = "is not an earlier job of the list: JobSet refuses it, so no pod starts"
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "found"),
+    [
+        ({"b": "a", "c": "a"}, {}),
+        ({"a": "a"}, {0: f"a {REFUSED}"}),
+        ({"b": "missing"}, {1: f"missing {REFUSED}"}),
+        ({"a": "b", "b": "c"}, {0: f"b {REFUSED}", 1: f"c {REFUSED}"}),
+        ({"c": "c"}, {2: "the job waits for itself, so none of its pods starts"}),
+    ],
+)
+def test_a_job_can_only_wait_for_an_earlier_job(dependencies: dict[str, str], found: dict[int, str]) -> None:
+    jobs = [job(name) for name in "abc"]
+    for each in jobs:
+        if each["name"] in dependencies:
+            each["dependsOn"] = [{"name": dependencies[each["name"]], "status": "Complete"}]
+    got = remarks.about_runtime(runtime(*jobs))
+    assert {each.path: each.text for each in got} == {
+        f"spec.template.spec.replicatedJobs[{index}].dependsOn[0].name": text for index, text in found.items()
+    }
+    assert all(each.prevents_start for each in got)
+
+
+def test_a_remark_about_a_dependency_fits_into_a_warning() -> None:
+    given = runtime({**job(), "dependsOn": [{"name": "x" * 5000, "status": "Ready"}]})
+    assert [len(str(each)) <= 256 for each in remarks.about_runtime(given)] == [True]

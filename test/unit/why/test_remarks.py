@@ -15,10 +15,12 @@ from testkit.why.world import NOW, TrainJobObjects
 STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 
 
-async def verdict(world: TrainJobObjects, labels: dict[str, str], trainer: dict[str, Any]) -> Verdict:
+async def verdict(
+    world: TrainJobObjects, labels: dict[str, str], trainer: dict[str, Any], **of_job: Any
+) -> Verdict:
     """Return the verdict on the TrainJob of the world, whose runtime has one job with these labels."""
     pods = {"metadata": {}, "spec": {"containers": [{"name": "node", "image": "i"}]}}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pods}}}
+    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pods}}, **of_job}
     runtime = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "ClusterTrainingRuntime",
@@ -61,3 +63,28 @@ async def test_a_negative_number_of_nodes_is_the_reason_why_no_pod_runs() -> Non
         "spec.trainer.numNodes: -1 must be at least 1: a Job cannot have a negative number of pods"
         in found.sentence
     )
+
+
+async def test_a_job_that_waits_for_a_missing_job_is_the_reason_why_no_pod_runs() -> None:
+    world = TrainJobObjects()
+    for each in [*world.pods, world.job]:
+        world.objects.remove(each)
+    world.pods.clear()
+    found = await verdict(world, STEP, {}, dependsOn=[{"name": "missing", "status": "Ready"}])
+    (reason,) = [each for each in found.findings if each.cause == "object-invalid"]
+    assert (found.state, reason.severity) == (State.WRONG, "error")
+    assert "dependsOn[0].name: missing is not an earlier job of the list" in reason.summary
+
+
+async def test_a_complete_train_job_without_nodes_has_a_note_that_no_pod_has_trained() -> None:
+    world = TrainJobObjects()
+    for each in world.pods:
+        world.objects.remove(each)
+    world.pods.clear()
+    world.train_job["status"] = {
+        "conditions": [{"type": "Complete", "status": "True", "reason": "AllJobsCompleted"}]
+    }
+    found = await verdict(world, STEP, {"numNodes": 0})
+    (note,) = found.findings
+    assert (found.state, found.exit_code, note.severity) == (State.COMPLETE, 0, "note")
+    assert note.summary.endswith("no pod trains, but the TrainJob becomes Complete")
