@@ -24,7 +24,7 @@ async def render_command(arguments: argparse.Namespace, out: Console, err: Conso
     for each in everything:
         if each.refusal is not None:
             streams.say_error(each.refusal)
-        for finding in each.findings:
+        for finding in (*each.obstacles, *each.findings):
             streams.say_error(f"warning: {finding}")
     for note in given.client.notes:
         streams.say_note(note)

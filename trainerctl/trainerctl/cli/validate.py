@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from controller_runtime.client import LiveClient, Reader
 from controller_runtime.machinery import unstructured
-from controller_runtime.machinery.errors import AlreadyExistsError, StatusError
+from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError, StatusError
 from controller_runtime.rest import NoKindMatchError, Request, Response, RoundTripper, warnings_in
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core
 from pkg.why import LiveObject, reading
 
@@ -28,6 +29,7 @@ from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles, schema, stored, trainjobs
 from trainerctl.offline.inputfiles import InputObject
+from trainerctl.offline.podfindings import Obstacle, obstacles_of, obstacles_of_runtime
 from trainerctl.offline.problem import Problem, parse, render
 from trainerctl.offline.verdict import Validator, Verdict
 
@@ -101,8 +103,14 @@ async def _ask(
     async with live.connect(arguments) as cluster:
         verdicts = [await _answer(cluster, document) for document in documents]
         for verdict in verdicts:
-            if not verdict.code and verdict.document.gvk == TrainJob.gvk:
+            if verdict.code:
+                continue
+            if verdict.document.gvk == TrainJob.gvk:
                 await _try_jobs(arguments, cluster, verdict, found)
+            elif (kind := stored.KINDS.get(verdict.document.gvk)) is not None:
+                obj = verdict.document.decode(kind)
+                if isinstance(obj, TrainingRuntime | ClusterTrainingRuntime):
+                    verdict.add_obstacles(obstacles_of_runtime(obj, verdict.document))
         return verdicts
 
 
@@ -122,12 +130,17 @@ async def _try_jobs(
             cluster=cluster.client,
             cfg=_configuration(arguments),
         )
-        made = await trainjobs.objects(given, given.subjects[0].train_job)
+        train_job = given.subjects[0].train_job
+        with suppress(NotFoundError):  # the next step reports it
+            runtime = await trainjobs.runtime_of(given.client, train_job)
+            verdict.add_obstacles(obstacles_of(train_job, runtime, document, others))
+        made = await trainjobs.objects(given, train_job)
     except trainjobs.RefusedError as error:
         if isinstance(error.__cause__, core.RuntimeNotFoundError):
             verdict.warnings.append(f"the Jobs were not tried in a dry run: {error}")
-        else:
-            verdict.obstacles.append(f"the manager cannot create the JobSet: {error.__cause__}")
+        elif not verdict.obstacles:
+            text = f"the manager cannot create the JobSet: {error.__cause__}"
+            verdict.add_obstacles([Obstacle(document, (), text)])
         return
     except (inputfiles.InputError, StatusError) as error:
         verdict.warnings.append(f"the Jobs were not tried in a dry run: {error}")

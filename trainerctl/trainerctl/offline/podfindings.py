@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the lines of the input that cause mistakes in pod templates.
+"""Finds the lines of the input because of which no pod of an admitted object can start.
 
-A pod template is made from a runtime and a TrainJob. The line is looked for in the TrainJob's overrides, patches and
-trainer, then in the runtime. If the runtime is not in the files, the TrainJob's reference to it is named.
+These are mistakes in pod templates, and other fields that the remarks of the manager name. A pod template is made from
+a runtime and a TrainJob. The line is looked for in the TrainJob's overrides, patches and trainer, then in the runtime.
+If the runtime is not in the files, the TrainJob's reference to it is named.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 
 from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.machinery import JSON
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
-from pkg.runtime import Runtime
+from pkg.runtime import Runtime, about_runtime, about_train_job
 from pkg.util.podtemplate import Violation
 
 from trainerctl.offline.inputfiles import InputObject
-from trainerctl.offline.problem import Path, render
+from trainerctl.offline.problem import Path, parse, render
 
 _IN_TEMPLATE = 6
 """The number of steps from a JobSet to the pod template of a job."""
@@ -49,6 +50,61 @@ class PodFinding:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A field because of which no pod of an admitted object can start. It is not part of a pod template."""
+
+    document: InputObject
+    path: Path
+    text: str
+    """The problem. If the field is not in the input, the text begins with its object and path."""
+
+    def __str__(self) -> str:
+        return str(self.document.error(self.path, self.text))
+
+    def to_dict(self) -> dict[str, JSON]:
+        return {
+            "file": self.document.source,
+            "document": self.document.number,
+            "line": self.document.line(self.path),
+            "field": render(self.path),
+            "message": self.text,
+        }
+
+
+def obstacles_of_runtime(
+    runtime: TrainingRuntime | ClusterTrainingRuntime, document: InputObject
+) -> list[Obstacle]:
+    """Return the obstacles in a runtime, which is ``document``."""
+    return [
+        Obstacle(document, parse(each.path) or (), each.text)
+        for each in about_runtime(runtime)
+        if each.prevents_start
+    ]
+
+
+def obstacles_of(
+    train_job: TrainJob,
+    runtime: TrainingRuntime | ClusterTrainingRuntime,
+    document: InputObject,
+    documents: Iterable[InputObject],
+) -> list[Obstacle]:
+    """Return the obstacles in a TrainJob and its runtime. ``documents`` are all objects of the input."""
+    found = [
+        Obstacle(document, parse(each.path) or (), each.text)
+        for each in about_train_job(train_job, runtime.spec)
+        if each.prevents_start
+    ]
+    for of_input in _runtimes_of(train_job, documents):
+        return found + obstacles_of_runtime(runtime, of_input)
+    named = f"{runtime.gvk.kind} {runtime.name}"
+    return found + [
+        Obstacle(document, ("spec", "runtimeRef"), f"{named}: {each}")
+        for each in about_runtime(runtime)
+        if each.prevents_start
+    ]
+
+
 async def pod_findings(
     runtime: Runtime, train_job: TrainJob, document: InputObject, documents: Iterable[InputObject]
 ) -> list[PodFinding]:
@@ -56,16 +112,21 @@ async def pod_findings(
     found = await runtime.template_violations(train_job)
     if not found:
         return []
+    of_runtime = _runtimes_of(train_job, documents)
+    # A trainer that has no effect on a job is not the cause of the job's mistakes.
+    kept = {_identity(each) for each in await runtime.template_violations(_with_harmless_trainer(train_job))}
+    return [_located(each, document, of_runtime, by_trainer=_identity(each) not in kept) for each in found]
+
+
+def _runtimes_of(train_job: TrainJob, documents: Iterable[InputObject]) -> list[InputObject]:
+    """Return the objects of the input that have the kind and name of the TrainJob's runtime."""
     ref = train_job.spec.runtime_ref
-    of_runtime = [
+    return [
         each
         for each in documents
         if (each.data["kind"], (meta := each.data.get("metadata") or {}).get("name")) == (ref.kind, ref.name)
         and (ref.kind == ClusterTrainingRuntime.gvk.kind or _is_in(meta, train_job.namespace))
     ]
-    # A trainer that has no effect on a job is not the cause of the job's mistakes.
-    kept = {_identity(each) for each in await runtime.template_violations(_with_harmless_trainer(train_job))}
-    return [_located(each, document, of_runtime, by_trainer=_identity(each) not in kept) for each in found]
 
 
 def _is_in(metadata: JSON, namespace: str) -> bool:

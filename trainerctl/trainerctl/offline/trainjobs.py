@@ -32,14 +32,7 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainingRuntime,
     TrainJob,
 )
-from pkg.runtime import (
-    Runtime,
-    UnsupportedRuntimeError,
-    about_runtime,
-    about_train_job,
-    core,
-    runtime_for,
-)
+from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 from pkg.runtime.framework import PluginError
 from pkg.util.trainjob import ChildConflictError, is_ours
 
@@ -314,13 +307,14 @@ async def fetch_runtime(
     return f"{named}{origins[place]}"
 
 
-async def obstacles_of(client: FakeClient, train_job: TrainJob) -> list[str]:
-    """Return the fields of an admitted TrainJob and its runtime because of which no pod can start, and why."""
+async def runtime_of(client: Reader, train_job: TrainJob) -> TrainingRuntime | ClusterTrainingRuntime:
+    """Return the runtime of an admitted TrainJob.
+
+    Raises:
+        NotFoundError: ``client`` has no such runtime.
+    """
     kind = _RUNTIME_KINDS[train_job.spec.runtime_ref.kind or ""]
-    runtime = await client.get(kind, _key_of_runtime(kind, train_job))
-    mine = [str(each) for each in about_train_job(train_job, runtime.spec) if each.prevents_start]
-    of_runtime = [str(each) for each in about_runtime(runtime) if each.prevents_start]
-    return [*mine, *(f"{kind.gvk.kind} {runtime.name}: {each}" for each in of_runtime)]
+    return await client.get(kind, _key_of_runtime(kind, train_job))
 
 
 def _listed(found: Iterable[InputObject]) -> str:

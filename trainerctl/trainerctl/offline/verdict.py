@@ -15,13 +15,19 @@ from controller_runtime.client import Reader
 from controller_runtime.machinery import GVK, JSON, NamespacedName
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.runtime import Runtime, about_runtime, core, runtime_for
+from pkg.runtime import Runtime, core, runtime_for
 
 from trainerctl.offline import schema
 from trainerctl.offline.filesclient import FilesClient
 from trainerctl.offline.hints import with_quotes
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
-from trainerctl.offline.podfindings import PodFinding, pod_findings
+from trainerctl.offline.podfindings import (
+    Obstacle,
+    PodFinding,
+    obstacles_of,
+    obstacles_of_runtime,
+    pod_findings,
+)
 from trainerctl.offline.problem import Problem, parse, render
 from trainerctl.offline.stored import (
     KINDS,
@@ -33,7 +39,7 @@ from trainerctl.offline.stored import (
     served_instead,
     without_status,
 )
-from trainerctl.offline.trainjobs import fetch_runtime, hint_of_missing, obstacles_of
+from trainerctl.offline.trainjobs import fetch_runtime, hint_of_missing, runtime_of
 
 _DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
 
@@ -53,13 +59,20 @@ class Verdict:
     """The reasons why the server will refuse the Jobs of an admitted TrainJob."""
     refusals: dict[str, str] = field(default_factory=dict)
     """The server's texts about the Jobs that it refuses in a dry run, by their names."""
-    obstacles: list[str] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
     """The fields because of which no pod of an admitted object can start."""
 
     @property
     def is_valid(self) -> bool:
         """True if the object is admitted, and no reason is known why no pod of it will start."""
         return not self.code and not self.findings and not self.refusals and not self.obstacles
+
+    def add_obstacles(self, obstacles: Iterable[Obstacle]) -> None:
+        """Add obstacles, and remove the warnings that say the same."""
+        for each in obstacles:
+            self.obstacles.append(each)
+            same = f"{render(each.path)}: {each.text}"
+            self.warnings[:] = (warning for warning in self.warnings if warning != same)
 
     def lines(self) -> list[str]:
         """Return human-readable lines: warnings, the text that kubectl prints, then a line for each invalid field."""
@@ -72,8 +85,12 @@ class Verdict:
             lines += [
                 str(self.document.error((), f"Error from server: {text}")) for text in self.refusals.values()
             ]
-            lines += [str(self.document.error((), f"Error: {text}")) for text in self.obstacles]
-            return [*lines, *map(str, self.findings), str(self.document.error((), verdict))]
+            return [
+                *lines,
+                *map(str, self.obstacles),
+                *map(str, self.findings),
+                str(self.document.error((), verdict)),
+            ]
         text = f'The {kind} "{name}" is invalid:'
         if self.reason != "Invalid":
             text = f"Error from server ({self.reason}): {self.message}"
@@ -98,7 +115,7 @@ class Verdict:
             "causes": [{"field": render(each.path or ()), "message": each.text} for each in self.problems],
             "warnings": self.warnings,
             **({"refusedJobs": self.refusals} if self.refusals else {}),
-            **({"obstacles": self.obstacles} if self.obstacles else {}),
+            **({"obstacles": [each.to_dict() for each in self.obstacles]} if self.obstacles else {}),
             **({"findings": [each.to_dict() for each in self.findings]} if self.findings else {}),
         }
 
@@ -223,14 +240,17 @@ class Validator:
             train_job = TrainJob.from_dict(without_status(checked.data))
             runtime = runtime_for(self._runtimes, train_job.spec.runtime_ref)
             findings = await pod_findings(runtime, train_job, document, self._documents)
-            obstacles = await obstacles_of(self._client, train_job)
+            stored = await runtime_of(self._client, train_job)
+            obstacles = obstacles_of(train_job, stored, document, self._documents)
         else:
             kind = TrainingRuntime if gvk == TrainingRuntime.gvk else ClusterTrainingRuntime
-            stored = kind.from_dict(without_status(checked.data))
-            obstacles = [str(each) for each in about_runtime(stored) if each.prevents_start]
-        shown = {*obstacles, *(each.violation.sentence for each in findings)}
-        warnings = [each for each in warnings if each not in shown]
-        return Verdict(document, warnings=warnings, findings=findings, obstacles=obstacles)
+            obstacles = obstacles_of_runtime(kind.from_dict(without_status(checked.data)), document)
+        shown = {each.violation.sentence for each in findings}
+        verdict = Verdict(
+            document, warnings=[each for each in warnings if each not in shown], findings=findings
+        )
+        verdict.add_obstacles(obstacles)
+        return verdict
 
     async def _hint(self, data: dict[str, JSON]) -> str:
         """Return a text about the probable cause if the runtime of a TrainJob is missing."""

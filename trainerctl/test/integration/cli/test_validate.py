@@ -303,6 +303,5 @@ async def test_the_server_is_asked_for_the_jobs_of_a_train_job_too(
     assert "spec.template.spec.containers[0].securityContext.privileged: Forbidden" in text
     assert [each["warnings"] for each in verdicts[2:4]] == [[], []]
     (obstacle,) = verdicts[4]["obstacles"]
-    assert obstacle.startswith(
-        "the manager cannot create the JobSet: spec.trainer.numNodes must be at least 1"
-    )
+    assert obstacle["field"] == "spec.trainer.numNodes"
+    assert obstacle["message"].startswith("-1 must be at least 1")

@@ -533,3 +533,18 @@ def test_the_webhook_refuses_what_the_chosen_release_refuses(
         assert trainerctl.main([verb, "-f", path, "--compatibility-version", version]) == 1
         err = capsys.readouterr().err
         assert ("storageUri may be empty, or it must be a valid URI" in err) == (version == "2.3")
+
+
+def test_render_warns_of_a_train_job_that_becomes_complete_without_a_pod(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    train_job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "none"},
+        "spec": {"runtimeRef": {"name": "mine"}, "trainer": {"numNodes": 0}},
+    }
+    assert trainerctl.main(["render", "-f", write(tmp_path, runtime(mlPolicy={"torch": {}}), train_job)]) == 0
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert "document 2 (TrainJob none): spec.trainer.numNodes: 0 must be at least 1: no pod trains" in warning
+    assert warning.startswith("trainerctl: warning: ")

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 
 import trainerctl
+from trainerctl.offline.inputfiles import InputObject
+from trainerctl.offline.podfindings import obstacles_of
 from trainerctl.offline.stored import Evaluator, schemas
 
 pytestmark = pytest.mark.real_time
@@ -304,21 +307,33 @@ def test_metadata_and_numbers_that_go_cannot_decode_are_refused(
     assert words in out
 
 
+NO_POD = "admitted, but no pod will start"
+
+
 @pytest.mark.parametrize(
-    ("of_trainer", "of_job", "verdicts"),
+    ("nodes", "of_job", "verdicts", "lines"),
     [
-        ("{numNodes: -1}", "{}", ["valid", "admitted, but no pod will start"]),
-        ("{}", "{backoffLimit: -1}", ["admitted, but no pod will start"] * 2),
-        ("{numProcPerNode: 1}", "{}", ["valid", "valid"]),
+        (-1, "replicas: 1", ["valid", NO_POD], ["24: document 2 (TrainJob a): spec.trainer.numNodes: -1 must"]),
+        (0, "replicas: 1", ["valid", NO_POD], ["24: document 2 (TrainJob a): spec.trainer.numNodes: 0 must"]),
+        (
+            1, "replicas: -1", [NO_POD] * 2,
+            ["13: document 1 (ClusterTrainingRuntime mine): spec.template.spec.replicatedJobs[1].replicas: -1"] * 2,
+        ),
+        (
+            1, "dependsOn: [{name: missing, status: Ready}]", [NO_POD] * 2,
+            ["13: document 1 (ClusterTrainingRuntime mine): spec.template.spec.replicatedJobs[1].dependsOn[0].name: missing is"] * 2,
+        ),
+        (1, "dependsOn: [{name: node, status: Ready}]", ["valid", "valid"], []),
     ],
-    ids=["nodes", "runtime", "good"],
-)
-def test_an_object_with_numbers_with_which_no_pod_can_start_is_not_valid(
+    ids=["negative", "zero", "replicas", "dependency", "good"],
+)  # fmt: skip
+def test_an_object_with_values_with_which_no_pod_can_start_is_not_valid(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
-    of_trainer: str,
+    nodes: int,
     of_job: str,
     verdicts: list[str],
+    lines: list[str],
 ) -> None:
     text = f"""apiVersion: trainer.kubeflow.org/v1alpha1
 kind: ClusterTrainingRuntime
@@ -331,14 +346,35 @@ spec:
       - name: node
         template:
           metadata: {{labels: {{trainer.kubeflow.org/trainjob-ancestor-step: trainer}}}}
-          spec: {{template: {{spec: {{containers: [{{name: node, image: i}}]}}}}, **}}
+          spec: {{template: {{spec: {{containers: [{{name: node, image: i}}]}}}}}}
+      - {of_job}
+        name: side
+        template: {{spec: {{template: {{spec: {{containers: [{{name: side, image: i}}]}}}}}}}}
 ---
-{JOB % ("a", "mine")}  trainer: {of_trainer}
-""".replace("**", of_job.strip("{}"))
+{JOB % ("a", "mine")}  trainer:
+    numNodes: {nodes}
+"""
     code, out, _ = run(capsys, tmp_path, text)
-    assert [line.rpartition(": ")[2] for line in out.splitlines() if "Error: " not in line] == verdicts
+    found = out.splitlines()
+    assert [line.rpartition(": ")[2] for line in found if line.endswith((": valid", NO_POD))] == verdicts
     assert code == (verdicts != ["valid"] * 2)
-    assert out.count("Error: ") == sum(each != "valid" for each in verdicts)
+    others = [line.partition(".yaml:")[2] for line in found if not line.endswith((": valid", NO_POD))]
+    assert [line[: len(each)] for line, each in zip(others, lines, strict=True)] == lines
+
+
+def test_an_obstacle_in_a_shipped_runtime_would_be_named_at_the_reference_to_it() -> None:
+    document = InputObject(
+        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "a"},
+         "spec": {"runtimeRef": {"name": "mine"}}}, "in.yaml", 1,
+    )  # fmt: skip
+    job = {"name": "node", "replicas": 1, "dependsOn": [{"name": "x", "status": "Ready"}], "template": {}}
+    runtime = ClusterTrainingRuntime.from_dict(
+        {"metadata": {"name": "mine"}, "spec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+    )
+    (found,) = obstacles_of(TrainJob.from_dict(document.data), runtime, document, [document])
+    assert str(found).startswith(
+        "in.yaml: document 1 (TrainJob a): spec.runtimeRef: ClusterTrainingRuntime mine: spec.template.spec."
+    )
 
 
 def test_a_runtime_with_malformed_metadata_has_a_verdict_of_its_own(
