@@ -32,6 +32,7 @@ LONGEST: Final = 16 * 1024
 """Maximum number of characters of a value in a line."""
 _DEEPEST: Final = 32
 """Maximum number of nested levels of a value in a line."""
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=raised.text)
 
 VERBOSITY: Final[Mapping[str, int]] = {
     "critical": PANIC,
@@ -58,27 +59,28 @@ def renderer(options: Options, now_ns: Callable[[], int], caller: Callable[[], s
     ``caller`` returns the place in the code that writes the line, or an empty text.
     """
     write = _json_line if options.effective_encoder is Encoder.JSON else _console_line
-    stacks_from = options.effective_stacktrace_level
+    stacks_from, times = options.effective_stacktrace_level, options.time_encoding
 
     def render(_: object, method: str, event: EventDict) -> str:
         error = event.pop("exc_info", None)
-        error = error if isinstance(error, BaseException) else event.get("error")
-        message, name = raised.text(event.pop("event", "")), event.pop(LOGGER_NAME, None)
         if isinstance(error, BaseException):
             event["error"] = error
-        # Most values are short texts, which stay as they are.
-        fields = {
-            key: value if type(value) is str and len(value) <= LONGEST else _value(value)
-            for key, value in event.items()
-        }
+        else:
+            error = event.get("error")
+        message, name = event.pop("event", ""), event.pop(LOGGER_NAME, None)
         line = _Line(
-            level=_NAMES.get(method, method),
-            ts=_time(now_ns(), options.time_encoding),
-            name=str(name) if name else "",
-            caller=caller(),
-            message=cut(message, LONGEST),
-            fields=fields,
-            stack=stack_of(error) if VERBOSITY.get(method, INFO) <= stacks_from else "",
+            _NAMES.get(method, method),
+            _time(now_ns(), times),
+            str(name) if name else "",
+            caller(),
+            cut(raised.text(message), LONGEST),
+            {
+                key: value
+                if (kind := type(value)) is int or (kind is str and len(value) <= LONGEST)
+                else _value(value)
+                for key, value in event.items()
+            },
+            stack_of(error) if error is not None and VERBOSITY.get(method, INFO) <= stacks_from else "",
         )
         try:
             return write(line)
@@ -128,7 +130,7 @@ def _console_line(line: _Line) -> str:
 
 
 def _json(value: object) -> str:
-    return printable_json(msgspec.json.encode(value, enc_hook=raised.text).decode())
+    return printable_json(_ENCODER.encode(value).decode())
 
 
 def _escaped(text: str) -> str:
@@ -153,6 +155,8 @@ def _encodable(value: JSON) -> JSON:
 
 
 def _time(ns: int, encoding: TimeEncoding) -> float | str:
+    if encoding is TimeEncoding.RFC3339:  # the default
+        return f"{_second(ns // 1_000_000_000)}Z"
     match encoding:
         case TimeEncoding.EPOCH:
             return ns / 1e9
@@ -162,13 +166,10 @@ def _time(ns: int, encoding: TimeEncoding) -> float | str:
             return ns
     seconds, rest = divmod(ns, 1_000_000_000)
     text = _second(seconds)
-    match encoding:
-        case TimeEncoding.ISO8601:
-            return f"{text}.{rest // 1_000_000:03d}Z"
-        case TimeEncoding.RFC3339NANO:
-            fraction = f".{rest:09d}".rstrip("0").rstrip(".")
-            return f"{text}{fraction}Z"
-    return f"{text}Z"
+    if encoding is TimeEncoding.ISO8601:
+        return f"{text}.{rest // 1_000_000:03d}Z"
+    fraction = f".{rest:09d}".rstrip("0").rstrip(".")
+    return f"{text}{fraction}Z"
 
 
 @functools.lru_cache(maxsize=1)
@@ -219,12 +220,14 @@ def _plain(value: object, depth: int = 0) -> JSON:
     """Return a value as JSON. For a Kubernetes object, return a reference: its kind, namespace and name."""
     if depth > _DEEPEST:
         raise RecursionError
-    if isinstance(value, BaseException):
-        return cut(describe(value), LONGEST)
     if isinstance(value, str):
         return cut(value, LONGEST)
-    if value is None or isinstance(value, int | float | bool):
+    if type(value) is dict:  # which is a Mapping, as the comparison below finds out more slowly
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    if value is None or isinstance(value, (int, float)):
         return value
+    if isinstance(value, BaseException):
+        return cut(describe(value), LONGEST)
     if isinstance(value, Object):
         gvk = getattr(type(value), "gvk", None)
         kind = {"apiVersion": gvk.api_version, "kind": gvk.kind} if isinstance(gvk, GVK) else {}

@@ -54,26 +54,30 @@ class Record(logging.LogRecord):
         exc_info = (type(error), error, error.__traceback__) if isinstance(error, BaseException) else None
         level, created = LEVELS[method], time.time()
         # The constructor of the base class takes five times as long, most of it for the names of files and processes.
-        values = vars(self)
-        values.update(_TEMPLATE)
-        values.update(
-            name=logger,
-            msg=_encodable(raised.text(event["event"])),
-            levelno=level,
-            levelname=logging.getLevelName(level),
-            exc_info=exc_info,
-            created=created,
-            msecs=int(created % 1 * 1000) + 0.0,
-            relativeCreated=(created - _TEMPLATE["created"]) * 1000,
-            thread=threading.get_ident(),
-            threadName=threading.current_thread().name,
-            process=os.getpid(),
-        )
+        values = self.__dict__ = {
+            **event,
+            **_TEMPLATE,
+            "name": logger,
+            "msg": _encodable(raised.text(event["event"])),
+            "levelno": level,
+            "levelname": logging.getLevelName(level),
+            "exc_info": exc_info,
+            "created": created,
+            "msecs": int(created % 1 * 1000) + 0.0,
+            "relativeCreated": (created - _TEMPLATE["created"]) * 1000,
+            "thread": threading.get_ident(),
+            "threadName": threading.current_thread().name,
+            "process": os.getpid(),
+        }
+        del values["event"]
+        values.pop(LOGGER_NAME, None)
         self.event = event
         self.method = method
-        for key, value in event.items():
-            if key not in ("event", "exc_info", LOGGER_NAME):
-                values[f"{key}_" if key in _RESERVED else key] = value
+        for key in _RESERVED.intersection(event):
+            if key != "exc_info":
+                values[f"{key}_"] = event[key]
+                if key not in _TEMPLATE:
+                    del values[key]
         if isinstance(error, BaseException):
             values["error"] = describe(error)
 
@@ -120,9 +124,11 @@ class Logger(structlog.BoundLoggerBase):
             return
         if "event" in fields:  # structlog's own key for the message
             fields["event_"] = fields.pop("event")
-        with contextlib.suppress(*raised.FAILURES):
+        try:
             event = {**self._context, **fields, "event": message}
             self._logger.handle(method, merge_contextvars(self, method, merge_context(self, method, event)))
+        except raised.FAILURES:
+            return
 
     def enabled(self, verbosity: int) -> bool:
         """Return True if a message of that verbosity is written; check this before computing costly values."""
@@ -162,9 +168,7 @@ def merge_context(
     _logger: object, _method: str, fields: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Add the bound fields to a line's own fields, which take precedence. This function is a structlog processor."""
-    for key, value in bound().items():
-        fields.setdefault(key, value)
-    return fields
+    return {**fields, **bound(), **fields}  # the line's own fields come first
 
 
 def caller() -> str:

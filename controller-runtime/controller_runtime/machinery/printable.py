@@ -55,6 +55,8 @@ def printable_json(text: str) -> str:
 
     Text that is not JSON is escaped in the same way.
     """
+    if text.isascii() and text.isprintable():
+        return text
     return "\n".join(_replaced(line, _json_escape) for line in text.split("\n"))
 
 
