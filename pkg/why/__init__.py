@@ -10,7 +10,6 @@ from . import liveobject as liveobject
 from . import phase as phase
 from . import snapshot as snapshot
 from . import terminations as terminations
-from .causes.containers import KEEP as KEEP
 from .causes.containers import container_of as container_of
 from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of
@@ -21,6 +20,7 @@ from .diagnosis import Verdict as Verdict
 from .diagnosis import diagnose as diagnose
 from .finding import Finding as Finding
 from .liveobject import LiveObject as LiveObject
+from .rules import KEEP as KEEP
 from .snapshot import Reference as Reference
 from .snapshot import Snapshot as Snapshot
 from .terminations import failures as failures

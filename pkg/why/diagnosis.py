@@ -18,7 +18,6 @@ from pkg.why.causes import (
     admission,
     containers,
     controllers,
-    counts,
     deletions,
     images,
     nodes,
@@ -32,14 +31,14 @@ from pkg.why.causes import (
     turns,
     volumes,
 )
-from pkg.why.finding import Finding, Severity, merged
+from pkg.why.finding import Finding, found, merged
 from pkg.why.liveobject import ago, moment, number
+from pkg.why.rules import Severity
 from pkg.why.snapshot import NOT_INSTALLED, Snapshot
 
 _LONG: Final = timedelta(minutes=10)
 _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     suspension.find,
-    suspension.terminating,
     deletions.find,
     admission.find,
     templates.find,
@@ -52,7 +51,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     nodes.find,
     outcome.find,
     controllers.find,
-    counts.find,
+    controllers.unready_steps,
     remarks.find,
 )
 """The order determines which of several findings with the same cause comes first.
@@ -61,7 +60,6 @@ Volumes come before scheduling, because the events of a claim contain a reason t
 """
 _OF_SUSPENDED: Final = (
     suspension.find,
-    suspension.terminating,
     deletions.find,
     queues.find,
     admission.find,
@@ -177,7 +175,7 @@ def diagnose(snapshot: Snapshot) -> Verdict:
 def _findings(snapshot: Snapshot) -> Iterator[Finding]:
     job = snapshot.train_job
     if job.deleted is not None:
-        yield from suspension.find_deletion(snapshot)
+        yield from deletions.of_train_job(snapshot)
         return
     if job.is_true("Complete"):
         # A TrainJob without nodes becomes Complete, although no pod has trained.
@@ -188,11 +186,11 @@ def _findings(snapshot: Snapshot) -> Iterator[Finding]:
         causes = (containers.find, nodes.find, images.find, outcome.find, remarks.find)
     elif job.at("spec", "suspend") is True:
         causes = _OF_SUSPENDED
-    found = [each for cause in causes for each in cause(snapshot)]
-    if _is_managed(found):
-        found = list(_of_managed(snapshot, found))
-    causes_found = {each.cause for each in found}
-    yield from (each for each in found if not causes_found.intersection(_EXPLAINED_BY.get(each.cause, ())))
+    findings = [each for cause in causes for each in cause(snapshot)]
+    if _is_managed(findings):
+        findings = list(_of_managed(snapshot, findings))
+    causes_found = {each.cause for each in findings}
+    yield from (each for each in findings if not causes_found.intersection(_EXPLAINED_BY.get(each.cause, ())))
 
 
 def _is_managed(findings: Iterable[Finding]) -> bool:
@@ -269,11 +267,5 @@ def _unexplained(snapshot: Snapshot) -> Finding:
     evidence += [f"phase of {pod} is {pod.text('status', 'phase')}" for pod in snapshot.pods[:3]]
     for pod in snapshot.pods[:3]:
         evidence += [snapshot.quote(each) for each in snapshot.events(pod)[:1]]
-    return Finding(
-        "unexplained",
-        f"{state}, and {'the pods cannot be read' if unread else 'no cause is visible'}",
-        (str(job),),
-        tuple(evidence),
-        "Look at the objects with kubectl describe, starting with the pods.",
-        Severity.WAITING,
-    )
+    what = "the pods cannot be read" if unread else "no cause is visible"
+    return found("unexplained", job, *evidence, state=state, what=what)

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from controller_runtime import log
 from controller_runtime.machinery import JSON
 
-from pkg.why.catalog import CAUSES
+from pkg.why.rules import CAUSES, RULES, Severity
 
 _MOST_EVIDENCE: Final = 12
 _LONGEST: Final = 2048
@@ -20,20 +19,9 @@ _MOST_SUBJECTS: Final = 3
 _ORDER: Final = {cause: number for number, cause in enumerate(CAUSES)}
 
 
-class Severity(StrEnum):
-    """How severe a finding is. The most severe value comes first."""
-
-    ERROR = "error"
-    """Nothing changes until a fault is corrected."""
-    WAITING = "waiting"
-    """Nothing is wrong: the TrainJob waits for a person, a queue or free capacity."""
-    NOTE = "note"
-    """Worth knowing, but not the reason why the TrainJob does not run."""
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause. ``summary`` must read well after a colon, and has no full stop at the end."""
+    """One cause, as :mod:`pkg.why.rules` describes it, with the objects and the evidence."""
 
     cause: str
     summary: str
@@ -66,24 +54,32 @@ class Finding:
         }
 
 
+def found(
+    rule: str, about: object, *evidence: str | None, severity: Severity | None = None, **named: object
+) -> Finding:
+    """Return the finding of a rule about an object or a list of objects.
+
+    ``named`` are the values for the rule's templates; a value at the end may be empty. Evidence that is None is left
+    out.
+    """
+    of = RULES[rule]
+    subjects = tuple(map(str, about)) if isinstance(about, list) else (str(about),)
+    summary, advice = of.summary.format_map(named).rstrip(" :"), of.remedy.format_map(named)
+    cause, lines = rule.partition("/")[0], tuple(line for line in evidence if line is not None)
+    return Finding(cause, summary, subjects, lines, advice, of.severity if severity is None else severity)
+
+
 def merged(findings: list[Finding]) -> list[Finding]:
     """Sort the findings, and merge findings that have the same cause and summary."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for each in findings:
         groups.setdefault((each.cause, each.summary), []).append(each)
-    joined = [_joined(group) for group in groups.values()]
+    joined = []
+    for group in groups.values():
+        gravest = min(group, key=lambda each: each.rank)
+        subjects = dict.fromkeys(name for each in group for name in each.subjects)
+        evidence = dict.fromkeys(line for each in group[:_MOST_SUBJECTS] for line in each.evidence)
+        shown = tuple(log.cut(each, _LONGEST) for each in tuple(evidence)[:_MOST_EVIDENCE])
+        summary, advice = log.cut(gravest.summary, _LONGEST), log.cut(gravest.advice, _LONGEST)
+        joined.append(Finding(gravest.cause, summary, tuple(subjects), shown, advice, gravest.severity))
     return sorted(joined, key=lambda each: each.rank)
-
-
-def _joined(group: list[Finding]) -> Finding:
-    gravest = min(group, key=lambda each: each.rank)
-    subjects = dict.fromkeys(name for each in group for name in each.subjects)
-    evidence = dict.fromkeys(line for each in group[:_MOST_SUBJECTS] for line in each.evidence)
-    return Finding(
-        gravest.cause,
-        log.cut(gravest.summary, _LONGEST),
-        tuple(subjects),
-        tuple(log.cut(each, _LONGEST) for each in tuple(evidence)[:_MOST_EVIDENCE]),
-        log.cut(gravest.advice, _LONGEST),
-        gravest.severity,
-    )

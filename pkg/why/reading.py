@@ -229,7 +229,10 @@ async def dry_run(client: LiveClient, job_sets: Iterable[LiveObject]) -> tuple[d
             continue
         except (StatusError, RestError) as error:
             message = str(error)
-            if not isinstance(error, StatusError) or refusals.classify(message).cause == "forbidden":
+            if (
+                not isinstance(error, StatusError)
+                or refusals.refused(message, LiveObject(data)).cause == "forbidden"
+            ):
                 return {}, message
             refused[job.name] = message
     return refused, ""

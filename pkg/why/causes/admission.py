@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
-
-from controller_runtime.machinery import JSON
 
 from pkg.why import kinds
 from pkg.why.causes import refusals
@@ -45,9 +44,10 @@ def _refused(
         seen = event_time(event)
         if seen is None or snapshot.now - seen > RETRIED or (since is not None and seen < since):
             return
-        found = refusals.classify(event.text("message"))
-        evidence = [snapshot.quote(event), *_rules(snapshot, found.cause, event.text("message"))]
-        yield Finding(found.cause, found.summary, (str(obj),), tuple(evidence), found.advice)
+        message = event.text("message")
+        refusal = refusals.refused(message, obj, snapshot.quote(event))
+        shown = _rules(snapshot, refusal.cause, message)
+        yield dataclasses.replace(refusal, evidence=(*refusal.evidence, *shown))
 
 
 def lacks_jobs(snapshot: Snapshot) -> bool:
@@ -77,25 +77,20 @@ def _rules(snapshot: Snapshot, cause: str, message: str) -> Iterator[str]:
     elif cause == "limit-range":
         for each in snapshot.all(kinds.LIMIT_RANGE):
             for limit in each.maps("spec", "limits"):
-                yield f"{each} limits a {text(limit, 'type')}: {_bounds(limit)}"
+                bounds = [
+                    f"{bound} {name} {amount}"
+                    for bound in ("min", "max", "default", "maxLimitRequestRatio")
+                    if isinstance(amounts := at(limit, bound), dict)
+                    for name, amount in amounts.items()
+                ]
+                yield f"{each} limits a {text(limit, 'type')}: {', '.join(bounds)}"
     elif cause.startswith("webhook-"):
         for configuration in (*snapshot.all(kinds.VALIDATING_WEBHOOK), *snapshot.all(kinds.MUTATING_WEBHOOK)):
             for webhook in configuration.maps("webhooks"):
                 if f'"{text(webhook, "name")}"' in message:
-                    yield f"{configuration} has the webhook {text(webhook, 'name')}: {_called(webhook)}"
-
-
-def _bounds(limit: JSON) -> str:
-    parts = []
-    for bound in ("min", "max", "default", "maxLimitRequestRatio"):
-        amounts = at(limit, bound)
-        if isinstance(amounts, dict):
-            parts += [f"{bound} {name} {amount}" for name, amount in amounts.items()]
-    return ", ".join(parts)
-
-
-def _called(webhook: JSON) -> str:
-    service = at(webhook, "clientConfig", "service")
-    names = "/".join((text(service, "namespace"), text(service, "name")))
-    where = f"Service {names}" if service else text(webhook, "clientConfig", "url")
-    return f"{where}, failurePolicy {text(webhook, 'failurePolicy') or 'Fail'}"
+                    service = at(webhook, "clientConfig", "service")
+                    where = f"Service {text(service, 'namespace')}/{text(service, 'name')}"
+                    where = where if service else text(webhook, "clientConfig", "url")
+                    policy = text(webhook, "failurePolicy") or "Fail"
+                    name = text(webhook, "name")
+                    yield f"{configuration} has the webhook {name}: {where}, failurePolicy {policy}"

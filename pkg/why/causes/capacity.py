@@ -45,57 +45,43 @@ def fits_no_empty_node(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, t
     if room(snapshot, wanted) != 0:
         return None
     amounts = _amounts(pod, wanted)
-    evidence = (
-        f"{pod} requests {amounts}",
-        *(f"Node {node.name} has {_offer(node, wanted)}" for node in snapshot.all(kinds.NODE)[:_MOST_NODES]),
-    )
-    return "never-fits", f"a pod requests {amounts}, and no node has all of these", evidence
+    evidence = [f"{pod} requests {amounts}"]
+    for node in snapshot.all(kinds.NODE)[:_MOST_NODES]:
+        allocatable = node.at("status", "allocatable")
+        offer = ", ".join(f"{at(allocatable, name) or 0} {name}" for name in wanted if name != "pods")
+        evidence.append(f"Node {node.name} has {offer}")
+    return "never-fits", f"a pod requests {amounts}, and no node has all of these", tuple(evidence)
 
 
 def _amounts(pod: LiveObject, wanted: Iterable[str]) -> str:
     return ", ".join(f"{requested(pod, name)} {name}" for name in wanted if name != "pods")
 
 
-def exceeds_cluster(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence if the TrainJob's pods would not all fit on empty nodes, else None.
+def exceeds_cluster(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str] | None:
+    """Return the pods and the evidence in words if the TrainJob's pods would not all fit on empty nodes, else None.
 
     We count the pods with the same requests as ``pod``, and the pods that their Jobs have not created yet. For an
     elastic job, we count only the pods that it needs to start.
     """
-    wanted = demand(pod)
-    alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]
+    wanted, alike = demand(pod), []
+    for each in snapshot.pods:
+        has_ended = each.text("status", "phase") in ("Succeeded", "Failed") or each.deleted is not None
+        if not has_ended and demand(each) == wanted:
+            alike.append(each)
     jobs = [job for job in snapshot.jobs if any(each.owned_by(job.uid) for each in alike)]
-    count = len(alike) + sum(snapshot.missing_pods(job) for job in jobs)
-    needed, taken = _least(pod) or count, room(snapshot, wanted)
+    count = needed = len(alike) + sum(snapshot.missing_pods(job) for job in jobs)
+    for container in maps(pod.data, "spec", "containers"):
+        for variable in maps(container, "env"):  # of an elastic PyTorch job, this is a range
+            fewest, colon, _ = str(at(variable, "value")).partition(":")
+            if at(variable, "name") == "PET_NNODES" and colon and fewest.isascii() and fewest.isdecimal():
+                needed = int(fewest[:9]) or needed
+    taken = room(snapshot, wanted)
     if taken is None or taken >= min(needed, count):
         return None
     amounts = _amounts(pod, wanted)
     shown = f"{needed} pods, each with {amounts}," if amounts else f"{needed} pods"
-    nodes = (
-        f"{needed} such pods are needed at the same time; the {len(snapshot.all(kinds.NODE))} nodes have room for "
-        f"{taken}"
-    )
-    summary = f"the TrainJob is larger than the cluster: its {shown} do not fit even if no other pods run"
-    return "job-too-large", summary, (nodes,)
-
-
-def _has_ended(pod: LiveObject) -> bool:
-    return pod.text("status", "phase") in ("Succeeded", "Failed") or pod.deleted is not None
-
-
-def _least(pod: LiveObject) -> int | None:
-    """Return how many pods an elastic PyTorch job needs to start: the lower end of the range ``PET_NNODES``."""
-    for container in maps(pod.data, "spec", "containers"):
-        for variable in maps(container, "env"):
-            fewest, colon, _ = str(at(variable, "value")).partition(":")
-            if at(variable, "name") == "PET_NNODES" and colon and fewest.isascii() and fewest.isdecimal():
-                return int(fewest[:9])
-    return None
-
-
-def _offer(node: LiveObject, wanted: Mapping[str, int]) -> str:
-    allocatable = node.at("status", "allocatable")
-    return ", ".join(f"{at(allocatable, name) or 0} {name}" for name in wanted if name != "pods")
+    nodes = len(snapshot.all(kinds.NODE))
+    return shown, f"{needed} such pods are needed at the same time; the {nodes} nodes have room for {taken}"
 
 
 def demand(pod: LiveObject) -> dict[str, int]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from controller_runtime.machinery import JSON
 
 from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE
 from pkg.why.causes import references
 from pkg.why.causes.statuses import Status, of_pod, statuses
-from pkg.why.finding import Finding, Severity
+from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, moment, number, text
+from pkg.why.rules import KEEP, Severity
 from pkg.why.snapshot import Snapshot, rank_of, step_of
 
 _CONFIG: Final = (
@@ -63,17 +64,6 @@ _NO_RENDEZVOUS: Final = re.compile(r"DistNetworkError|client socket has timed ou
 """PyTorch warns while the name of the first node does not resolve yet, and ends with this error if it never does."""
 _NOT_EXECUTED: Final = (126, 127)
 """A shell ends with these codes if it cannot execute a command or does not find it."""
-KEEP: Final = (
-    "If the platform stores the logs of containers, search this store for the namespace and the name of the pod. "
-    "Before the next attempt, choose what to keep: with restartPolicy: Never in the runtime's pod template, failed "
-    "pods remain with their logs; with the manager's flag --feature-gates=FailureEvidence=true and its role (kubectl "
-    "apply --server-side -k config/failure-evidence), an event says how a container ended, and with "
-    "terminationMessagePolicy: FallbackToLogsOnError in the runtime, this event contains the end of the log."
-)
-"""What to do after a failure of which no log is left. It must not name a command that leads back here."""
-_CORRECT_COMMAND: Final = (
-    "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
-)
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 _STABLE: Final = timedelta(minutes=10)
 """After a container has run for this time, the kubelet no longer delays its next restart."""
@@ -89,15 +79,23 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         ended = status.ended
         failed = ended is not None and number(ended, "exitCode") != 0
         if status.waiting in _CONFIG or text(ended, "reason") in ("StartError", "ContainerCannotRun"):
-            yield _unstartable(snapshot, status)
+            yield _unstartable(status)
         elif text(ended, "reason") == "OOMKilled":
-            yield _out_of_memory(snapshot, status)
+            parts = (*status.pod.maps("spec", "containers"), *status.pod.maps("spec", "initContainers"))
+            limits = [
+                text(each, "resources", "limits", "memory")
+                for each in parts
+                if each.get("name") == status.name
+            ]
+            limit = f" of {limits[0]}" if limits and limits[0] else ""
+            evidence = (status.line, *lines_of(snapshot, status))
+            yield found("out-of-memory", status.pod, *evidence, status=status, limit=limit)
         elif status.waiting == "CrashLoopBackOff" or (failed and not _replaced(status)):
             yield _failed(snapshot, status)
         elif (unstable := _unstable(snapshot, status)) is not None:
             yield unstable
-    yield from _probes(snapshot)
-    yield from _sidecars(snapshot)
+    for pod in snapshot.running:
+        yield from _unready(snapshot, pod)
 
 
 def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
@@ -153,77 +151,48 @@ def _replaced(status: Status) -> bool:
     return at(status.data, "state", "running") is not None or status.pod.deleted is not None
 
 
-def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
+def _unstartable(status: Status) -> Finding:
     messages = dict.fromkeys((status.message[:MOST_MATCHED], text(status.ended, "message")[:MOST_MATCHED]))
-    words = " ".join(messages)
-    evidence = [status.line, *messages_of(status)[-1:]]
-    subject, name = (str(status.pod),), status.label
-    if (missing := references.not_found(words, status.pod, tuple(evidence))) is not None:
+    words, pod = " ".join(messages), status.pod
+    evidence = (status.line, *messages_of(status)[-1:])
+    if (missing := references.not_found(words, pod, *evidence)) is not None:
         return missing
     if match := _KEY.search(words):
-        named = match["name"].rpartition("/")[2]
-        summary = f"the {match['kind']} {named} has no key {match['key']}, which the {name} needs"
-        return Finding(
-            "key-missing", summary, subject, tuple(evidence), f"Add the key to the {match['kind']}."
-        )
+        key, kind, name = match["key"], match["kind"], match["name"].rpartition("/")[2]
+        return found("key-missing", pod, *evidence, status=status, key=key, kind=kind, name=name)
     if _NO_COMMAND.search(words):
-        summary = f"the command of the {name} cannot be executed: {_last(words)}"
-        return Finding("command-not-found", summary, subject, tuple(evidence), _CORRECT_COMMAND)
+        return found("command-not-found", pod, *evidence, status=status, words=_last(words))
     configured = status.waiting in ("CreateContainerConfigError", "ProcessesUnsupported")
-    cause = "container-config" if configured else "container-create"
-    summary = f"the {name} cannot be created: {words.strip() or status.waiting}"
-    advice = next(advice for pattern, advice in _TO_CREATE if pattern.search(words))
-    advice = advice.format(node=status.pod.text("spec", "nodeName"))
-    return Finding(cause, summary, subject, tuple(evidence), advice)
-
-
-def _out_of_memory(snapshot: Snapshot, status: Status) -> Finding:
-    limit = _memory_limit(status)
-    of = f" of {limit}" if limit else ""
-    advice = (
-        "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers."
-    )
-    evidence = (status.line, *lines_of(snapshot, status))
-    summary = f"the {status.label} used more memory than its limit{of}"
-    return Finding("out-of-memory", summary, (str(status.pod),), evidence, advice)
-
-
-def _memory_limit(status: Status) -> str:
-    for field in ("containers", "initContainers"):
-        for each in status.pod.maps("spec", field):
-            if text(each, "name") == status.name:
-                return text(each, "resources", "limits", "memory")
-    return ""
+    rule = "container-config" if configured else "container-create"
+    remedy = next(advice for pattern, advice in _TO_CREATE if pattern.search(words))
+    remedy = remedy.format(node=pod.text("spec", "nodeName"))
+    words = words.strip() or status.waiting
+    return found(rule, pod, *evidence, status=status, words=words, remedy=remedy)
 
 
 def _failed(snapshot: Snapshot, status: Status) -> Finding:
-    code = number(status.ended, "exitCode")
-    signal = f", {_SIGNALS[code]}" if code in _SIGNALS else ""
+    code, pod = number(status.ended, "exitCode"), status.pod
     words = messages_of(status)
     evidence = (status.line, *words[-2:], *lines_of(snapshot, status))
-    subject = (str(status.pod),)
-    logged = snapshot.logs.get((status.pod.name, status.name), ())
+    logged = snapshot.logs.get((pod.name, status.name), ())
     shown = (*words, *(f"log of {status.name}: {line}" for line in logged))
     is_lasting = any(map(_NO_RENDEZVOUS.search, shown))
     unresolved = [line for line in shown if _UNRESOLVED.search(line)]
     if unresolved := [line for line in unresolved if is_lasting or not _WARNING.search(line)]:
-        summary = f"the {status.label} cannot resolve a host name (exit code {code})"
-        advice = "Check the headless service of the JobSet, the cluster's DNS, and network policies that block port 53."
-        return Finding("dns-failure", summary, subject, (unresolved[-1], *evidence), advice)
+        return found("dns-failure", pod, unresolved[-1], *evidence, status=status, code=code)
     if code in _NOT_EXECUTED:
         said = f": {_last(text(status.ended, 'message'))}" if words else ""
-        summary = f"the {status.label} cannot execute a command (exit code {code}){said}"
-        return Finding("command-not-found", summary, subject, evidence, _CORRECT_COMMAND)
-    read = f"Read its log: {logs_command(snapshot, status)}"
+        return found("command-not-found/shell", pod, *evidence, status=status, code=code, said=said)
+    named: dict[str, Any] = {"status": status, "code": code}
+    named["signal"] = f", {_SIGNALS[code]}" if code in _SIGNALS else ""
+    named["remedy"] = f"Read its log: {logs_command(snapshot, status)}"
     if status.is_gone and not status.is_kept:
-        read = f"The pod is removed, and its log with it. {KEEP}"
-    if status.waiting == "CrashLoopBackOff":
-        summary = f"the {status.label} fails again and again with exit code {code}{signal}"
-        if status.restarts:
-            summary += f", restarted {status.restarts} times" if status.restarts > 1 else ", restarted once"
-        return Finding("crash-loop", summary, subject, evidence, f"{read} --previous")
-    summary = f"the {status.label} failed with exit code {code}{signal}"
-    return Finding("container-failed", summary, subject, evidence, read)
+        named["remedy"] = f"The pod is removed, and its log with it. {KEEP}"
+    if status.waiting != "CrashLoopBackOff":
+        return found("container-failed", pod, *evidence, **named)
+    times = "once" if status.restarts == 1 else f"{status.restarts} times"
+    restarted = f", restarted {times}" if status.restarts else ""
+    return found("crash-loop", pod, *evidence, restarted=restarted, **named)
 
 
 def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
@@ -231,68 +200,36 @@ def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
 
     The finding is a note for the first two restarts, and an error from the third restart on.
     """
-    last, since = (
-        at(status.data, "lastState", "terminated"),
-        moment(status.data, "state", "running", "startedAt"),
-    )
+    last = at(status.data, "lastState", "terminated")
+    since = moment(status.data, "state", "running", "startedAt")
     if last is None or since is None or number(last, "exitCode") == 0 or snapshot.now - since > _STABLE:
         return None
-    code = number(last, "exitCode")
-    out_of_memory = text(last, "reason") == "OOMKilled"
-    cause = "out-of-memory" if out_of_memory else "crash-loop"
-    many = status.restarts >= 3
-    summary = f"the {status.label} restarted {status.restarts} times, last after exit code {code}"
-    evidence = (f"{status.line}, running for {ago(since, snapshot.now)}", *lines_of(snapshot, status))
-    advice = f"Read its log: {logs_command(snapshot, status)} --previous"
-    return Finding(
-        cause, summary, (str(status.pod),), evidence, advice, Severity.ERROR if many else Severity.NOTE
-    )
+    rule = "out-of-memory/restarts" if text(last, "reason") == "OOMKilled" else "crash-loop/restarts"
+    severity = Severity.ERROR if status.restarts >= 3 else Severity.NOTE
+    line = f"{status.line}, running for {ago(since, snapshot.now)}"
+    remedy = f"Read its log: {logs_command(snapshot, status)} --previous"
+    named: dict[str, Any] = {"status": status, "code": number(last, "exitCode"), "remedy": remedy}
+    return found(rule, status.pod, line, *lines_of(snapshot, status), severity=severity, **named)
 
 
-def _probes(snapshot: Snapshot) -> Iterator[Finding]:
-    for pod in snapshot.running:
-        since = moment(pod.condition("Ready"), "lastTransitionTime") or pod.created
-        if pod.is_true("Ready") or since is None or snapshot.now - since < _UNREADY:
-            continue
+def _unready(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
+    """Yield a finding on a running pod whose probe fails, or whose sidecars run although its work is done."""
+    late = snapshot.now - _UNREADY
+    since = moment(pod.condition("Ready"), "lastTransitionTime") or pod.created
+    if not pod.is_true("Ready") and since is not None and since <= late:
         for event in snapshot.events(pod, "Unhealthy")[:1]:
-            yield Finding(
-                "probe-failing",
-                f"a probe of Pod {pod.name} fails: {_last(event.text('message'))}",
-                (str(pod),),
-                (snapshot.quote(event),),
-                "Correct the probe or its target.",
-            )
-
-
-def _sidecars(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each pod whose work has succeeded long ago, but whose other containers still run."""
-    for pod in snapshot.running:
-        states = [each for each in of_pod(pod) if not each.is_init]
-        done = [
-            each for each in states if each.name in _WORK and _has_succeeded(each, snapshot.now - _UNREADY)
-        ]
-        others = [each for each in states if at(each.data, "state", "running") is not None]
-        if not done or not others or any(each.name in _WORK for each in others):
-            continue
-        names = ", ".join(each.name for each in others)
-        since = ago(moment(at(done[0].data, "state", "terminated"), "finishedAt"), snapshot.now)
-        evidence = (
-            f"container {done[0].name} of {pod} succeeded {since} ago",
-            *(f"container {each.name} of {pod} still runs" for each in others),
-        )
-        advice = (
-            f"Make {names} an init container with restartPolicy: Always, which ends after the other containers, or "
-            'prevent its injection into these pods. For Istio, set the label sidecar.istio.io/inject: "false" in the '
-            "runtime's pod template."
-        )
-        yield Finding(
-            "sidecar-running",
-            f"the {done[0].label} has succeeded, and the container {names} keeps the pod from ending",
-            (str(pod),),
-            evidence,
-            advice,
-            Severity.WAITING,
-        )
+            words = _last(event.text("message"))
+            yield found("probe-failing", pod, snapshot.quote(event), pod=pod, words=words)
+    states = [each for each in of_pod(pod) if not each.is_init]
+    done = [each for each in states if each.name in _WORK and _has_succeeded(each, late)]
+    others = [each for each in states if at(each.data, "state", "running") is not None]
+    if not done or not others or any(each.name in _WORK for each in others):
+        return
+    age = ago(moment(at(done[0].data, "state", "terminated"), "finishedAt"), snapshot.now)
+    evidence = [f"container {done[0].name} of {pod} succeeded {age} ago"]
+    evidence += [f"container {each.name} of {pod} still runs" for each in others]
+    names = ", ".join(each.name for each in others)
+    yield found("sidecar-running", pod, *evidence, status=done[0], names=names)
 
 
 def _has_succeeded(status: Status, before: datetime) -> bool:

@@ -10,11 +10,11 @@ from typing import Final
 
 from pkg.constants.trainer import FIELD_OWNER
 from pkg.why import kinds
-from pkg.why.causes import admission, counts, leases
+from pkg.why.causes import admission, leases
 from pkg.why.causes.statuses import of_pod
 from pkg.why.causes.suspension import writer
-from pkg.why.finding import Finding, Severity
-from pkg.why.liveobject import LiveObject, ago, maps, moment, text
+from pkg.why.finding import Finding, found
+from pkg.why.liveobject import LiveObject, ago, maps, moment, number, text
 from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, event_time, finished
 
 MANAGER: Final = "kubeflow-trainer-controller-manager"
@@ -26,13 +26,7 @@ _ANSWERED: Final = timedelta(minutes=1)
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding if the controller that has to act next does not react."""
     if (unread := snapshot.unread.get(kinds.JOB_SET)) == NOT_INSTALLED:
-        yield Finding(
-            "jobset-missing",
-            "JobSet is not installed",
-            (str(snapshot.train_job),),
-            (f"JobSets cannot be read: {unread}",),
-            "Install JobSet.",
-        )
+        yield found("jobset-missing", snapshot.train_job, f"JobSets cannot be read: {unread}")
         return
     if kinds.JOB_SET in snapshot.unread:
         return
@@ -77,34 +71,17 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
     lease = leases.no_leader(snapshot, leases.MANAGER)
     if (down is not None or lease is not None) and not _has_tried(snapshot, job, _ANSWERED):
         evidence += [each for each in (down, lease) if each]
-        advice = "Start the manager; its Deployment, pods and log say why it does not run."
-        yield Finding(
-            "manager-down",
-            f"Trainer's manager does not run: {down or lease}",
-            (f"Deployment {MANAGER}",),
-            tuple(evidence),
-            advice,
-        )
+        yield found("manager-down", f"Deployment {MANAGER}", *evidence, words=down or lease)
     elif not snapshot.spec_is_settled(job) or _has_tried(snapshot, job, admission.RETRIED):
         return
     elif kinds.EVENT in snapshot.unread:
-        summary = (
-            "the manager has not acted on the TrainJob, and the events that would show why cannot be read"
-        )
         unread = f"events cannot be read: {snapshot.unread[kinds.EVENT]}"
-        advice = f"Get permission to list events in namespace {job.namespace}."
-        yield Finding("unexplained", summary, (str(job),), (*evidence, unread), advice, Severity.WAITING)
+        yield found("unexplained/events", job, *evidence, unread, job=job)
     else:
-        advice = (
-            "Read the log of the manager, and its /readyz?verbose, which names the kinds that it cannot read."
-        )
-        yield Finding(
-            "manager-silent",
-            "Trainer's manager does not react to the TrainJob",
-            (str(job),),
-            (*evidence, *_manager_state(snapshot)),
-            advice,
-        )
+        if not snapshot.all(kinds.DEPLOYMENT):
+            reason = snapshot.unread.get(kinds.DEPLOYMENT, f"Deployment {MANAGER} was not found")
+            evidence.append(f"the state of the manager is not known: {reason}")
+        yield found("manager-silent", job, *evidence)
 
 
 def _has_tried(snapshot: Snapshot, job: LiveObject, within: timedelta) -> bool:
@@ -123,26 +100,21 @@ def _jobs(snapshot: Snapshot, job_set: LiveObject) -> Iterator[Finding]:
         elif down is None and snapshot.children(kinds.SERVICE, [job_set]):
             yield _uncreated(snapshot, job_set, missing)
         else:
-            yield counts.silent(job_set, missing, down)
+            yield found("jobset-controller", job_set, missing, down, words="does not react")
     yield from _all_ended(snapshot, job_set)
     down = leases.no_leader(snapshot, leases.JOB_CONTROLLER)
     for job in snapshot.jobs:
+        age = f"{job} is {ago(job.created, snapshot.now)} old"
         if _is_uncounted(snapshot, job):
-            yield _job_controller(job, f"all pods of {job} have succeeded, but the Job is not complete", down)
-        if kinds.POD not in snapshot.unread and _is_idle(
-            snapshot, job, PATIENCE if down is None else timedelta()
-        ):
-            age = ago(job.created, snapshot.now)
-            line = f"{job} is {age} old, and has neither pods, nor a status, nor events"
-            yield _job_controller(job, line, down)
+            line = f"all pods of {job} have succeeded, but the Job is not complete"
+            yield found("job-controller", job, line, down)
+        patience = PATIENCE if down is None else timedelta()
+        if kinds.POD not in snapshot.unread and _is_idle(snapshot, job, patience):
+            line = f"{age}, and has neither pods, nor a status, nor events"
+            yield found("job-controller", job, line, down)
         elif kinds.EVENT in snapshot.unread and _has_no_pods(snapshot, job):
-            yield _unknown_pods(snapshot, job)
-
-
-def _job_controller(job: LiveObject, line: str, down: str | None) -> Finding:
-    evidence = (line, down) if down else (line,)
-    summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
-    return Finding("job-controller", summary, (str(job),), evidence, advice)
+            unread = f"events cannot be read: {snapshot.unread[kinds.EVENT]}"
+            yield found("pods-missing", job, f"{age} and has no pods", unread, job=job)
 
 
 def _all_ended(snapshot: Snapshot, job_set: LiveObject) -> Iterator[Finding]:
@@ -160,7 +132,7 @@ def _all_ended(snapshot: Snapshot, job_set: LiveObject) -> Iterator[Finding]:
         return
     down = _down(snapshot, JOB_SET_MANAGER) or leases.no_leader(snapshot, leases.JOB_SET)
     line = f"all Jobs of {job_set} ended {ago(last, snapshot.now)} ago, and it is neither complete nor failed"
-    yield counts.silent(job_set, line, down, to=" to the end of the Jobs")
+    yield found("jobset-controller", job_set, line, down, words="does not react to the end of the Jobs")
 
 
 def _is_uncounted(snapshot: Snapshot, job: LiveObject) -> bool:
@@ -185,41 +157,16 @@ def _has_no_pods(snapshot: Snapshot, job: LiveObject) -> bool:
     )
 
 
-def _unknown_pods(snapshot: Snapshot, job: LiveObject) -> Finding:
-    return Finding(
-        "pods-missing",
-        f"the Job {job.name} has no pods, and the events that would show why cannot be read",
-        (str(job),),
-        (
-            f"{job} is {ago(job.created, snapshot.now)} old and has no pods",
-            f"events cannot be read: {snapshot.unread[kinds.EVENT]}",
-        ),
-        f"Get permission to list events in namespace {job.namespace}: the pods may be refused because of a quota, a "
-        "policy or a missing service account.",
-        Severity.WAITING,
-    )
-
-
 def _uncreated(snapshot: Snapshot, job_set: LiveObject, missing: str) -> Finding:
     """Return a finding on a JobSet for which its controller has created the headless service, but no Jobs."""
     for quota in snapshot.all(kinds.QUOTA):
         for name in ("count/jobs.batch", "jobs.batch"):
             limit, used = (quota.at("status", part, name) for part in ("hard", "used"))
             if limit is not None and limit == used:
-                return Finding(
-                    "quota-exceeded",
-                    f"the ResourceQuota {quota.name} is exceeded: {name} {used} of {limit}",
-                    (str(job_set),),
-                    (missing, f"ResourceQuota {quota.name} is used: {name} {used} of {limit}"),
-                    f"Delete Jobs of the namespace, or raise the ResourceQuota {quota.name}.",
-                )
-    return Finding(
-        "creation-failed",
-        "the controller of JobSet has created the headless service, but no Jobs",
-        (str(job_set),),
-        (missing,),
-        "Read the log of jobset-controller-manager in the namespace jobset-system: it shows the error.",
-    )
+                words = f"{name} {used} of {limit}"
+                line = f"{quota} is used: {words}"
+                return found("quota-exceeded/jobs", job_set, missing, line, name=quota.name, words=words)
+    return found("creation-failed/jobs", job_set, missing)
 
 
 def _is_idle(snapshot: Snapshot, job: LiveObject, patience: timedelta) -> bool:
@@ -234,26 +181,48 @@ def _down(snapshot: Snapshot, name: str) -> str | None:
 
     Return None if a pod is available, or if no such Deployment was found.
     """
-    found = [each for each in snapshot.all(kinds.DEPLOYMENT) if each.name == name]
-    if not found or any(each.number("status", "availableReplicas") for each in found):
+    deployments = [each for each in snapshot.all(kinds.DEPLOYMENT) if each.name == name]
+    if not deployments or any(each.number("status", "availableReplicas") for each in deployments):
         return None
-    if found[0].at("spec", "replicas") == 0:
+    if deployments[0].at("spec", "replicas") == 0:
         return f"the Deployment {name} is scaled to 0"
-    return f"the Deployment {name} has no available pod{_of_pods(snapshot, found[0])}"
-
-
-def _of_pods(snapshot: Snapshot, deployment: LiveObject) -> str:
     for pod in snapshot.all(kinds.POD):
-        if pod.namespace == deployment.namespace and pod.name.startswith(f"{deployment.name}-"):
-            reasons = [each.waiting for each in of_pod(pod) if each.waiting]
-            reasons += [text(pod.condition("PodScheduled"), "message")]
-            for reason in filter(None, reasons):
-                return f": {reason}"
-    return ""
+        if pod.namespace == deployments[0].namespace and pod.name.startswith(f"{name}-"):
+            waiting = [each.waiting for each in of_pod(pod) if each.waiting]
+            for reason in filter(None, (*waiting, text(pod.condition("PodScheduled"), "message"))):
+                return f"the Deployment {name} has no available pod: {reason}"
+    return f"the Deployment {name} has no available pod"
 
 
-def _manager_state(snapshot: Snapshot) -> list[str]:
-    if snapshot.all(kinds.DEPLOYMENT):
-        return []
-    reason = snapshot.unread.get(kinds.DEPLOYMENT, f"Deployment {MANAGER} was not found")
-    return [f"the state of the manager is not known: {reason}"]
+def unready_steps(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for each step whose Jobs are not ready, by the numbers in the JobSet's status.
+
+    If pods can be read, yield nothing: pods show more.
+    """
+    job_set = snapshot.job_set
+    if kinds.POD not in snapshot.unread or job_set is None or finished(job_set):
+        return
+    if job_set.at("spec", "suspend") is True or not job_set.older_than(PATIENCE, snapshot.now):
+        return
+    counts = {text(each, "name"): each for each in job_set.maps("status", "replicatedJobsStatus")}
+    if not counts and kinds.JOB in snapshot.unread:
+        # The API server may refuse the Jobs, which only events show.
+        words = "has created no Jobs" if kinds.EVENT in snapshot.unread else "does not react"
+        line = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no status"
+        yield found("jobset-controller", job_set, line, words=words)
+        return
+    in_order = job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder"
+    for step in job_set.maps("spec", "replicatedJobs"):
+        name, replicas = text(step, "name"), step.get("replicas")
+        count, wanted = counts.get(name), replicas if isinstance(replicas, int) else 1
+        ready = number(count, "ready") + number(count, "succeeded")
+        active, suspended = number(count, "active"), number(count, "suspended")
+        waits_for_turn = (step.get("dependsOn") and not active) or (in_order and suspended)
+        if count is None or ready >= wanted or waits_for_turn:
+            continue
+        states = f"{active} active, {number(count, 'failed')} failed, {suspended} suspended"
+        restarts = job_set.number("status", "restarts")
+        restarted = f"{job_set} was restarted {restarts} times" if restarts else None
+        rule = "child-suspended/step" if suspended else "not-ready" if active else "pods-missing/step"
+        line = f"{ready} of {wanted} Jobs of step {name} are ready; {states}"
+        yield found(rule, job_set, line, restarted, step=name, ready=f"{ready} of {wanted}")

@@ -11,7 +11,7 @@ from typing import Final
 
 from pkg.why import kinds
 from pkg.why.causes.statuses import of_pod
-from pkg.why.finding import Finding
+from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, ago, deadline, moment, number, text
 from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, condition_line
 
@@ -21,12 +21,13 @@ _REJECTED: Final = re.compile(
     r"|VolumeAttachmentLimitExceeded"
 )
 _DISRUPTED: Final = {
-    "PreemptionByScheduler": ("preempted", "the scheduler preempted Pod {} for a pod of higher priority"),
-    "DeletionByTaintManager": ("node-lost", "Pod {} was deleted because of a taint of its node"),
-    "EvictionByEvictionAPI": ("evicted", "Pod {} was evicted, for example by a drain of its node"),
-    "TerminationByKubelet": ("evicted", "the kubelet ended Pod {}"),
-    "DeletionByPodGC": ("node-lost", "Pod {} was deleted because its node does not exist"),
+    "PreemptionByScheduler": "preempted",
+    "DeletionByTaintManager": "node-lost/taint",
+    "EvictionByEvictionAPI": "evicted/drain",
+    "TerminationByKubelet": "evicted/kubelet",
+    "DeletionByPodGC": "node-lost/collected",
 }
+"""The rules by the reason of the condition ``DisruptionTarget``."""
 _NO_SANDBOX: Final = ("FailedCreatePodSandBox", "NetworkNotReady")
 _SILENT: Final = timedelta(seconds=60)
 
@@ -37,134 +38,63 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     for pod in snapshot.pods:
         phase = pod.text("status", "phase")
         if phase == "Failed":
-            yield from _ended(snapshot, pod)
-        elif phase != "Succeeded":
-            lost = list(_lost_node(snapshot, pod, nodes))
-            yield from lost or _sandbox(snapshot, pod)
-            if not lost:
-                yield from _silent(snapshot, pod)
-    if nodes:
-        yield from _pinned(snapshot, nodes)
+            yield from _ended(pod)
+        elif phase != "Succeeded" and (problem := _problem(snapshot, pod, nodes)) is not None:
+            yield problem
+    for job in (
+        snapshot.jobs if nodes else ()
+    ):  # the pod garbage collector deletes pods of a node that does not exist
+        node = job.text("spec", "template", "spec", "nodeName")
+        if node and node not in nodes and snapshot.missing_pods(job):
+            shown = (f"spec.template.spec.nodeName of {job} is {node}", f"Node {node} was not found")
+            yield found("node-lost/pinned", job, *shown, node=node)
 
 
-def _pinned(snapshot: Snapshot, nodes: dict[str, LiveObject]) -> Iterator[Finding]:
-    """Yield a finding for each Job whose template sets a ``nodeName`` that does not exist.
-
-    The pod garbage collector deletes the pods of such a Job.
-    """
-    for job in snapshot.jobs:
-        name = job.text("spec", "template", "spec", "nodeName")
-        if name and name not in nodes and snapshot.missing_pods(job):
-            yield Finding(
-                "node-lost",
-                f"the node {name} does not exist, and nodeName of the pods is {name}",
-                (str(job),),
-                (f"spec.template.spec.nodeName of {job} is {name}", f"Node {name} was not found"),
-                "Remove nodeName from the runtime; nodeSelector chooses nodes by their labels.",
-            )
-
-
-def _ended(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
-    reason, message = pod.text("status", "reason"), pod.text("status", "message")
-    line = f"phase of {pod} is Failed: {', '.join(filter(None, (reason, message)))}"
+def _ended(pod: LiveObject) -> Iterator[Finding]:
+    """Yield a finding on a pod that failed for another reason than the exit code of a container."""
+    reason, words = pod.text("status", "reason"), pod.text("status", "message")
+    said = ", ".join(filter(None, (reason, words)))
+    shown, node = f"phase of {pod} is Failed: {said}", pod.text("spec", "nodeName")
     if reason == "Evicted":
-        advice = "Raise the requests for memory and ephemeral-storage to the real usage of the pods."
-        yield Finding(
-            "evicted", f"the kubelet evicted Pod {pod.name}: {message}", (str(pod),), (line,), advice
-        )
+        yield found("evicted", pod, shown, pod=pod, words=words)
     elif reason in ("NodeLost", "Shutdown", "Terminated", "NodeShutdown"):
-        summary = f"the node {pod.text('spec', 'nodeName')} of Pod {pod.name} was shut down or lost"
-        yield Finding(
-            "node-lost", summary, (str(pod),), (line,), "Restore the node, or remove it from the cluster."
-        )
+        yield found("node-lost/shutdown", pod, shown, pod=pod, node=node)
     elif _REJECTED.fullmatch(reason):
-        summary = f"the node {pod.text('spec', 'nodeName')} refused Pod {pod.name}: {reason}: {message}"
-        advice = (
-            "Check the node's devices and free resources; the Job creates the pod again while it has retries."
-        )
-        yield Finding("node-rejected", summary, (str(pod),), (line,), advice)
+        yield found("node-rejected", pod, shown, pod=pod, node=node, reason=reason, words=words)
     elif pod.is_true("DisruptionTarget"):
-        yield _disrupted(pod)
+        rule = _DISRUPTED.get(text(pod.condition("DisruptionTarget"), "reason"), "evicted/disrupted")
+        yield found(rule, pod, condition_line(pod, "DisruptionTarget"), pod=pod)
     elif reason == "DeadlineExceeded":
-        advice = "Raise activeDeadlineSeconds of the pods, or make the training shorter."
-        summary = f"the {deadline(pod)} of Pod {pod.name} has passed"
-        yield Finding("deadline-exceeded", summary, (str(pod),), (line,), advice)
+        yield found("deadline-exceeded/pod", pod, shown, pod=pod, deadline=deadline(pod))
     elif not any(number(each.ended, "exitCode") for each in of_pod(pod)):
-        summary = f"Pod {pod.name} failed: {', '.join(filter(None, (reason, message))) or 'the reason is not known'}"
-        yield Finding("failed", summary, (str(pod),), (line,), "See the events of the pod.")
+        yield found("failed/pod", pod, shown, pod=pod, words=said or "the reason is not known")
 
 
-def _disrupted(pod: LiveObject) -> Finding:
-    reason = text(pod.condition("DisruptionTarget"), "reason")
-    cause, summary = _DISRUPTED.get(reason, ("evicted", "Pod {} was disrupted"))
-    evidence = (condition_line(pod, "DisruptionTarget"),)
-    advice = "Submit the TrainJob again, with a higher priority or after the disruption; the runtime can set retries."
-    return Finding(cause, summary.format(pod.name), (str(pod),), evidence, advice)
-
-
-def _lost_node(snapshot: Snapshot, pod: LiveObject, nodes: dict[str, LiveObject]) -> Iterator[Finding]:
+def _problem(snapshot: Snapshot, pod: LiveObject, nodes: dict[str, LiveObject]) -> Finding | None:
+    """Return a finding on the node of a pod that should run: it is lost, or does not start the pod."""
     name = pod.text("spec", "nodeName")
-    node = nodes.get(name)
-    if not name:
-        return
-    if node is None:
-        if kinds.NODE not in snapshot.unread and kinds.NODE in snapshot.objects:
-            evidence = (f"{pod} runs on the node {name}", f"Node {name} was not found")
-            advice = "Wait for the pod garbage collector, or delete the pod with --force."
-            yield Finding(
-                "node-lost",
-                f"the node {name} of Pod {pod.name} does not exist",
-                (str(pod),),
-                evidence,
-                advice,
-            )
-        return
-    ready = node.condition("Ready")
-    if ready and ready.get("status") != "True":
-        summary = (
-            f"the node {name} does not report"
-            if ready.get("status") == "Unknown"
-            else f"the node {name} is not ready"
-        )
-        evidence = (condition_line(node, "Ready"), f"{pod} runs on it")
-        yield Finding(
-            "node-lost",
-            summary,
-            (f"Node {name}", str(pod)),
-            evidence,
-            "Repair the node, or delete it, so that its pods run elsewhere.",
-        )
-
-
-def _sandbox(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
-    if pod.text("status", "phase") not in ("", "Pending"):
-        return
-    for event in snapshot.unresolved(pod, _NO_SANDBOX, CONTAINER_STEPS)[:1]:
-        words = " ".join(event.text("message").split())
-        advice = "Check the network plugin (CNI) and the container runtime of the node."
-        yield Finding(
-            "sandbox-failed",
-            f"the sandbox of Pod {pod.name} cannot be set up: {words}",
-            (str(pod),),
-            (snapshot.quote(event),),
-            advice,
-        )
-
-
-def _silent(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
-    """Yield a finding if a pod was bound to a node some time ago, but the node's kubelet has not reported on it."""
-    if not pod.text("spec", "nodeName") or pod.text("status", "startTime") or list(of_pod(pod)):
-        return
+    node = nodes.get(name) if name else None
+    if name and node is None and kinds.NODE not in snapshot.unread and kinds.NODE in snapshot.objects:
+        shown = (f"{pod} runs on the node {name}", f"Node {name} was not found")
+        return found("node-lost/deleted", pod, *shown, pod=pod, node=name)
+    ready = node.condition("Ready") if node is not None else None
+    if node is not None and ready and ready.get("status") != "True":
+        state = "does not report" if ready.get("status") == "Unknown" else "is not ready"
+        shown = (condition_line(node, "Ready"), f"{pod} runs on it")
+        return found("node-lost", [f"Node {name}", pod], *shown, node=name, state=state)
+    if pod.text("status", "phase") in ("", "Pending"):
+        for event in snapshot.unresolved(pod, _NO_SANDBOX, CONTAINER_STEPS)[:1]:
+            words = " ".join(event.text("message").split())
+            return found("sandbox-failed", pod, snapshot.quote(event), pod=pod, words=words)
+    # The pod was bound to a node some time ago, but the node's kubelet has not reported on it.
     bound = moment(pod.condition("PodScheduled"), "lastTransitionTime") or pod.created
-    if bound is None or snapshot.now - bound <= _SILENT:
-        return
-    if not snapshot.events(pod, "Pulling", "Pulled", "Created"):
-        name = pod.text("spec", "nodeName")
-        evidence = (f"{pod} was bound to {name} {ago(bound, snapshot.now)} ago and has had no status since",)
-        yield Finding(
-            "kubelet-silent",
-            f"the kubelet of node {name} does not start Pod {pod.name}",
-            (str(pod),),
-            evidence,
-            f"Check the kubelet of node {name}.",
-        )
+    if not name or pod.text("status", "startTime") or list(of_pod(pod)):
+        return None
+    if (
+        bound is None
+        or snapshot.now - bound <= _SILENT
+        or snapshot.events(pod, "Pulling", "Pulled", "Created")
+    ):
+        return None
+    line = f"{pod} was bound to {name} {ago(bound, snapshot.now)} ago and has had no status since"
+    return found("kubelet-silent", pod, line, node=name, pod=pod)

@@ -7,15 +7,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from pkg.apis.scheduling import v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE
 from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity, turns
-from pkg.why.finding import Finding, Severity
+from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, number, text
+from pkg.why.rules import Severity
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -36,7 +37,7 @@ _UNMATCHED: Final = re.compile(
 
 def queues(snapshot: Snapshot) -> list[Reference]:
     """Return the queues to which the TrainJob, its JobSet and its PodGroups refer."""
-    found = [
+    named = [
         Reference(_LOCAL_QUEUE, owner.namespace, name)
         for owner in (snapshot.train_job, snapshot.job_set)
         if owner is not None and (name := owner.label(QUEUE_LABEL))
@@ -44,8 +45,8 @@ def queues(snapshot: Snapshot) -> list[Reference]:
     for group in groups(snapshot):
         name, kind = group.text("spec", "queue"), _queue_kind(group)
         if name and kind:
-            found.append(Reference(kind, "", name))
-    return list(dict.fromkeys(found))
+            named.append(Reference(kind, "", name))
+    return list(dict.fromkeys(named))
 
 
 def unadmitted(snapshot: Snapshot) -> LiveObject | None:
@@ -59,76 +60,38 @@ def unadmitted(snapshot: Snapshot) -> LiveObject | None:
 def groups(snapshot: Snapshot) -> list[LiveObject]:
     """Return the PodGroups of the TrainJob's gangs."""
     named = {pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD) for pod in snapshot.pods} - {""}
-    found = []
-    for kind in kinds.POD_GROUPS:
-        owned = {each.uid for each in snapshot.children(kind, snapshot.owners)}
-        found += [
-            each
-            for each in snapshot.all(kind)
-            if each.uid in owned or (kind == kinds.KAI_GROUP and each.name in named)
-        ]
-    return found
+    of_pods = [each for each in snapshot.all(kinds.KAI_GROUP) if each.name in named]
+    owned = [each for kind in kinds.POD_GROUPS for each in snapshot.children(kind, snapshot.owners)]
+    return [*owned, *(each for each in of_pods if each.uid not in {other.uid for other in owned})]
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield findings on queues that do not exist, and on queues and gangs for which the TrainJob has to wait."""
+    job = snapshot.train_job
     for queue in queues(snapshot):
         if queue in snapshot.absent and not snapshot.running:
-            kind = queue.kind.partition(".")[0]
-            summary, advice = (
-                f"the {queue} does not exist",
-                f"Create the {kind} {queue.name}, or name another queue.",
-            )
-            yield Finding("queue-missing", summary, (str(queue),), (f"{queue} was not found",), advice)
-    yield from _unavailable(snapshot.train_job)
+            yield found("queue-missing", queue, f"{queue} was not found", queue=queue)
+    unavailable = job.condition(TRAIN_JOB_GANG_UNAVAILABLE)
+    if unavailable.get("status") == "True":
+        line, words = condition_line(job, TRAIN_JOB_GANG_UNAVAILABLE), text(unavailable, "message")
+        yield found("gang-unavailable", job, line, words=words)
     workloads = snapshot.children(kinds.WORKLOAD, snapshot.owners)
     for workload in workloads:
         yield from _workload(snapshot, workload)
     if not workloads and not snapshot.running:
         yield from _no_workload(snapshot)
-    if len(snapshot.running) < max(1, snapshot.expected) and not _are_placed(snapshot):
+    # If every pod has a node, the status of a gang that says otherwise is out of date.
+    are_placed = bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
+    if len(snapshot.running) < max(1, snapshot.expected) and not are_placed:
         for group in groups(snapshot):
             yield from _group(snapshot, group)
-        yield from _deleted_gang(snapshot)
-
-
-def _are_placed(snapshot: Snapshot) -> bool:
-    """Return True if every pod has a node. The status of a gang that still says otherwise is then out of date."""
-    return bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
-
-
-def _unavailable(job: LiveObject) -> Iterator[Finding]:
-    """Yield a finding if the cluster lacks the API or the CRD that the gang needs."""
-    condition = job.condition(TRAIN_JOB_GANG_UNAVAILABLE)
-    if condition.get("status") == "True":
-        yield Finding(
-            "gang-unavailable",
-            f"the cluster cannot schedule the gang: {text(condition, 'message')}",
-            (str(job),),
-            (condition_line(job, TRAIN_JOB_GANG_UNAVAILABLE),),
-            "The TrainJob continues when the API or the CRD is installed.",
-        )
-
-
-def _deleted_gang(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding if the PodGroup of the gang was deleted while the JobSet ran.
-
-    The manager does not create it again.
-    """
-    job = snapshot.train_job
-    if any(each.name == job.name for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
-        return
-    for event in snapshot.events(job, "ChildNotRecreated"):
-        if event.text("message").startswith(("PodGroup ", "Workload ")):
-            kind = event.text("message").partition(" ")[0]
-            yield Finding(
-                "gang-unavailable",
-                f"the gang {job.name} of the pods does not exist: its {kind} was deleted",
-                (str(job),),
-                (snapshot.quote(event),),
-                f"Suspend and resume the TrainJob: trainerctl suspend {job.name} -n {job.namespace}",
-            )
-            return
+        if not any(each.name == job.name for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
+            # The gang was deleted while the JobSet ran. The manager does not create it again.
+            for event in snapshot.events(job, "ChildNotRecreated"):
+                kind = event.text("message").partition(" ")[0]
+                if kind in ("PodGroup", "Workload"):
+                    yield found("gang-unavailable/deleted", job, snapshot.quote(event), job=job, kind=kind)
+                    break
 
 
 def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
@@ -142,14 +105,32 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
     ]
     evidence = (head, *lines, *(snapshot.quote(each) for each in snapshot.events(workload)[:1]))
     if checks := _checks(workload):
-        yield _unchecked(workload, checks, evidence)
+        evidence = (*evidence, *(f"admission check {each}" for each in checks))
+        severity = Severity.ERROR if any(" is Rejected" in each for each in checks) else Severity.WAITING
+        yield found("admission-check", workload, *evidence, severity=severity, words=checks[0])
         return
-    cause, summary, advice = _held(workload, queue)
-    severity = Severity.ERROR if cause == "queue-missing" else Severity.WAITING
-    if cause == "queued":
-        advice, severity = _remedy(text(workload.condition("QuotaReserved"), "message"))
-        evidence = (*evidence, *turns.position(snapshot, workload))
-    yield Finding(cause, summary, (str(workload),), evidence, advice, severity)
+    reserved, evicted = workload.condition("QuotaReserved"), workload.condition("Evicted")
+    words = " ".join(text(reserved, "message").split()) if reserved.get("status") == "False" else ""
+    if workload.at("spec", "active") is False:
+        yield found("workload-deactivated", workload, *evidence, workload=workload)
+    elif words.startswith("LocalQueue") and "doesn't exist" in words:
+        yield found("queue-missing/local", workload, *evidence, queue=queue)
+    elif "doesn't exist" in words:
+        yield found("queue-missing/cluster", workload, *evidence, words=words)
+    elif "inactive" in words or "stopped" in words.lower():
+        yield found("queue-inactive", workload, *evidence, queue=queue, words=words)
+    elif evicted.get("status") == "True":
+        reason, words = text(evicted, "reason"), text(evicted, "message")
+        yield found("workload-evicted", workload, *evidence, reason=reason, words=words)
+    else:
+        remedy, severity = _remedy(text(reserved, "message"))
+        named: dict[str, Any] = {
+            "words": f": {words.rstrip('.')}" if words else "",
+            "remedy": remedy,
+            "queue": queue,
+        }
+        where = turns.position(snapshot, workload)
+        yield found("queued", workload, *evidence, *where, severity=severity, **named)
 
 
 def _remedy(words: str) -> tuple[str, Severity]:
@@ -182,29 +163,6 @@ def _in_numbers(words: str) -> str:
     return f"; missing: {lacks}" if lacks else ""
 
 
-def _held(workload: LiveObject, queue: str) -> tuple[str, str, str]:
-    """Return cause, summary and advice for a Workload that is not admitted, from Kueue's messages."""
-    reserved, evicted = workload.condition("QuotaReserved"), workload.condition("Evicted")
-    words = " ".join(text(reserved, "message").split()) if reserved.get("status") == "False" else ""
-    if workload.at("spec", "active") is False:
-        advice = "Activate it: set spec.active of the Workload to true."
-        return "workload-deactivated", f"Kueue deactivated the Workload {workload.name}", advice
-    if words.startswith("LocalQueue") and "doesn't exist" in words:
-        advice = f"Create the LocalQueue {queue}, or correct the label {QUEUE_LABEL}."
-        return "queue-missing", f"the LocalQueue {queue} does not exist", advice
-    if "doesn't exist" in words:
-        return "queue-missing", f"a queue does not exist: {words}", "Create the ClusterQueue."
-    if "inactive" in words or "stopped" in words.lower():
-        summary = f"the queue {queue} does not admit jobs: {words}"
-        return "queue-inactive", summary, "Ask the administrator of the queue."
-    if evicted.get("status") == "True":
-        summary = f"Kueue evicted the Workload ({text(evicted, 'reason')}): {text(evicted, 'message')}"
-        return "workload-evicted", summary, "Wait until Kueue admits it again."
-    reason = f": {words.rstrip('.')}" if words else ""
-    summary = f"Kueue has not admitted the TrainJob in the queue {queue}{reason}"
-    return "queued", summary, ""
-
-
 def _checks(workload: LiveObject) -> list[str]:
     """Return the admission checks that failed.
 
@@ -223,42 +181,18 @@ def _checks(workload: LiveObject) -> list[str]:
     ]
 
 
-def _unchecked(workload: LiveObject, checks: list[str], evidence: tuple[str, ...]) -> Finding:
-    rejected = any(" is Rejected" in each for each in checks)
-    summary = f"an admission check of Kueue has not passed: {checks[0]}"
-    lines = tuple(f"admission check {each}" for each in checks)
-    advice = "See the controller of the admission check."
-    return Finding(
-        "admission-check",
-        summary,
-        (str(workload),),
-        (*evidence, *lines),
-        advice,
-        Severity.ERROR if rejected else Severity.WAITING,
-    )
-
-
 def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding if the TrainJob names a queue of Kueue, but Kueue has not created a Workload for it."""
     job = snapshot.train_job
     queue = job.label(QUEUE_LABEL)
     if queue and job.at("spec", "suspend") is True and job.older_than(PATIENCE, snapshot.now):
         unread = snapshot.unread.get(kinds.WORKLOAD)
-        evidence = (
-            f"label {QUEUE_LABEL} is {queue}",
-            f"Workloads cannot be read: {unread}" if unread else "no Workload belongs to the TrainJob",
-        )
-        advice = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
+        seen = f"Workloads cannot be read: {unread}" if unread else "no Workload belongs to the TrainJob"
+        remedy = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
         if snapshot.is_hidden(kinds.WORKLOAD):
-            advice = f"Get permission to list Workloads in namespace {job.namespace}: they show the reason."
-        yield Finding(
-            "queued",
-            f"the TrainJob waits for the Kueue queue {queue}",
-            (str(job),),
-            evidence,
-            advice,
-            Severity.WAITING,
-        )
+            remedy = f"Get permission to list Workloads in namespace {job.namespace}: they show the reason."
+        shown = (f"label {QUEUE_LABEL} is {queue}", seen)
+        yield found("queued/unseen", job, *shown, queue=queue, remedy=remedy)
 
 
 def _group(snapshot: Snapshot, group: LiveObject) -> Iterator[Finding]:
@@ -272,27 +206,17 @@ def _group(snapshot: Snapshot, group: LiveObject) -> Iterator[Finding]:
     ]
     if not words and events:
         words = " ".join(events[0].text("message").split())
-    numbers = turns.resources(snapshot, _queue_kind(group), group.text("spec", "queue"))
-    evidence = (
-        head,
-        *(snapshot.quote(each) for each in events[:2]),
-        *([words] if words else []),
-        *numbers,
-    )
+    queue, is_late = group.text("spec", "queue"), group.older_than(PATIENCE, snapshot.now)
+    quotes = (snapshot.quote(each) for each in events[:2])
+    evidence = (head, *quotes, words or None, *turns.resources(snapshot, _queue_kind(group), queue))
+    count = len(snapshot.pods)
     if words:
-        summary = f"the gang of {members} pods does not fit: {words.rstrip('.')}"
-        advice = (
-            "See the queue's limits and the free resources; all pods of the gang must fit at the same time."
-        )
-        yield Finding("gang-unschedulable", summary, (str(group),), evidence, advice, Severity.WAITING)
-    elif len(snapshot.pods) < members and snapshot.jobs and group.older_than(PATIENCE, snapshot.now):
-        summary = f"the gang needs {members} pods, and {len(snapshot.pods)} exist"
-        advice = "See the events of the Jobs, which show why the other pods do not exist."
-        yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
-    elif group.text("status", "phase") in ("Pending", "Inqueue") and group.older_than(PATIENCE, snapshot.now):
-        summary = f"the gang of {members} pods waits {_queue_of(group)}"
-        advice = "Wait for free resources in the queue."
-        yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
+        yield found("gang-unschedulable", group, *evidence, members=members, words=words.rstrip("."))
+    elif count < members and snapshot.jobs and is_late:
+        yield found("gang-waiting/pods", group, *evidence, members=members, count=count)
+    elif group.text("status", "phase") in ("Pending", "Inqueue") and is_late:
+        where = f"in the queue {queue}" if queue else "for its scheduler"
+        yield found("gang-waiting/queue", group, *evidence, members=members, where=where)
 
 
 def _members(group: LiveObject) -> tuple[int, str]:
@@ -319,16 +243,9 @@ def _too_large(snapshot: Snapshot, group: LiveObject, members: int, head: str) -
         most += min(taken, pods)
     if most >= members:
         return
-    summary = (
-        f"the gang of {members} pods is larger than the cluster: all nodes together have room for {most} of its "
-        "pods"
-    )
-    nodes = (
-        f"{len(snapshot.all(kinds.NODE))} nodes have room for {most} of {len(snapshot.pods)} pods if no other pods "
-        "run"
-    )
-    advice = "Lower spec.trainer.numNodes or the requests of the pods, or add nodes."
-    yield Finding("gang-too-large", summary, (str(group),), (head, nodes), advice, Severity.WAITING)
+    count, pods = len(snapshot.all(kinds.NODE)), len(snapshot.pods)
+    nodes = f"{count} nodes have room for {most} of {pods} pods if no other pods run"
+    yield found("gang-too-large", group, head, nodes, members=members, most=most, add="add nodes")
 
 
 def _unschedulable(group: LiveObject) -> str:
@@ -354,8 +271,3 @@ def _unschedulable(group: LiveObject) -> str:
 
 def _queue_kind(group: LiveObject) -> str:
     return {kinds.VOLCANO_GROUP: _VOLCANO_QUEUE, kinds.KAI_GROUP: _KAI_QUEUE}.get(group.group_kind, "")
-
-
-def _queue_of(group: LiveObject) -> str:
-    name = group.text("spec", "queue")
-    return f"in the queue {name}" if name else "for its scheduler"

@@ -11,37 +11,21 @@ from typing import Final
 from controller_runtime.machinery import JSON
 
 from pkg.why import kinds
-from pkg.why.finding import Finding
+from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, at, maps, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, finished
 
-_CAUSES: Final = {
-    **{
-        kind: (cause, "the {0} does not exist", "Create the {0} in namespace {0.namespace}.")
-        for kind, cause in (
-            ("Secret", "secret-missing"),
-            ("ConfigMap", "config-map-missing"),
-            (kinds.CLAIM, "claim-missing"),
-            ("ResourceClaim.resource.k8s.io", "device-claim-missing"),
-            ("ResourceClaimTemplate.resource.k8s.io", "device-claim-missing"),
-        )
-    },
-    "ServiceAccount": (
-        "service-account-missing",
-        "the service account {0.name} does not exist",
-        "Create the service account {0.name} in namespace {0.namespace}, or correct serviceAccountName.",
-    ),
-    "PriorityClass.scheduling.k8s.io": (
-        "priority-class-missing",
-        "the priority class {0.name} does not exist",
-        "Create the {0}, or correct priorityClassName in the runtime.",
-    ),
-    "RuntimeClass.node.k8s.io": (
-        "runtime-class-missing",
-        "the {0} does not exist",
-        "Create the {0}, or correct runtimeClassName in the runtime.",
-    ),
+_MISSING: Final = {
+    "Secret": "secret-missing",
+    "ConfigMap": "config-map-missing",
+    kinds.CLAIM: "claim-missing",
+    "ResourceClaim.resource.k8s.io": "device-claim-missing",
+    "ResourceClaimTemplate.resource.k8s.io": "device-claim-missing",
+    "ServiceAccount": "service-account-missing",
+    "PriorityClass.scheduling.k8s.io": "priority-class-missing",
+    "RuntimeClass.node.k8s.io": "runtime-class-missing",
 }
+"""The rule for each kind to which pods refer."""
 _NOT_FOUND: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _STEPS: Final = ("initContainers", "containers")
 
@@ -64,10 +48,16 @@ def runtime_of_other_kind(train_job: LiveObject) -> Reference:
 
 def references(snapshot: Snapshot) -> list[Reference]:
     """Return references to all objects that must exist so that the TrainJob can run."""
-    found = dict.fromkeys([runtime_of(snapshot.train_job), *_initializers(snapshot.train_job)])
-    for template in _templates(snapshot):
-        found.update(dict.fromkeys(_of_pod(template, snapshot.train_job.namespace)))
-    return list(found)
+    job, job_set = snapshot.train_job, snapshot.job_set
+    secrets = [job.text("spec", "initializer", part, "secretRef", "name") for part in ("dataset", "model")]
+    referred = [runtime_of(job), *(Reference("Secret", job.namespace, name) for name in secrets if name)]
+    templates = [template for _, template in _waiting(snapshot)]
+    if job_set is not None and not finished(job_set):
+        steps = job_set.maps("spec", "replicatedJobs")
+        templates += [at(each, "template", "spec", "template", "spec") for each in steps]
+    for template in templates:
+        referred += _of_pod(template, job.namespace)
+    return list(dict.fromkeys(referred))
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -78,33 +68,31 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     runtime = runtime_of(snapshot.train_job)
     if runtime in snapshot.absent and snapshot.manager_must_act:
         shown = [f"spec.runtimeRef names {runtime}", f"{runtime} was not found"]
-        advice = f"Create the {runtime}, or create the TrainJob with another runtimeRef."
-        other = runtime_of_other_kind(snapshot.train_job)
+        rule, other = "runtime-missing", runtime_of_other_kind(snapshot.train_job)
         if any(each.name == other.name for each in snapshot.all(other.kind)):
-            kind = other.kind.partition(".")[0]
+            rule = "runtime-missing/other-kind"
             shown.append(f"{other} exists")
-            advice = f"Create the TrainJob with runtimeRef.kind: {kind}, or create the {runtime}."
-        summary, subjects = f"the {runtime} does not exist", (str(snapshot.train_job),)
-        yield Finding("runtime-missing", summary, subjects, tuple(shown), advice)
+        kind = other.kind.partition(".")[0]
+        yield found(rule, snapshot.train_job, *shown, runtime=runtime, kind=kind)
     for subject, template in _waiting(snapshot):
         for reference in dict.fromkeys(_of_pod(template, snapshot.train_job.namespace)):
-            if reference in snapshot.absent and reference.kind in _CAUSES:
-                evidence = (f"the pod template refers to {reference}", f"{reference} was not found")
-                yield _missing(reference, subject, evidence)
+            if reference in snapshot.absent and reference.kind in _MISSING:
+                refers = f"the pod template refers to {reference}"
+                yield _missing(reference, subject, refers, f"{reference} was not found")
     yield from _service(snapshot)
 
 
-def not_found(words: str, pod: LiveObject, evidence: tuple[str, ...]) -> Finding | None:
+def not_found(words: str, pod: LiveObject, *evidence: str) -> Finding | None:
     """Return a finding if the kubelet's message says that a Secret or ConfigMap of the pod does not exist."""
     if (match := _NOT_FOUND.search(words)) is None:
         return None
     kind = "Secret" if match["kind"] == "secret" else "ConfigMap"
-    return _missing(Reference(kind, pod.namespace, match["name"]), pod, evidence)
+    return _missing(Reference(kind, pod.namespace, match["name"]), pod, *evidence)
 
 
-def _missing(reference: Reference, subject: LiveObject, evidence: tuple[str, ...]) -> Finding:
-    cause, summary, advice = _CAUSES[reference.kind]
-    return Finding(cause, summary.format(reference), (str(subject),), evidence, advice.format(reference))
+def _missing(reference: Reference, subject: LiveObject, *evidence: str) -> Finding:
+    rule, name, namespace = _MISSING[reference.kind], reference.name, reference.namespace
+    return found(rule, subject, *evidence, reference=reference, name=name, namespace=namespace)
 
 
 def _service(snapshot: Snapshot) -> Iterator[Finding]:
@@ -124,13 +112,8 @@ def _service(snapshot: Snapshot) -> Iterator[Finding]:
         return
     if any(service.name == name for service in snapshot.all(kinds.SERVICE)):
         return
-    yield Finding(
-        "service-missing",
-        f"the headless service {name} of the pods does not exist, so their host names do not resolve",
-        (str(job_set),),
-        (f"spec.subdomain of the pods is {name}", f"Service {name} was not found"),
-        "Check the events of the JobSet, and its controller, which creates the service.",
-    )
+    shown = (f"spec.subdomain of the pods is {name}", f"Service {name} was not found")
+    yield found("service-missing", job_set, *shown, name=name)
 
 
 def _waiting(snapshot: Snapshot) -> Iterator[tuple[LiveObject, JSON]]:
@@ -141,20 +124,6 @@ def _waiting(snapshot: Snapshot) -> Iterator[tuple[LiveObject, JSON]]:
     for pod in snapshot.pods:
         if pod.text("status", "phase") in ("", "Pending"):
             yield pod, pod.at("spec")
-
-
-def _templates(snapshot: Snapshot) -> Iterator[JSON]:
-    for _, template in _waiting(snapshot):
-        yield template
-    if snapshot.job_set is not None and not finished(snapshot.job_set):
-        for each in snapshot.job_set.maps("spec", "replicatedJobs"):
-            yield at(each, "template", "spec", "template", "spec")
-
-
-def _initializers(train_job: LiveObject) -> Iterator[Reference]:
-    for part in ("dataset", "model"):
-        if name := train_job.text("spec", "initializer", part, "secretRef", "name"):
-            yield Reference("Secret", train_job.namespace, name)
 
 
 def _of_pod(spec: JSON, namespace: str) -> Iterator[Reference]:

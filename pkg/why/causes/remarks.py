@@ -11,9 +11,10 @@ import pydantic_core
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.runtime import Remark, about_runtime, about_train_job
+from pkg.runtime import about_runtime, about_train_job
 from pkg.why.causes.references import runtime_of
-from pkg.why.finding import Finding, Severity
+from pkg.why.finding import Finding, found
+from pkg.why.rules import Severity
 from pkg.why.snapshot import Snapshot
 
 
@@ -39,19 +40,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             *((str(snapshot.train_job), each) for each in about),
             *((str(stored), each) for each in about_runtime(runtime)),
         ):
-            yield _finding(subject, each, is_grave=each.prevents_start and can_be_grave)
-
-
-def _finding(subject: str, remark: Remark, *, is_grave: bool) -> Finding:
-    cause, advice = "no-effect", "Remove what has no effect, or correct the runtime as described."
-    if remark.is_number or remark.prevents_start:
-        cause = "number-invalid" if remark.is_number else "object-invalid"
-        advice = f"Correct {remark.path}."
-    return Finding(
-        cause,
-        str(remark),
-        (subject,),
-        (f"{remark.path} of {subject}",),
-        advice,
-        Severity.ERROR if is_grave else Severity.NOTE,
-    )
+            rule = "no-effect"
+            if each.is_number or each.prevents_start:
+                rule = "number-invalid" if each.is_number else "object-invalid/remark"
+            severity = Severity.ERROR if each.prevents_start and can_be_grave else Severity.NOTE
+            line = f"{each.path} of {subject}"
+            yield found(rule, subject, line, severity=severity, words=each, path=each.path)

@@ -16,7 +16,7 @@ from controller_runtime.machinery import JSON
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY, JobSet
 from pkg.util import podtemplate
 from pkg.why.causes import admission, refusals
-from pkg.why.finding import Finding
+from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, at, maps, text
 from pkg.why.snapshot import Snapshot, finished
 
@@ -28,18 +28,11 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         return
     if snapshot.refused is not None:
         for name, message in snapshot.refused.items():
-            found = refusals.classify(message)
-            evidence = (f"{job_set} has no Jobs", f"a dry run of the Job {name}: {message}")
-            yield Finding(found.cause, found.summary, (str(job_set),), evidence, found.advice)
+            tried = f"a dry run of the Job {name}: {message}"
+            yield refusals.refused(message, job_set, f"{job_set} has no Jobs", tried)
         return
     for each in podtemplate.violations(_typed(job_set)):
-        yield Finding(
-            "object-invalid",
-            each.sentence,
-            (str(job_set),),
-            (f"{job_set} has no Jobs",),
-            "Correct the field in the TrainJob or its runtime; trainerctl explain shows where each value comes from.",
-        )
+        yield found("object-invalid", job_set, f"{job_set} has no Jobs", words=each.sentence)
 
 
 def lacks_jobs(snapshot: Snapshot) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 from pkg.why import kinds
 from pkg.why.causes import references
-from pkg.why.finding import Finding, Severity
+from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, text
 from pkg.why.snapshot import CONTAINER_STEPS, PATIENCE, Snapshot, event_time
 
@@ -97,45 +97,25 @@ def _claim(snapshot: Snapshot, pod: LiveObject, name: str) -> Iterator[Finding]:
         return
     events = snapshot.events(claim)
     evidence = (f"phase of {claim} is {phase}", *(snapshot.quote(each) for each in events[:2]))
-    subjects = (str(claim), str(pod))
+    about = [claim, pod]
     words = " ".join(each.text("message")[:MOST_MATCHED] for each in events if each.text("type") == "Warning")
     if phase == "Lost":
-        advice = "Restore the PersistentVolume, or create the claim again."
-        yield Finding(
-            "claim-lost", f"the volume of the claim {name} does not exist", subjects, evidence, advice
-        )
+        yield found("claim-lost", about, *evidence, claim=claim)
     elif match := _CLASS.search(words):
-        summary = f"the storage class {match['name']} of the claim {name} does not exist"
-        yield Finding(
-            "storage-class-missing",
-            summary,
-            subjects,
-            evidence,
-            "Create the storage class, or create the claim with another one.",
-        )
+        yield found("storage-class-missing", about, *evidence, claim=claim, name=match["name"])
     elif words:
-        summary = f"the claim {name} cannot be provisioned: {words}"
-        yield Finding("claim-pending", summary, subjects, evidence, "Correct the claim or its storage class.")
+        yield found("claim-pending/warning", about, *evidence, claim=claim, words=words)
     elif kinds.EVENT in snapshot.unread and not pod.text("spec", "nodeName"):
         return  # the claim may be bound late; the scheduler reports if the pod waits for it
     elif not any(each.text("reason") in _LATE for each in events) and not _is_provisioned(snapshot, claim):
-        summary = f"the claim {name} is not bound to a volume"
-        advice = "Create a PersistentVolume that matches, or set a storage class that provisions one."
-        yield Finding("claim-pending", summary, subjects, evidence, advice, Severity.WAITING)
+        yield found("claim-pending", about, *evidence, claim=claim)
 
 
 def _mount(snapshot: Snapshot, pod: LiveObject, event: LiveObject) -> Finding:
-    words, evidence = " ".join(event.text("message").split()), (snapshot.quote(event),)
-    if (missing := references.not_found(words, pod, evidence)) is not None:
+    words, line = " ".join(event.text("message").split()), snapshot.quote(event)
+    if (missing := references.not_found(words, pod, line)) is not None:
         return missing
     if match := _KEY.search(words):
-        summary = f"a volume refers to the key {match['key']}, which its Secret or ConfigMap lacks"
-        return Finding("key-missing", summary, (str(pod),), evidence, "Add the key, or correct the volume.")
-    if "Multi-Attach error" in words:
-        summary = f"a volume of Pod {pod.name} is attached to another node"
-        advice = "Stop the pod that uses the volume, or use a volume with access mode ReadWriteMany."
-        return Finding("volume-in-use", summary, (str(pod),), evidence, advice)
-    summary = f"a volume cannot be mounted: {words}"
-    return Finding(
-        "volume-mount", summary, (str(pod),), evidence, "Correct the volume, or repair its storage system."
-    )
+        return found("key-missing/volume", pod, line, key=match["key"])
+    rule = "volume-in-use" if "Multi-Attach error" in words else "volume-mount"
+    return found(rule, pod, line, pod=pod, words=words)

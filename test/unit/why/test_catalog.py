@@ -5,7 +5,7 @@
 import re
 from pathlib import Path
 
-from pkg.why.catalog import CAUSES
+from pkg.why.rules import CAUSES, RULES
 
 ROOT = Path(__file__).parents[3]
 
@@ -16,9 +16,15 @@ def test_every_cause_is_documented_with_its_meaning() -> None:
     assert dict(rows) == CAUSES
 
 
-def test_every_cause_is_found_by_some_module() -> None:
+def test_every_rule_is_named_by_some_module() -> None:
     code = "\n".join(
-        path.read_text() for path in (ROOT / "pkg" / "why").rglob("*.py") if path.name != "catalog.py"
+        path.read_text() for path in (ROOT / "pkg" / "why").rglob("*.py") if path.name != "rules.py"
     )
 
-    assert [cause for cause in CAUSES if f'"{cause}"' not in code] == []
+    assert [rule for rule in RULES if f'"{rule}"' not in code] == []
+
+
+def test_each_variant_belongs_to_a_cause() -> None:
+    variants = [rule.partition("/")[0] for rule in RULES if "/" in rule]
+
+    assert [cause for cause in variants if cause not in CAUSES] == []

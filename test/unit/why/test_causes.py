@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pkg.why import State
-from pkg.why.catalog import CAUSES
 from pkg.why.causes import containers
+from pkg.why.rules import CAUSES
 from testkit.why.remedies import follow, said
 from testkit.why.states import (
     NO_GPU,

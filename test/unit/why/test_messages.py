@@ -6,9 +6,11 @@ import time
 
 import pytest
 
-from pkg.why.causes import filters, refusals
+from pkg.why import LiveObject
+from pkg.why.causes import refusals, scheduling
 
 SIZE = 1 << 20
+JOB = LiveObject({"kind": "Job", "metadata": {"name": "llama", "namespace": "team-a"}})
 
 
 @pytest.mark.parametrize(
@@ -24,16 +26,16 @@ SIZE = 1 << 20
 )
 def test_the_time_for_a_refusal_is_bounded(part: str) -> None:
     began = time.process_time()
-    refusals.classify(part * (SIZE // len(part)))
+    refusals.refused(part * (SIZE // len(part)), JOB)
     assert time.process_time() - began < 2
 
 
 def test_a_number_of_nodes_has_few_digits() -> None:
-    found = filters._SHORT.search("1" * 5000 + " Insufficient cpu")
+    found = scheduling._SHORT.search("1" * 5000 + " Insufficient cpu")
     assert found is not None
     assert int(found["nodes"]) == 10**9 // 9
 
 
 def test_the_resources_of_a_quota_are_named() -> None:
     message = "exceeded quota: a, requested: cpu=1,pods=2, used: cpu=3, limited: cpu=4"
-    assert refusals.classify(message).summary.endswith("requested cpu=1,pods=2, used cpu=3, limit cpu=4")
+    assert refusals.refused(message, JOB).summary.endswith("requested cpu=1,pods=2, used cpu=3, limit cpu=4")
