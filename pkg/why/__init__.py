@@ -11,6 +11,7 @@ from . import phase as phase
 from . import snapshot as snapshot
 from . import terminations as terminations
 from .causes.containers import container_of as container_of
+from .causes.containers import failed_containers as failed_containers
 from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of
 from .causes.statuses import removed as removed
@@ -23,7 +24,6 @@ from .liveobject import LiveObject as LiveObject
 from .rules import KEEP as KEEP
 from .snapshot import Reference as Reference
 from .snapshot import Snapshot as Snapshot
-from .terminations import failures as failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # it loads the client, which nothing else needs

@@ -4,16 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from controller_runtime.machinery import JSON
+
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
-from pkg.constants.trainer import ANCESTOR_TRAINER, LABEL_TRAIN_JOB_ANCESTOR, LAUNCHER
+from pkg.constants.trainer import ANCESTOR_TRAINER, LABEL_TRAIN_JOB_ANCESTOR, LAUNCHER, NODE
 from pkg.why.causes.statuses import of_pod
 from pkg.why.liveobject import LiveObject, ago, number, text
-from pkg.why.snapshot import Snapshot, finished, runs
+from pkg.why.snapshot import Snapshot, finished, runs, step_of
 
 _INITIALIZER: Final = "initializer"
 """The labels and the usual names of the steps that prepare the training end with this word."""
@@ -66,10 +68,9 @@ def phase(train_job: LiveObject, job_set: LiveObject | None = None, pods: Iterab
             runs(pod) or pod.text("status", "phase") == "Succeeded"
         ):
             return Phase.RUNNING
-    counts = train_job.maps("status", "jobsStatus")
     if any(
         (number(each, "ready") or number(each, "succeeded")) and text(each, "name") in steps
-        for each in counts
+        for each in _counts(train_job)
     ):
         return Phase.RUNNING
     return Phase.PENDING
@@ -78,12 +79,9 @@ def phase(train_job: LiveObject, job_set: LiveObject | None = None, pods: Iterab
 def state(train_job: LiveObject, job_set: LiveObject | None = None, pods: Iterable[LiveObject] = ()) -> str:
     """Return the phase in words. While a TrainJob is pending, the words say how far its initializers are."""
     now = phase(train_job, job_set, pods)
-    trains = trainer_steps(train_job, job_set)
-    prepare = [
-        each
-        for each in train_job.maps("status", "jobsStatus")
-        if text(each, "name") not in trains and _prepares(text(each, "name"), job_set)
-    ]
+    trains, labels = trainer_steps(train_job, job_set), step_labels(job_set)
+    names = ((text(each, "name"), each) for each in _counts(train_job))
+    prepare = [each for name, each in names if name not in trains and _prepares(labels.get(name) or name)]
     if now is not Phase.PENDING or not prepare:
         return now
     done = sum(number(each, "succeeded") > 0 for each in prepare)
@@ -102,17 +100,42 @@ def trainer_steps(train_job: LiveObject, job_set: LiveObject | None) -> frozense
 
     Without a JobSet or labels, these are the launcher, or all steps that are not called initializers.
     """
-    labels = step_labels(job_set)
-    if found := [name for name, label in labels.items() if label == ANCESTOR_TRAINER]:
-        return frozenset(found)
-    names = list(labels) or [text(each, "name") for each in train_job.maps("status", "jobsStatus")]
-    if LAUNCHER in names:
-        return frozenset([LAUNCHER])
-    return frozenset(name for name in names if not _prepares(name, job_set))
+    return frozenset(
+        _training(step_labels(job_set) or {text(each, "name"): "" for each in _counts(train_job)})
+    )
 
 
-def _prepares(name: str, job_set: LiveObject | None) -> bool:
-    return (step_labels(job_set).get(name) or name).endswith(_INITIALIZER)
+def training_step(snapshot: Snapshot) -> str:
+    """Return the step whose log shows the training.
+
+    With MPI, this is the launcher: the pods of the other step only run an SSH server.
+    """
+    labels = step_labels(snapshot.job_set)
+    for job in snapshot.all_jobs:
+        labels.setdefault(step_of(job), job.label(LABEL_TRAIN_JOB_ANCESTOR))
+    for pod in (*snapshot.all_pods, *snapshot.removed):
+        labels.setdefault(step_of(pod), "")
+    steps = _training(labels)
+    if LAUNCHER in labels:
+        return LAUNCHER
+    return NODE if NODE in steps or not steps else steps[0]
+
+
+def _training(labels: Mapping[str, str]) -> list[str]:
+    """Return the steps that train, from the labels of all steps."""
+    if labelled := [name for name, label in labels.items() if label == ANCESTOR_TRAINER]:
+        return labelled
+    return (
+        [LAUNCHER] if LAUNCHER in labels else [n for n, label in labels.items() if not _prepares(label or n)]
+    )
+
+
+def _prepares(step: str) -> bool:
+    return step.endswith(_INITIALIZER)
+
+
+def _counts(train_job: LiveObject) -> list[dict[str, JSON]]:
+    return train_job.maps("status", "jobsStatus")
 
 
 def step_labels(job_set: LiveObject | None) -> dict[str, str]:

@@ -166,7 +166,7 @@ class Reading:
         if not isinstance(self._client, LiveClient):
             return
         async with anyio.create_task_group() as group:
-            failed = [each for each in containers.failures(snapshot) if not each.is_gone]
+            failed = [each for each in containers.failed_containers(snapshot) if not each.is_gone]
             for status in failed[:_LOGS]:
                 previous = at(status.data, "state", "terminated") is None
                 group.start_soon(self._read_log, self._client, status.pod.name, status.name, previous)

@@ -7,6 +7,7 @@ import re
 from trainerctl.cli import events, logs
 
 from pkg.why import Snapshot, diagnose
+from pkg.why.phase import training_step
 
 _COMMAND = re.compile(r"trainerctl (logs|why|events|describe)\b(?: \S+ -n \S+ --step (\S+))?")
 
@@ -15,8 +16,8 @@ def said(snapshot: Snapshot, verb: str, step: str) -> str:
     """Return what a command of the tool tells a person about a TrainJob, without the logs themselves."""
     match verb:
         case "logs":
-            found = logs.pods_of(snapshot, step or logs.training_step(snapshot))
-            return "" if found else logs.no_pod(snapshot, step or logs.training_step(snapshot))
+            found = logs.pods_of(snapshot, step or training_step(snapshot))
+            return "" if found else logs.no_pod(snapshot, step or training_step(snapshot))
         case "events":
             return "\n".join(each.text("message") for each in events.of_all(snapshot))
         case "why" | "describe":

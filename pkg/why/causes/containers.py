@@ -125,7 +125,7 @@ def container_of(pod: LiveObject) -> str:
     return next((each for each in (step_of(pod), NODE) if each in names), names[0] if names else "")
 
 
-def failures(snapshot: Snapshot) -> Iterator[Status]:
+def failed_containers(snapshot: Snapshot) -> Iterator[Status]:
     """Yield the failed containers whose pods still exist or are kept, in the order in which the containers failed."""
     for status in _by_end(snapshot):
         ended = _last_end(status)

@@ -517,7 +517,7 @@ def test_the_container_that_failed_first_is_the_answer() -> None:
 
     assert ("exit code 139" in first.summary, first.subjects) == (True, ("Pod llama-node-0-5-abcde",))
     assert second.subjects[0] == "Pod llama-node-0-0-abcde"
-    assert next(containers.failures(world.snapshot())).pod.name == "llama-node-0-5-abcde"
+    assert next(containers.failed_containers(world.snapshot())).pod.name == "llama-node-0-5-abcde"
 
 
 def test_the_line_that_shows_the_cause_is_evidence() -> None:

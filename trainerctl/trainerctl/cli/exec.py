@@ -21,10 +21,10 @@ from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.rest import load_config
 from pkg.why import LiveObject, Snapshot, container_of, kinds
 from pkg.why.liveobject import at, maps, text
+from pkg.why.phase import training_step
 from pkg.why.snapshot import rank_of, step_of
 
 from trainerctl.cli import live, streams
-from trainerctl.cli.logs import training_step
 from trainerctl.cli.terminal import Console
 from trainerctl.offline.inputfiles import InputError
 

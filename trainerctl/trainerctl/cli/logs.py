@@ -15,10 +15,9 @@ from controller_runtime.client import LogOptions
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
-from pkg.constants import trainer as constants
 from pkg.why import KEEP, LiveObject, Snapshot, container_of, kinds, reading, removed, statuses
 from pkg.why.liveobject import at, number, text
-from pkg.why.phase import step_labels
+from pkg.why.phase import training_step
 from pkg.why.snapshot import finished, rank_of, step_of
 
 from trainerctl.cli import live, removedpods, streams
@@ -26,7 +25,6 @@ from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 
 _POLL: Final = 1.0
-_INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
 _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
@@ -62,25 +60,6 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
             for each in logs:
                 group.start_soon(each.follow, latest, err)
     return max(each.code for each in logs)
-
-
-def training_step(snapshot: Snapshot) -> str:
-    """Return the step that trains.
-
-    With MPI, this is the launcher: the pods of the other step only run an SSH server. Otherwise it is the step whose
-    Job template has the ancestor label ``trainer``.
-    """
-    labels = step_labels(snapshot.job_set)
-    for job in snapshot.all_jobs:
-        labels.setdefault(step_of(job), job.label(constants.LABEL_TRAIN_JOB_ANCESTOR))
-    for pod in (*snapshot.all_pods, *snapshot.removed):
-        labels.setdefault(step_of(pod), "")
-    trains = [step for step, label in labels.items() if label == constants.ANCESTOR_TRAINER]
-    others = [step for step, label in labels.items() if not label and step not in _INITIALIZERS]
-    for step in (constants.LAUNCHER, *trains, constants.NODE, *others):
-        if step in labels:
-            return step
-    return constants.NODE
 
 
 def pods_of(snapshot: Snapshot, step: str) -> list[LiveObject]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from pkg.why import LiveObject, Snapshot, failures
+from pkg.why import LiveObject, Snapshot, failed_containers
 
 _LOGS: Final = 3
 _LINES: Final = 20
@@ -44,20 +44,14 @@ def with_removed(folder: Path | None, snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with the removed pods of the TrainJob, and the ends of the logs of failed containers."""
     if folder is None:
         return snapshot
-    from controller_runtime.apis.core.v1 import Pod
-
     from trainerctl.localcluster.podlogs.removed import RemovedPods
 
-    job = snapshot.train_job
+    job, logs = snapshot.train_job, dict(snapshot.logs)
     found = dataclasses.replace(snapshot, removed_pods=RemovedPods(folder).of(job.namespace, job.name))
-    failed = [
-        (ended.finished_at or "", pod, status.name, status.state is None or status.state.terminated != ended)
-        for pod in found.removed
-        for _, status, ended in failures(Pod.from_dict(dict(pod.data)))
-    ]
-    logs = dict(snapshot.logs)
-    for _, pod, container, previous in sorted(failed, key=lambda each: each[0])[:_LOGS]:
-        logs[pod.name, container] = list(log(folder, pod, container, tail=_LINES, previous=previous))
+    kept = [status for status in failed_containers(found) if status.is_kept]
+    for status in kept[:_LOGS]:
+        lines = log(folder, status.pod, status.name, tail=_LINES, previous=status.is_previous)
+        logs[status.pod.name, status.name] = list(lines)
     return dataclasses.replace(found, logs=logs)
 
 

@@ -25,6 +25,7 @@ from controller_runtime.rest import (
 )
 from pkg.constants.trainer import LABEL_TRAIN_JOB_ANCESTOR
 from pkg.why import KEEP, LiveObject, Snapshot, container_of, diagnose
+from pkg.why.phase import training_step
 from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects, when
 
@@ -297,7 +298,7 @@ def test_the_step_that_trains_is_found_whatever_its_name(steps: dict[str, str], 
         for step, label in steps.items()
     ]
 
-    assert logs.training_step(world.snapshot()) == trains
+    assert training_step(world.snapshot()) == trains
 
 
 def kept(rank: int, code: int, finished: float, *, deleted: bool = False) -> LiveObject:
