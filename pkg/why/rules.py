@@ -269,6 +269,12 @@ RULES: Final[dict[str, Rule]] = {
         "", "the {status.label} restarted {status.restarts} times, last after exit code {code}", "{remedy}"),
     "container-failed": Rule(
         "a container failed", "the {status.label} failed with exit code {code}{signal}", "{remedy}"),
+    "container-failed/killed": Rule(
+        "", "the {status.label} failed with exit code {code}{signal}",
+        "A process cannot log SIGKILL. Usually the memory ran out: look for an OOM kill in the kernel's log of the "
+        "node {node} (dmesg), and raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, "
+        "fewer data workers. Otherwise look for another program that sends signals, such as a launcher with a timeout. "
+        "{remedy}"),
     "sidecar-running": Rule(
         "a container of a pod has succeeded, but another container keeps the pod from ending",
         "the {status.label} has succeeded, and the container {names} keeps the pod from ending",

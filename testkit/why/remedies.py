@@ -19,7 +19,8 @@ def said(snapshot: Snapshot, verb: str, step: str) -> str:
             found = logs.pods_of(snapshot, step or training_step(snapshot))
             return "" if found else logs.no_pod(snapshot, step or training_step(snapshot))
         case "events":
-            return "\n".join(each.text("message") for each in events.of_all(snapshot))
+            found = events.of_all(snapshot)
+            return "\n".join(each.text("message") for each in found) or events.no_events(snapshot)
         case "why" | "describe":
             return "\n".join(each.advice for each in diagnose(snapshot).findings)
     return ""

@@ -65,6 +65,7 @@ _NO_RENDEZVOUS: Final = re.compile(r"DistNetworkError|client socket has timed ou
 _NOT_EXECUTED: Final = (126, 127)
 """A shell ends with these codes if it cannot execute a command or does not find it."""
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
+_KILLED: Final = 137
 _STABLE: Final = timedelta(minutes=10)
 """After a container has run for this time, the kubelet no longer delays its next restart."""
 _UNREADY: Final = timedelta(minutes=5)
@@ -188,11 +189,14 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     named["remedy"] = f"Read its log: {logs_command(snapshot, status)}"
     if status.is_gone and not status.is_kept:
         named["remedy"] = f"The pod is removed, and its log with it. {KEEP}"
-    if status.waiting != "CrashLoopBackOff":
-        return found("container-failed", pod, *evidence, **named)
-    times = "once" if status.restarts == 1 else f"{status.restarts} times"
-    restarted = f", restarted {times}" if status.restarts else ""
-    return found("crash-loop", pod, *evidence, restarted=restarted, **named)
+    if status.waiting == "CrashLoopBackOff":
+        times = "once" if status.restarts == 1 else f"{status.restarts} times"
+        restarted = f", restarted {times}" if status.restarts else ""
+        return found("crash-loop", pod, *evidence, restarted=restarted, **named)
+    if code == _KILLED:
+        node = pod.text("spec", "nodeName") or "of the pod"
+        return found("container-failed/killed", pod, *evidence, node=node, **named)
+    return found("container-failed", pod, *evidence, **named)
 
 
 def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:

@@ -269,6 +269,7 @@ CASES: list[Any] = [
             "exec /usr/bin/train: exec format error")),
         *((f"{name} on creation", "container-create", 1, words, unstartable(message))
           for name, (message, words) in UNSTARTABLE.items()),
+        ("killed", "container-failed", 1, "exit code 137, SIGKILL", fail_by(137, "Error")),
         ("out of memory", "out-of-memory", 1, "16Gi", fail_by(137, "OOMKilled")),
         ("exit code", "container-failed", 1, "exit code 2", fail_by(2, log="ValueError: bad learning rate")),
         ("DNS", "dns-failure", 1, "host name", fail_by(1, log="socket.gaierror: [Errno -2] Name or service not known")),
@@ -506,6 +507,16 @@ def test_several_causes_are_listed_the_gravest_and_most_specific_first() -> None
     causes = [each.cause for each in world.verdict().findings]
 
     assert causes == ["out-of-memory", "retries-exhausted"]
+
+
+def test_a_log_is_not_the_only_place_to_look_at_after_sigkill() -> None:
+    world = TrainJobObjects()
+    fail_by(137, "Error")(world)
+
+    advice = world.verdict().findings[0].advice
+
+    assert "(dmesg), and raise the memory" in advice
+    assert "trainerctl logs llama" in advice
 
 
 def test_the_container_that_failed_first_is_the_answer() -> None:

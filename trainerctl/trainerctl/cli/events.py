@@ -32,7 +32,7 @@ async def events_command(arguments: argparse.Namespace, out: Console, err: Conso
     if arguments.output == "json":
         out.write_json({"apiVersion": "v1", "kind": "List", "items": [dict(each.data) for each in found]})
     elif not found:
-        streams.say_error(f"no events of TrainJob {cluster.namespace}/{arguments.name}")
+        streams.say_error(no_events(snapshot, arguments.types))
     else:
         print_table(snapshot, found, out)
     return 0
@@ -51,6 +51,17 @@ def of_all(snapshot: Snapshot) -> list[LiveObject]:
     ]
     found = [event for each in objects for event in snapshot.events(each)] + snapshot.events_of_removed()
     return sorted(found, key=lambda each: event_time(each) or snapshot.now)
+
+
+def no_events(snapshot: Snapshot, types: Iterable[str] | None = None) -> str:
+    """Return a message about a TrainJob of which no event of these types can be read."""
+    job = snapshot.train_job
+    if types is not None and of_all(snapshot):
+        return f"no events of type {' or '.join(types)} of {job}; without --types, there are others"
+    return (
+        f"no events of {job}: an API server keeps them for one hour unless its flag --event-ttl says otherwise; "
+        f"what the objects still say: trainerctl why {job.name} -n {job.namespace}"
+    )
 
 
 def print_table(snapshot: Snapshot, found: Iterable[LiveObject], out: Console) -> None:

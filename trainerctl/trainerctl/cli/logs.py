@@ -12,9 +12,10 @@ from typing import Final
 import anyio
 from controller_runtime import rest
 from controller_runtime.client import LogOptions
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
-from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, JOB_SET_NAME_KEY
 from pkg.why import KEEP, LiveObject, Snapshot, container_of, kinds, reading, removed, statuses
 from pkg.why.liveobject import at, number, text
 from pkg.why.phase import training_step
@@ -106,9 +107,71 @@ def no_pod(snapshot: Snapshot, step: str) -> str:
     steps = {text(each, "name") for each in job.maps("status", "jobsStatus")} | {
         step_of(each) for each in snapshot.jobs
     }
-    if known or (is_over and (not steps or step in steps) and not pods_of(snapshot, step)):
+    has_none = not pods_of(snapshot, step)
+    if known or (is_over and (not steps or step in steps) and has_none):
         return "\n".join([f"the pods of step {step} are removed, and their logs with them", *ends, KEEP])
-    return f"no pod of step {step} matches; see trainerctl get {job.name} -n {job.namespace}"
+    named = f"{job.name} -n {job.namespace}"
+    if has_none and (not steps or step in steps):
+        return f"step {step} has no pod; see trainerctl why {named}"
+    return f"no pod of step {step} matches; see trainerctl get {named}"
+
+
+def container_to_read(pod: LiveObject) -> tuple[str, str]:
+    """Return the container whose log says most about a pod, and a sentence if this is an init container.
+
+    Until the container that does the work has run, this is an init container that has failed or runs.
+    """
+    name = container_of(pod)
+    if _has_run(pod, name):
+        return name, ""
+    restarting = {
+        text(each, "name")
+        for each in pod.maps("spec", "initContainers")
+        if text(each, "restartPolicy") == "Always"
+    }
+    running = ""
+    for each in pod.maps("status", "initContainerStatuses"):
+        init, ended = (
+            text(each, "name"),
+            at(each, "state", "terminated") or at(each, "lastState", "terminated"),
+        )
+        if code := number(ended, "exitCode"):
+            failed = f"Container {name} has not started. This is the log of the init container {init}, which failed "
+            return init, f"{failed}with exit code {code}."
+        if at(each, "state", "running") is not None and init not in restarting:
+            running = running or init
+    if not running:
+        return name, ""
+    return (
+        running,
+        f"Container {name} has not started. This is the log of the init container {running}, which runs.",
+    )
+
+
+def _status_of(pod: LiveObject, container: str) -> JSON:
+    states = (*pod.maps("status", "initContainerStatuses"), *pod.maps("status", "containerStatuses"))
+    return next((each for each in states if text(each, "name") == container), {})
+
+
+def _has_run(pod: LiveObject, container: str) -> bool:
+    """Return True if a container runs, or has run, so that it has a log."""
+    status = _status_of(pod, container)
+    now = any(at(status, "state", each) is not None for each in ("running", "terminated"))
+    return now or at(status, "lastState", "terminated") is not None
+
+
+def earlier_pod(snapshot: Snapshot, pod: LiveObject) -> LiveObject | None:
+    """Return the pod that had the step and the rank of ``pod`` before it, or None if no such pod is left."""
+    began = pod.text("metadata", "creationTimestamp")
+    place = step_of(pod), pod.label(JOB_INDEX_KEY), rank_of(pod)
+    found = {
+        each.uid: each
+        for each in (*snapshot.removed_pods, *snapshot.all_pods)
+        if (step_of(each), each.label(JOB_INDEX_KEY), rank_of(each)) == place
+        and each.uid != pod.uid
+        and each.text("metadata", "creationTimestamp") <= began
+    }
+    return max(found.values(), key=lambda each: each.text("metadata", "creationTimestamp"), default=None)
 
 
 class _Latest:
@@ -156,37 +219,70 @@ class _Log:
 
     async def print(self) -> int:
         """Print the log, or follow it until the container ends. Return the exit code."""
-        name, container = self._pod.name, self._arguments.container or container_of(self._pod)
-        if not self._pod.maps("status", "containerStatuses"):
-            named = f"{self._arguments.name} -n {self._pod.namespace}"
-            streams.say_error(f"{name} has not started; see trainerctl why {named}")
+        named = f"{self._arguments.name} -n {self._pod.namespace}"
+        container, said = self._arguments.container, ""
+        if not container:
+            container, said = container_to_read(self._pod)
+        pod, previous = self._pod, self._arguments.previous
+        if previous and _has_run(pod, container) and not number(_status_of(pod, container), "restartCount"):
+            earlier = earlier_pod(self._snapshot, pod)
+            if earlier is None:
+                streams.say_error(
+                    f"container {container} of {pod.name} has not restarted, and no earlier pod of its rank is left; "
+                    f"without --previous, its log is that of its only run"
+                )
+                self.code = 1
+                return self.code
+            pod, previous, said = earlier, False, f"This is the log of the earlier pod {earlier.name}."
+        status = _status_of(pod, container)
+        if not _has_run(pod, container) and (status or not pod.maps("status", "containerStatuses")):
+            reason, message = (text(status, "state", "waiting", each) for each in ("reason", "message"))
+            because = f" ({': '.join(filter(None, (reason, message)))})" if reason else ""
+            streams.say_error(
+                f"container {container} of {pod.name} has not started{because}; see trainerctl why {named}"
+            )
             self.code = 1
             return self.code
-        tail, previous = self._tail, self._arguments.previous
+        if said:
+            streams.say_note(said)
         try:
-            if any(pod.uid == self._pod.uid for pod in self._snapshot.removed):
-                # The last run may only have been stopped with its pod; the run before it then contains the error.
-                ends = [each for each in removed(self._snapshot) if each.pod.uid == self._pod.uid]
-                previous |= any(each.is_previous for each in ends if each.name == container)
-                kept = self._cluster.removed and removedpods.log(
-                    self._cluster.removed, self._pod, container, tail=tail, previous=previous
-                )
-                if not kept:
-                    streams.say_error(f"{name} is removed, and wrote no log")
-                for line in kept or ():
-                    self._say(line.expandtabs())
-                return self.code
-            options = LogOptions(container=container, previous=previous)
-            if tail is not None:
-                options["tail_lines"] = tail
-            logs, pod = self._cluster.client.subresource("log"), reading.pod_named(self._pod.namespace, name)
-            async with logs.stream(pod, follow=self._arguments.follow, **options) as lines:
-                async for line in lines:
-                    self._say(line.expandtabs())
+            is_empty = await self._print_of(pod, container, previous=previous)
         except (StatusError, rest.RestError) as error:
-            streams.say_error(f"{name}: {error}")
+            streams.say_error(f"{pod.name}: {error}")
             self.code = 1
+            return self.code
+        if is_empty:
+            ended = at(status, "lastState" if previous else "state", "terminated")
+            end = f" and ended with exit code {number(ended, 'exitCode')}" if ended is not None else ""
+            because = ": ".join(filter(None, (text(ended, "reason"), text(ended, "message").strip())))
+            streams.say_note(
+                f"container {container} of {pod.name} wrote no log{end}{f' ({because})' if because else ''}"
+            )
         return self.code
+
+    async def _print_of(self, pod: LiveObject, container: str, *, previous: bool) -> bool:
+        """Print the log of a container of a pod, which may be removed. Return True if the log is empty."""
+        is_empty, tail = True, self._tail
+        if any(each.uid == pod.uid for each in self._snapshot.removed_pods):
+            # The last run may only have been stopped with its pod; the run before it then contains the error.
+            ends = [each for each in removed(self._snapshot) if each.pod.uid == pod.uid]
+            previous |= any(each.is_previous for each in ends if each.name == container)
+            kept = self._cluster.removed and removedpods.log(
+                self._cluster.removed, pod, container, tail=tail, previous=previous
+            )
+            for line in kept or ():
+                self._say(line.expandtabs())
+                is_empty = False
+            return is_empty
+        options = LogOptions(container=container, previous=previous)
+        if tail is not None:
+            options["tail_lines"] = tail
+        logs, target = self._cluster.client.subresource("log"), reading.pod_named(pod.namespace, pod.name)
+        async with logs.stream(target, follow=self._arguments.follow, **options) as lines:
+            async for line in lines:
+                self._say(line.expandtabs())
+                is_empty = False
+        return is_empty and tail != 0
 
     async def follow(self, latest: _Latest, err: Console) -> None:
         """Follow the log through restarts of the container and new pods of the rank, until the TrainJob has ended."""
@@ -206,6 +302,8 @@ class _Log:
             )
             ended = self._pod.text("status", "phase") == "Succeeded" or self._arguments.previous
             if ended or finished(job) or job.deleted or job.at("spec", "suspend") is True:
+                if not seen and finished(job):
+                    await self.print()  # the log of an init container, or the reason why there is no log
                 return
             await anyio.sleep(_POLL)
 

@@ -208,6 +208,12 @@ def removed(message: str = "") -> TrainJobObjects:
     return world
 
 
+def without_pods() -> TrainJobObjects:
+    world = TrainJobObjects()
+    world.without_pods()
+    return world
+
+
 def unreadable() -> TrainJobObjects:
     world = removed()
     world.unread["Pod"] = "pods is forbidden"
@@ -247,6 +253,12 @@ def unreadable() -> TrainJobObjects:
             "node",
             ["no pod of step node matches; see trainerctl get llama -n team-a"],
             id="another rank",
+        ),
+        pytest.param(
+            without_pods(),
+            "node",
+            ["step node has no pod; see trainerctl why llama -n team-a"],
+            id="no pod yet",
         ),
         pytest.param(
             unreadable(), "node", ["the pods of step node cannot be read: pods is forbidden"], id="no right"
@@ -323,6 +335,61 @@ def kept(rank: int, code: int, finished: float, *, deleted: bool = False) -> Liv
 def with_kept(*pods: LiveObject) -> Snapshot:
     lines = {(each.name, "node"): ["ValueError: bad shard"] for each in pods}
     return dataclasses.replace(removed().snapshot(), removed_pods=pods, logs=lines)
+
+
+def initialized(**states: dict[str, Any]) -> LiveObject:
+    """Return a pod with a sidecar and two init containers; the working container has not run without a state."""
+    init = [{"name": "proxy", "restartPolicy": "Always"}, {"name": "fetch"}, {"name": "unpack"}]
+    spec = {"containers": [{"name": "node"}], "initContainers": init}
+    names = ("proxy", "fetch", "unpack")
+    found = [{"name": name, "state": states[name]} for name in names if name in states]
+    node = states.get("node", {"waiting": {"reason": "PodInitializing"}})
+    status = {"initContainerStatuses": found, "containerStatuses": [{"name": "node", "state": node}]}
+    return LiveObject({"kind": "Pod", "metadata": {"name": "llama-node-0-0"}, "spec": spec, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("pod", "container"),
+    [
+        pytest.param(
+            initialized(proxy={"running": {}}, fetch={"terminated": {"exitCode": 5}}), "fetch", id="failed"
+        ),
+        pytest.param(initialized(proxy={"running": {}}, fetch={"running": {}}), "fetch", id="runs"),
+        pytest.param(initialized(proxy={"running": {}}), "node", id="only a sidecar runs"),
+        pytest.param(initialized(proxy={"terminated": {"exitCode": 1}}), "proxy", id="a failed sidecar"),
+        pytest.param(
+            initialized(fetch={"terminated": {"exitCode": 5}}, node={"running": {}}),
+            "node",
+            id="the work has begun",
+        ),
+    ],
+)
+def test_until_the_work_begins_the_log_is_that_of_the_init_container(pod: LiveObject, container: str) -> None:
+    found, said = logs.container_to_read(pod)
+
+    assert found == container
+    assert (container in said and "node has not started" in said) == (container != "node")
+
+
+def test_the_previous_log_of_a_rank_is_that_of_its_earlier_pod() -> None:
+    """A restart of the JobSet or a retry of the Job replaces pods, whose containers never restart."""
+    old, new = kept(1, 9, 60), kept(1, 9, 20)
+    metadata = {**old.at("metadata"), "uid": "first", "name": "first", "creationTimestamp": when(300)}
+    first = LiveObject({**old.data, "metadata": metadata})
+    snapshot = with_kept(first, new, kept(0, 9, 10))
+
+    assert logs.earlier_pod(snapshot, new) == first
+    assert logs.earlier_pod(snapshot, first) is None
+
+
+def test_events_that_have_expired_lead_to_the_command_that_reads_the_objects() -> None:
+    world = removed()
+    world.remove(*(each for each in world.objects if each["kind"] == "Event"))
+
+    assert events.no_events(world.snapshot()).endswith("trainerctl why llama -n team-a")
+    assert events.no_events(removed(ENDED).snapshot(), ("Normal",)) == (
+        "no events of type Normal of TrainJob llama; without --types, there are others"
+    )
 
 
 def test_the_rank_that_failed_first_is_shown_and_named() -> None:
