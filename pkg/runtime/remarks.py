@@ -147,12 +147,12 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
         if len(found) >= _MOST:
             break
         path = f"spec.template.spec.replicatedJobs[{index}]"
-        for place, dependency in enumerate(job.depends_on or ()):
+        for position, dependency in enumerate(job.depends_on or ()):
             if dependency.name not in earlier:
                 text = f"{_cut(dependency.name)} is not an earlier job of the list: JobSet refuses it, so no pod starts"
                 if index > 0 and dependency.name == job.name:  # JobSet does not refuse it
                     text = "the job waits for itself, so none of its pods starts"
-                found.append(Remark(f"{path}.dependsOn[{place}].name", text, prevents_start=True))
+                found.append(Remark(f"{path}.dependsOn[{position}].name", text, prevents_start=True))
         earlier.add(job.name)
         found += _of_job(path, job, spec)
     return found[:_MOST]
