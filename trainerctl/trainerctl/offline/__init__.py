@@ -5,5 +5,6 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the exported modules; importing one does not load the others
     from . import inputfiles as inputfiles
+    from . import podfindings as podfindings
     from . import schema as schema
     from . import stored as stored

@@ -11,8 +11,8 @@ import pytest
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 
 import trainerctl
+from trainerctl.offline import podfindings
 from trainerctl.offline.inputfiles import InputObject
-from trainerctl.offline.podfindings import obstacles_of
 from trainerctl.offline.stored import Evaluator, schemas
 
 pytestmark = pytest.mark.real_time
@@ -371,7 +371,7 @@ def test_an_obstacle_in_a_shipped_runtime_would_be_named_at_the_reference_to_it(
     runtime = ClusterTrainingRuntime.from_dict(
         {"metadata": {"name": "mine"}, "spec": {"template": {"spec": {"replicatedJobs": [job]}}}}
     )
-    (found,) = obstacles_of(TrainJob.from_dict(document.data), runtime, document, [document])
+    (found,) = podfindings.obstacles_of(TrainJob.from_dict(document.data), runtime, document, [document])
     assert str(found).startswith(
         "in.yaml: document 1 (TrainJob a): spec.runtimeRef: ClusterTrainingRuntime mine: spec.template.spec."
     )
