@@ -3,8 +3,10 @@
 """Each injected cause is found; the objects and messages are those that components of Kubernetes write."""
 
 import copy
+import os
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +91,8 @@ from testkit.why.states import (
 )
 from testkit.why.world import TrainJobObjects, condition
 
+ANSWERS = Path(__file__).parents[2] / "testdata/why/answers.txt"
+"""What why says in each case: RECORD_ANSWERS=1 pytest test/unit/why/test_causes.py writes it again."""
 Case = tuple[str, int, str, Callable[[TrainJobObjects], Any]]
 
 FLAVORS = "couldn't assign flavors to pod set node:"
@@ -787,3 +791,52 @@ def test_no_remedy_leads_in_a_circle(
         follow(snapshot, each.advice, ("why",))
     for verb in ("why", "logs", "events", "describe"):
         follow(snapshot, said(snapshot, verb, ""), (verb,))
+
+
+def shown(world: TrainJobObjects) -> str:
+    """Return everything that a verdict says, as text."""
+    verdict = world.verdict()
+    lines = [f"exit code {verdict.exit_code}: {verdict.sentence}"]
+    for each in verdict.findings:
+        lines += [f"- {each.cause} ({each.severity}), {each.about}: {each.summary}"]
+        lines += [f"    {line}" for line in each.evidence]
+        lines += [f"    > {each.advice}"]
+    return "\n".join(lines)
+
+
+def answers() -> dict[str, str]:
+    """Return the recorded verdicts by the names of the cases."""
+    parts = (part.partition("\n") for part in ANSWERS.read_text().split("## ")[1:])
+    return {name: text.strip("\n") for name, _, text in parts}
+
+
+def test_each_answer_is_as_recorded_word_for_word() -> None:
+    found = {}
+    for case in CASES:
+        world = TrainJobObjects()
+        case.values[-1](world)
+        found[case.id] = shown(world)
+    if os.environ.get("RECORD_ANSWERS"):  # then read the difference: it is what users will see
+        ANSWERS.write_text("\n".join(f"## {name}\n{text}\n" for name, text in found.items()))
+
+    assert found == answers()
+
+
+@pytest.mark.parametrize(
+    ("queue", "where"), [("team", "in the queue team"), ("", "for its scheduler")], ids=["queue", "no queue"]
+)
+def test_a_gang_that_waits_says_for_what(queue: str, where: str) -> None:
+    world = TrainJobObjects()
+    world.unscheduled()
+    world.group("scheduling.volcano.sh/v1beta1", queue=queue, status={"phase": "Inqueue"})
+
+    assert [each.summary for each in world.verdict().findings] == [f"the gang of 2 pods waits {where}"]
+
+
+def test_a_finished_job_set_without_jobs_lacks_none() -> None:
+    world = TrainJobObjects()
+    world.remove(world.job, *world.pods)
+    world.job_set["status"]["conditions"] = [condition("Completed", age=5)]
+    world.job_set["spec"]["replicatedJobs"][0]["template"] = {"spec": {"parallelism": -1}}
+
+    assert "object-invalid" not in {each.cause for each in world.verdict().findings}
