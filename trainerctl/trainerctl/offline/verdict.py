@@ -152,7 +152,7 @@ class Validator:
             if (each.data.get("metadata") or {}).get("name"):
                 self._first.setdefault(_name_of(each), each)
         self._client = FilesClient(self._documents, self._cluster)
-        taken = set()
+        taken, webhooks = set(), Webhooks({}, self._cfg)
         for data in (document.data for document in self._documents):
             kind = KINDS.get(GVK.parse(data["apiVersion"], data["kind"]))
             if kind is None or kind is TrainJob:
@@ -164,7 +164,8 @@ class Validator:
                 obj = kind.from_dict(without_status(checked.data))
             except pydantic_core.ValidationError:
                 continue  # the object's own verdict has the reason
-            if (kind, obj.key) not in taken:
+            response, _ = await webhooks.review(checked.data)
+            if response.allowed and (kind, obj.key) not in taken:
                 taken.add((kind, obj.key))
                 self._client.add(obj)
         self._runtimes = await core.new(self._client, self._client, cfg=self._cfg)

@@ -362,6 +362,28 @@ spec:
     assert [line[: len(each)] for line, each in zip(others, lines, strict=True)] == lines
 
 
+def test_a_train_job_is_not_valid_if_the_webhook_refuses_its_runtime(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "mine"},
+        "spec": {"template": {"spec": {"replicatedJobs": [{
+            "name": "node",
+            "template": {
+                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                "spec": {"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}},
+            },
+        }]}}},
+    }  # fmt: skip
+    code, out, _ = run(capsys, tmp_path, f"{json.dumps(runtime)}\n---\n{JOB % ('a', 'mine')}")
+    refused, hint, missing = out.splitlines()
+    assert (code, "must contain the required container" in refused) == (1, True), refused
+    assert "the ClusterTrainingRuntime mine of in.yaml, document 1 is refused" in hint
+    assert 'clustertrainingruntimes.trainer.kubeflow.org "mine" not found' in missing
+
+
 def test_an_obstacle_in_a_shipped_runtime_would_be_named_at_the_reference_to_it() -> None:
     document = InputObject(
         {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "a"},
