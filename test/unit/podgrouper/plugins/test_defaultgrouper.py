@@ -11,8 +11,8 @@ from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery import names as valid
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.machinery.names import is_dns1123_subdomain
 from controller_runtime.reconcile import Request
 
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -97,7 +97,7 @@ async def test_a_shortened_name_is_valid_if_the_name_of_the_owner_has_a_dot_wher
     name = (await group(make_pod("p", owner), owner)).name
 
     assert len(name) == 253
-    assert is_dns1123_subdomain(name) == []
+    assert valid.is_dns1123_subdomain(name) == []
 
 
 @pytest.mark.parametrize(("app", "name"), [("spark-1.a", "spark-1.a"), ("My_App", "my-app-0e86b84b")])

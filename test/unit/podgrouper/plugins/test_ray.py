@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime.machinery.names import is_dns1123_subdomain
+from controller_runtime.machinery import names as valid
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
@@ -119,7 +119,7 @@ async def test_a_worker_that_is_in_no_subgroup_has_a_group_of_its_own_until_its_
     alone = await group(waiting, cluster, rules=rules)
     assert (alone.name, alone.min_available, alone.sub_groups) == ("pg-rc-uid-rc-w", 1, [])
     other = make_pod("o", cluster, labels={"ray.io/group": "GPU_workers"})
-    assert is_dns1123_subdomain((await group(other, cluster, rules=rules)).name) == []
+    assert valid.is_dns1123_subdomain((await group(other, cluster, rules=rules)).name) == []
     assert (await group(running, cluster, rules=rules)).name == "pg-rc-uid-rc"
 
     waiting.metadata.annotations = {"pod-group-name": alone.name}
