@@ -30,6 +30,8 @@ CUT: Final = 256
 """If a message quotes a text that may come from anywhere, it quotes at most this many characters."""
 LONGEST: Final = 16 * 1024
 """Maximum number of characters of a value in a line."""
+_WIDE: Final = 1 << 1024
+"""A greater number is not written: no JSON reader needs it, and Python refuses to write one of 4,301 digits."""
 _DEEPEST: Final = 32
 """Maximum number of nested levels of a value in a line."""
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=raised.text)
@@ -76,7 +78,8 @@ def renderer(options: Options, now_ns: Callable[[], int], caller: Callable[[], s
             cut(raised.text(message), LONGEST),
             {
                 key: value
-                if (kind := type(value)) is int or (kind is str and len(value) <= LONGEST)
+                if (type(value) is str and len(value) <= LONGEST)
+                or (type(value) is int and abs(value) < _WIDE)
                 else _value(value)
                 for key, value in event.items()
             },
@@ -224,6 +227,8 @@ def _plain(value: object, depth: int = 0) -> JSON:
         return cut(value, LONGEST)
     if type(value) is dict:  # which is a Mapping, as the comparison below finds out more slowly
         return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, int) and abs(value) >= _WIDE:
+        return f"<a number of {value.bit_length()} bits>"
     if value is None or isinstance(value, (int, float)):
         return value
     if isinstance(value, BaseException):

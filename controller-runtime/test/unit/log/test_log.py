@@ -238,6 +238,15 @@ def test_a_very_long_value_is_cut(lines: Start) -> None:
     assert line["value"][0].endswith("zzz… (1000000 characters)")
 
 
+@pytest.mark.parametrize("encoder", ["json", "console"])
+def test_a_number_that_python_refuses_to_write_does_not_lose_the_line(lines: Start, encoder: str) -> None:
+    read = lines(encoder=log.parse_encoder(encoder))
+    log.logger_from().info("x", huge=10**5000, listed=[-(10**5000)], large=10**30)
+    (written,) = read()
+    assert written.count("<a number of 16610 bits>") == 2
+    assert f"{10**30}" in written
+
+
 def test_lines_that_a_client_can_cause_are_held_back_and_counted() -> None:
     now = 0.0
     limiter = log.LineLimiter(burst=2, per_second=0.5, clock=lambda: now)
