@@ -46,6 +46,23 @@ def test_ports_are_upserted_one_by_one_as_by_looking_through_the_list(
     assert [(port.container_port, port.name) for port in result or ()] == want
 
 
+NAMES = st.lists(st.sampled_from("abc"), max_size=5)
+
+
+@given(st.none() | NAMES, NAMES)
+def test_a_name_that_repeats_is_upserted_as_by_looking_through_the_list(
+    present: list[str] | None, new: list[str]
+) -> None:
+    variables = [EnvVar(name=name, value=f"new {number}") for number, name in enumerate(new)]
+    before = present and [EnvVar(name=name, value=f"old {number}") for number, name in enumerate(present)]
+    want = list(before or ())
+    for item in variables:
+        at = next((i for i, old in enumerate(want) if old.name == item.name), len(want))
+        want[at : at + 1] = [item]
+
+    assert (apply.upsert_env_vars(before, variables) or []) == want
+
+
 def test_thousands_of_variables_are_not_compared_with_each_other() -> None:
     before = CountedName.comparisons
     many = 2000
