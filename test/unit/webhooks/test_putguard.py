@@ -296,6 +296,14 @@ async def test_a_train_job_whose_patches_do_not_change_keeps_their_order() -> No
     assert found["spec"]["runtimePatches"] == [ENTRY, SDKS]
 
 
+@pytest.mark.parametrize("suspend", [False, None])
+async def test_an_owner_removes_its_fields_from_a_train_job_that_runs_on(suspend: bool | None) -> None:
+    stays = {} if suspend is None else {"suspend": suspend}
+    old = job([entry("sdk", "labels")], labels={"l": "1"}, **stays)
+    found, warnings = await stored(active(old, 1), job([], **stays), {**PUT, "fieldManager": "sdk"})
+    assert (found["spec"].get("labels"), warnings) == (None, [])
+
+
 async def test_an_owner_that_suspends_running_jobs_drops_nothing_yet() -> None:
     """The removal would be refused while the jobs run, together with the suspension."""
     writers = [entry("kueue", "runtimePatches", "suspend")]
