@@ -211,6 +211,18 @@ async def test_another_replica_records_nothing_again_and_what_failed_while_none_
     ]
 
 
+async def test_all_pages_of_pods_that_failed_before_are_read_at_a_start() -> None:
+    world = World()
+    for rank in range(250):
+        await world.pod(f"job-node-0-{rank:03}-abcde", {"state": ended(1 + rank // 100)})
+    async with world.leading():
+        assert sorted(message.partition("code ")[2] for message in await world.found()) == [
+            "1 (Error)",
+            "2 (Error)",
+            "3 (Error)",
+        ]
+
+
 async def test_train_jobs_that_had_ended_cost_no_request_at_a_start() -> None:
     world = World()
     job = await world.client.get(TrainJob, KEY)
