@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -150,6 +150,29 @@ async def test_the_second_generation_reads_a_snapshot_once_without_the_permissio
     assert await used(held, store, runtime) == (["get", "create"], "1")
     assert await used(held, store, changed_runtime()) == ([], "1")
     assert await used(Snapshots(store, creates=True), store, changed_runtime()) == (["get"], "1")
+
+
+@pytest.mark.parametrize("creates", [True, False])
+async def test_snapshots_are_watched_from_the_first_train_job_on(
+    runtime: ClusterTrainingRuntime, creates: bool
+) -> None:
+    begins: list[Callable[[], Any]] = []
+
+    class Notes:
+        def watches(self, *_: Any, when: Callable[[], Any], **options: Any) -> Notes:
+            begins.append(when)
+            return self
+
+    store = Store()
+    held = Snapshots(store, creates=creates)
+    held.watch(cast("Any", Notes()), store, cast("Any", None))
+    (begin,) = begins
+    with anyio.move_on_after(60) as waited:
+        await begin()
+    assert waited.cancelled_caught
+    await used(held, store, runtime)
+    with anyio.fail_after(1):
+        await begin()
 
 
 @pytest.mark.parametrize("creates", [True, False])
