@@ -23,7 +23,7 @@ from controller_runtime.machinery.locks import KeyedLocks
 from .errors import NoKindMatchError, decoded
 from .http1 import ORDINARY, Bounds
 from .request import JSON, Request, group_version_path
-from .roundtrip import RoundTripper
+from .roundtrip import Response, RoundTripper
 
 MISS_TTL: Final = 10.0
 """If the server does not serve a kind, the kind is not requested again for this many seconds."""
@@ -202,8 +202,14 @@ async def published_schema(
     _, _, revision = link.url.partition("?")
     if known is not None and revision and known.revision == revision:
         return known
-    document = await _read(transport, f"{_INDEX}/{path}", _Document, bounds=_DOCUMENT, media_type="")
-    schemas = document.components.schemas if document is not None and document.components is not None else {}
+    answer = await _answer(transport, f"{_INDEX}/{path}", bounds=_DOCUMENT, media_type="")
+    if answer is None:
+        return None
+    document = decoded(msgspec.json.Decoder(_Document).decode, await answer.read())
+    # The index may be older than the document, or come from another API server: then both are read again.
+    if tag := answer.headers.get("Etag", "").strip('"'):
+        revision = f"hash={tag}"
+    schemas = document.components.schemas if document.components is not None else {}
     wanted = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     for schema in schemas.values():
         if wanted in (schema.get(_KINDS) or ()):
@@ -215,9 +221,14 @@ async def _read(
     transport: RoundTripper, path: str, shape: type[T], *, bounds: Bounds = ORDINARY, media_type: str = "json"
 ) -> T | None:
     """Return the decoded response, or None if the path does not exist."""
+    response = await _answer(transport, path, bounds=bounds, media_type=media_type)
+    return None if response is None else decoded(msgspec.json.Decoder(shape).decode, await response.read())
+
+
+async def _answer(transport: RoundTripper, path: str, *, bounds: Bounds, media_type: str) -> Response | None:
     response = await transport.send(Request("GET", path, headers={"Accept": JSON}, bounds=bounds))
     try:
         await response.raise_for_status(media_type=media_type)
     except NotFoundError:
         return None
-    return decoded(msgspec.json.Decoder(shape).decode, await response.read())
+    return response

@@ -15,12 +15,15 @@ PATH = "/openapi/v3/apis/example.com/v1"
 KINDS = "x-kubernetes-group-version-kind"
 
 
-def server(revision: str = "a", **schemas: Any) -> FakeTransport:
+def server(revision: str = "a", *, tag: str = "", **schemas: Any) -> FakeTransport:
+    """Return an API server whose index has a revision, and whose document has an ETag."""
+
     def answer(request: Request) -> FakeResponse:
         if request.path == "/openapi/v3":
             paths = {"apis/example.com/v1": {"serverRelativeURL": f"{PATH}?hash={revision}"}}
             return FakeResponse(body={"paths": paths}, headers={"Content-Type": "text/plain; charset=utf-8"})
-        return FakeResponse(body={"components": {"schemas": schemas}})
+        headers = {"Content-Type": "application/json"} | ({"Etag": f'"{tag}"'} if tag else {})
+        return FakeResponse(body={"components": {"schemas": schemas}}, headers=headers)
 
     return FakeTransport(answer)
 
@@ -48,6 +51,16 @@ async def test_an_unchanged_document_is_not_read_again() -> None:
     assert await published_schema(same, BIRD, known) is known
     assert len(same.requests) == 1
     assert await published_schema(other, BIRD, known) is not known
+
+
+async def test_a_document_of_another_revision_than_its_index_names_is_read_again() -> None:
+    old = server("new", tag="old", bird=published("Bird"))  # one of several API servers
+    known = await published_schema(old, BIRD)
+    new = server("new", tag="new", bird=published("Bird", wings={}))
+    found = await published_schema(new, BIRD, known)
+    assert found is not None
+    assert found.properties == {"wings": {}}
+    assert await published_schema(new, BIRD, found) is found
 
 
 @pytest.mark.parametrize("kind", [GVK("example.com", "v2", "Bird"), GVK("example.com", "v1", "Cat")])
