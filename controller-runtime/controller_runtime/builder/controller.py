@@ -10,7 +10,6 @@ A method may be short for a lower-level call. Then its docstring names that call
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self, TypeVar
 
@@ -18,7 +17,7 @@ import msgspec
 
 from controller_runtime import controller, handler, predicate, reconcile, source
 from controller_runtime.controller import LogConstructor
-from controller_runtime.machinery import Object, Unstructured, metadata_only
+from controller_runtime.machinery import Object, callables, metadata_only
 from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import ControllerError
 
@@ -192,7 +191,9 @@ class Builder:
 
     def _check(self) -> str:
         if self._problem:
-            known = self._name or getattr(getattr(self._kind, "gvk", None), "kind", "").lower()
+            known = self._name
+            if not known and self._kind is not None and _problem_of(self._kind, ()) is None:
+                known = self._kind.gvk.kind.lower()
             raise ControllerError(f"controller {known}: {self._problem}" if known else self._problem)
         name = self._name or (self._kind.gvk.kind.lower() if self._kind is not None else "")
         if not name:
@@ -231,9 +232,10 @@ def _problem_of(kind: object, predicates: object) -> str | None:
         return f"a kind is a class, not an instance of {type(kind).__name__}"
     if not issubclass(kind, Object):
         return f"{kind.__name__} is not a kind: a subclass of Object with group, version and plural"
-    if not hasattr(kind, "gvk"):
-        hint = "; use ctrl.unstructured(GVK(…))" if issubclass(kind, Unstructured) else ""
-        return f"{kind.__name__} has no group, version and kind{hint}"
+    try:
+        kind.gvk  # noqa: B018 -- raises for a base class
+    except TypeError as error:
+        return str(error)
     return _no_predicates(predicates)
 
 
@@ -247,6 +249,8 @@ def _no_predicates(given: object) -> str | None:
             hint = "; use predicate.from_object(…)" if callable(each) else ""
             return f"{type(each).__name__} is not a predicate{hint}"
         for name in ("create", "update", "delete", "generic"):
-            if inspect.iscoroutinefunction(getattr(each, name)):
-                return f"{type(each).__name__}.{name} must not be async: its result is used at once"
+            try:
+                callables.must_be_plain(getattr(each, name))
+            except TypeError as error:
+                return str(error)
     return None

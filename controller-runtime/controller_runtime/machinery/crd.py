@@ -107,7 +107,7 @@ def custom_resource_definition(kind: type[Object], *others: type[Object]) -> Sch
     """
     versions = (kind, *others)
     for each in versions:
-        if not (isinstance(each, type) and issubclass(each, Object) and hasattr(each, "gvk")):
+        if not (isinstance(each, type) and issubclass(each, Object)):
             shown = each.__name__ if isinstance(each, type) else f"an instance of {type(each).__name__}"
             raise TypeError(f"{shown} is not a kind: a subclass of Object with group, version and plural")
     gvk, resource = kind.gvk, kind.resource

@@ -59,6 +59,21 @@ _NO_LABELS: Final = _Empty("labels")
 _NO_ANNOTATIONS: Final = _Empty("annotations")
 
 
+class _NoKind:
+    """The ``gvk`` of a class that is not a kind but a base of kinds. Reading it raises TypeError."""
+
+    def __get__(self, _: object, owner: type[Object]) -> NoReturn:
+        raise TypeError(f"{owner.__name__} has no group, version and kind; {_remedy(owner)}")
+
+
+def _remedy(owner: type[Object]) -> str:
+    if issubclass(owner, Unstructured):
+        return "use ctrl.unstructured(ctrl.GVK(…)), or ctrl.Unstructured.wrap(…) for an object as a dict"
+    if issubclass(owner, PartialObjectMetadata):
+        return "use ctrl.metadata_only(…)"
+    return f"declare them, as in class {owner.__name__}(…, group=…, version=…, plural=…)"
+
+
 class Object(Struct):
     """A kind, declared with its names: ``class TrainJob(Object, group=…, version=…, plural=…)``.
 
@@ -68,7 +83,7 @@ class Object(Struct):
 
     __slots__ = ("_size",)
 
-    gvk: ClassVar[GVK]
+    gvk: ClassVar[GVK] = cast("GVK", _NoKind())
     resource: ClassVar[Resource | None] = None
     applies_defaults: ClassVar[bool] = False
     """True if server-side apply also sends fields that were not set and that have a default other than None.
@@ -112,8 +127,9 @@ class Object(Struct):
         Raises:
             ValueError: ``kind`` differs from the kind of the class; PartialObjectMetadata accepts any kind.
         """
-        gvk = getattr(type(self), "gvk", None)
-        if gvk is None:
+        try:
+            gvk = type(self).gvk
+        except TypeError:  # a class that is not a kind
             return
         # Bypasses pydantic's assignment, which costs as much as decoding a small object.
         values, known = self.__dict__, self.__pydantic_fields_set__

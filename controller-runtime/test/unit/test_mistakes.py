@@ -4,16 +4,19 @@
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import controller, handler, predicate, reconcile, rest, source
+from controller_runtime import cache, controller, handler, predicate, reconcile, rest, source
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.builder import Builder
+from controller_runtime.client import LiveClient
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import PartialObjectMetadata
 
 
 class Good:
@@ -133,6 +136,54 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "a manager needs a Config, not function",
     ),
 }
+CONFIG_MAP: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"namespace": "n", "name": "a"},
+}
+
+
+class Draft(ctrl.Object):
+    """A kind that was not given its names yet."""
+
+
+BARE: dict[str, Callable[[], Any]] = {
+    "get": lambda: FakeClient().get(ctrl.Unstructured, ("n", "a")),
+    "live list": lambda: LiveClient(FakeClient().transport).list(ctrl.Unstructured),
+    "create": lambda: FakeClient().create(ctrl.Unstructured.from_dict(CONFIG_MAP)),
+    "apply": lambda: FakeClient().apply(ctrl.Unstructured.from_dict(CONFIG_MAP), field_owner="o"),
+    "status": lambda: FakeClient().status.update(ctrl.Unstructured.from_dict(CONFIG_MAP)),
+    "cache": lambda: cache.Cache(FakeClient().transport).list(ctrl.Unstructured),
+    "index": lambda: manager().field_indexer.index_field(ctrl.Unstructured, "x", lambda _: []),
+    "owner": lambda: handler.enqueue_request_for_owner(ctrl.Unstructured),
+    "webhook": lambda: ctrl.new_webhook_managed_by(manager(), ctrl.Unstructured).complete(),
+    "metadata": lambda: ctrl.metadata_only(ctrl.Unstructured),
+    "event": lambda: ctrl.reference(ctrl.Unstructured.from_dict(CONFIG_MAP)),
+}
+
+
+@pytest.mark.parametrize("case", BARE)
+async def test_a_class_without_a_kind_is_refused_and_the_error_says_what_to_use(case: str) -> None:
+    async def use() -> None:
+        if inspect.isawaitable(result := BARE[case]()):
+            await result
+
+    problem = r"^Unstructured has no group, version and kind; use ctrl\.unstructured"
+    with pytest.raises(TypeError, match=problem):
+        await use()
+
+
+async def test_the_error_for_a_class_without_a_kind_depends_on_the_class() -> None:
+    with pytest.raises(
+        TypeError, match=r"^Draft has no group, version and kind; declare them, as in class Draft\("
+    ):
+        await FakeClient().list(Draft)
+    with pytest.raises(TypeError, match=r"^PartialObjectMetadata has .*; use ctrl\.metadata_only"):
+        await FakeClient().list(PartialObjectMetadata)
+    made = await FakeClient().create(ctrl.Unstructured.wrap(CONFIG_MAP))
+    assert made.name == "a"
+
+
 DECLARED: dict[str, tuple[Callable[[], Any], str]] = {
     "instance": (lambda: empty().for_(ConfigMap()), "a kind is a class, not an instance of ConfigMap"),  # type: ignore[arg-type]
     "struct": (lambda: empty().for_(ctrl.ObjectMeta), "ObjectMeta is not a kind"),  # type: ignore[type-var]
