@@ -30,6 +30,7 @@ from .tables import Document, Table, not_served
 Tables = Mapping[tuple[str, str, str], Table]
 _APPLY = "application/apply-patch+yaml"
 _META = {"apiVersion": "meta.k8s.io/v1"}
+_POD: Final = GVK("", "v1", "Pod")
 _DELETE_OPTIONS: Final = GVK("meta.k8s.io", "v1", "DeleteOptions")
 _PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
 _EVERYWHERE: Final = ("metadata.name", "metadata.namespace")
@@ -94,11 +95,13 @@ class ParsedRequest:
         return "as=PartialObjectMetadata" in self.request.headers.get("Accept", "")
 
     def check_subresource(self) -> None:
-        """Raise NotFoundError if the kind does not have the requested subresource ``status`` or ``scale``.
+        """Raise NotFoundError if the kind does not have the requested subresource.
 
-        No other subresource can be read, updated or patched, except the log of a pod.
+        Only ``status`` and ``scale``, and those of a pod, can be read, updated or patched.
         """
         properties = self.table.properties
+        if properties.gvk == _POD and self.subresource in subresources.POD_PARTS:
+            return
         has = {"": True, "status": properties.status, "scale": properties.scale is not None}
         if not has.get(self.subresource):
             raise self.table.no_subresource(self.key.name)

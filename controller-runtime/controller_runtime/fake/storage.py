@@ -20,7 +20,7 @@ from controller_runtime.machinery import JSON, NamespacedName, errors
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.machinery.patch import same
 
-from . import checks, ownership
+from . import checks, ownership, subresources
 from .checks import FOREGROUND, ORPHAN
 from .tables import Change, Document, Manager, Stored, Table, key_of
 
@@ -188,6 +188,8 @@ class Storage:
             else config.keys() - ({"status"} if table.properties.status else set())
         )
         config = {name: value for name, value in config.items() if name in wanted}
+        if subresource in subresources.POD_PARTS:
+            config = {**config, "spec": subresources.written_by(subresource, config)}
         mine = ownership.fields_of(config, schema)
         others = {other: fields for other, fields in row.owners.items() if other != who}
         differing = _differing(table, row.document, config, mine)
@@ -200,6 +202,8 @@ class Storage:
         after = ownership.merge(
             after, {k: v for k, v in config.items() if k not in ("apiVersion", "kind")}, schema
         )
+        if subresource in subresources.POD_PARTS:
+            after = subresources.pod_after(subresource, row.document, after)
         after["metadata"] = {**after.get("metadata", {}), **_servers_metadata(row.document)}
         checks.check_finalizers(table, row.document, after)
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
@@ -328,13 +332,15 @@ def _main_part(table: Table, document: Document) -> Document:
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
     """Return the object after a PUT of ``new`` over ``old``.
 
-    A PUT to the status sets only the status. Any other PUT sets all fields that clients may write; if the status is
-    a subresource, the old status stays.
+    A PUT to the status sets only the status, and one to a part of a pod sets only that part. Any other PUT sets all
+    fields that clients may write; if the status is a subresource, the old status stays.
     """
     if subresource == "status":
         result = {k: v for k, v in old.items() if k != "status"}
         result["metadata"] = dict(old["metadata"])
         return {**result, "status": new["status"]} if "status" in new else result
+    if subresource in subresources.POD_PARTS:
+        return subresources.pod_after(subresource, old, new)
     result = dict(new)
     if table.properties.status:
         result.pop("status", None)

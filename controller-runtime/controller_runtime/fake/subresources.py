@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The subresources beside ``status`` as an API server answers them: ``scale``, ``eviction``, ``token`` and ``log``."""
+"""The subresources beside ``status`` as an API server answers them: ``scale``, ``eviction``, ``token`` and ``log``, and
+the parts of a pod that can be changed after its creation: ``resize`` and ``ephemeralcontainers``.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,10 @@ _TOKEN_LIFETIME: Final = 3600
 _IN_SCALE: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _UNPROCESSED_DELAY: Final = 10
+POD_PARTS: Final = frozenset({"resize", "ephemeralcontainers"})
+_EPHEMERAL: Final = "ephemeralContainers"
+_RESIZED_LISTS: Final = ("containers", "initContainers")
+_RESIZED: Final = frozenset({"name", "resources", "resizePolicy"})
 
 
 # scale
@@ -188,6 +194,44 @@ def _refusal(text: str, *, retry_after: int = 0) -> errors.TooManyRequestsError:
     return errors.TooManyRequestsError(
         _REFUSED, code=429, reason="TooManyRequests", details=details, retry_after=retry_after or None
     )
+
+
+# resize and ephemeralcontainers
+
+
+def written_by(subresource: str, document: Document) -> Document:
+    """Return the fields in the spec of a pod that ``resize`` or ``ephemeralcontainers`` writes."""
+    spec: Document = document.get("spec") or {}
+    if subresource == "ephemeralcontainers":
+        return {name: spec[name] for name in (_EPHEMERAL,) if name in spec}
+    part: Document = {name: spec[name] for name in ("resources",) if name in spec}
+    for name in _RESIZED_LISTS:
+        if spec.get(name):
+            part[name] = [{k: v for k, v in each.items() if k in _RESIZED} for each in spec[name]]
+    return part
+
+
+def pod_after(subresource: str, old: Document, new: Document) -> Document:
+    """Return ``old`` with the fields of ``new`` that ``resize`` or ``ephemeralcontainers`` writes.
+
+    As on a real server, all other changes are dropped.
+    """
+    part, spec = written_by(subresource, new), dict(old.get("spec") or {})
+    if subresource == "ephemeralcontainers":
+        spec.pop(_EPHEMERAL, None)
+        return {**old, "metadata": dict(old["metadata"]), "spec": spec | part}
+    spec.pop("resources", None)
+    for name in _RESIZED_LISTS:
+        sizes = {each.get("name"): each for each in part.pop(name, ())}
+        if name in spec:
+            spec[name] = [_resized(each, sizes.get(each.get("name"), each)) for each in spec[name]]
+    return {**old, "metadata": dict(old["metadata"]), "spec": spec | part}
+
+
+def _resized(container: Document, size: Document) -> Document:
+    return {k: v for k, v in container.items() if k not in _RESIZED or k == "name"} | {
+        k: v for k, v in size.items() if k in _RESIZED
+    }
 
 
 # token and log

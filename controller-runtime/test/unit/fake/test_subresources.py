@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subresources in memory; the cases of ``alike.subresources`` compare them with a real API server."""
 
-from typing import Any, ClassVar
+import json
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.policy.v1 import Eviction
+from controller_runtime.client import STRATEGIC, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, KindMarkers, Object, Struct, errors, markers, unstructured
 
@@ -117,3 +119,57 @@ async def test_a_kind_has_the_scale_that_its_class_declares() -> None:
     assert (await client.get(Tank, ("n", "t"))).spec.replicas == 5
     with pytest.raises(errors.NotFoundError):
         await client.subresource("scale").get(jar)
+
+
+def container(name: str, cpu: str) -> dict[str, Any]:
+    return {"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}}
+
+
+def running(spec: dict[str, Any]) -> Pod:
+    return Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}, "spec": spec})
+
+
+async def wire(client: FakeClient) -> dict[str, Any]:
+    """Return the spec of the stored pod."""
+    spec: Any = (await client.get(Pod, ("n", "p"))).to_dict()["spec"]
+    return cast("dict[str, Any]", spec)
+
+
+async def test_resize_changes_the_resources_of_containers_and_nothing_else() -> None:
+    client = FakeClient(running({"containers": [container("a", "1"), container("b", "1")]}))
+    wanted = running({"nodeName": "x", "containers": [container("a", "2") | {"image": "j"}]})
+    wanted.metadata.labels = {"l": "m"}
+    answer = await client.subresource("resize").update(wanted)
+    assert await wire(client) == {"containers": [container("a", "2"), container("b", "1")]}
+    assert answer.metadata.labels is None
+    assert (await client.subresource("resize").get(wanted, Pod)).to_dict() == answer.to_dict()
+
+
+async def test_resize_can_be_patched_and_applied() -> None:
+    client = FakeClient(running({"containers": [container("a", "1"), container("b", "1")]}))
+    before = await client.get(Pod, ("n", "p"))
+    change = json.dumps({"spec": {"containers": [{"name": "b", "resources": {"requests": {"cpu": "3"}}}]}})
+    await client.subresource("resize").patch(before, raw_patch(STRATEGIC, change.encode()))
+    assert await wire(client) == {"containers": [container("a", "1"), container("b", "3")]}
+    applied = running({"containers": [{"name": "a", "resources": {"requests": {"cpu": "4"}}}]})
+    await client.subresource("resize").apply(applied, field_owner="o", force=True)
+    assert await wire(client) == {"containers": [container("a", "4"), container("b", "3")]}
+
+
+async def test_ephemeral_containers_are_added_and_nothing_else_changes() -> None:
+    client = FakeClient(running({"containers": [container("a", "1")]}))
+    debugger = {"name": "d", "image": "busybox"}
+    before = await client.get(Pod, ("n", "p"))
+    change = {"spec": {"ephemeralContainers": [debugger], "nodeName": "x"}}
+    patch = raw_patch(STRATEGIC, json.dumps(change).encode())
+    await client.subresource("ephemeralcontainers").patch(before, patch)
+    assert await wire(client) == {"containers": [container("a", "1")], "ephemeralContainers": [debugger]}
+
+
+async def test_only_pods_have_these_subresources() -> None:
+    owned = ConfigMap(metadata=ObjectMeta(namespace="n", name="c"))
+    for name in ("resize", "ephemeralcontainers"):
+        with pytest.raises(errors.NotFoundError):
+            await FakeClient(owned).subresource(name).update(owned)
+        with pytest.raises(errors.NotFoundError, match="p"):
+            await FakeClient().subresource(name).get(running({}), Pod)
