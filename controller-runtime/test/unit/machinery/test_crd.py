@@ -250,10 +250,15 @@ def test_a_definition_has_the_names_and_types_that_the_class_writes() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", [Described, OfDescribed(), Object])
+@pytest.mark.parametrize("kind", [Described, OfDescribed()])
 def test_what_is_no_kind_has_no_definition(kind: Any) -> None:
     with pytest.raises(TypeError, match="is not a kind: a subclass of Object with group, version and plural"):
         custom_resource_definition(kind)
+
+
+def test_a_base_class_of_kinds_has_no_definition() -> None:
+    with pytest.raises(TypeError, match=r"^Object has no group, version and kind; declare them"):
+        custom_resource_definition(Object)
 
 
 @pytest.mark.parametrize(
