@@ -234,11 +234,9 @@ def _plain(value: object, depth: int = 0) -> JSON:
     if isinstance(value, BaseException):
         return cut(describe(value), LONGEST)
     if isinstance(value, Object):
-        try:
-            gvk = type(value).gvk
-        except TypeError:  # an object of a class that is not a kind
-            return _reference(value.key)
-        return {"apiVersion": gvk.api_version, "kind": gvk.kind} | _reference(value.key)
+        gvk = getattr(type(value), "gvk", None)
+        kind = {"apiVersion": gvk.api_version, "kind": gvk.kind} if isinstance(gvk, GVK) else {}
+        return kind | _reference(value.key)
     if isinstance(value, NamespacedName):
         return _reference(value)
     if isinstance(value, timedelta):

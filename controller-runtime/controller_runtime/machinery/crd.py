@@ -105,7 +105,7 @@ def custom_resource_definition(kind: type[Object], *others: type[Object]) -> Sch
             type of a field has no structural schema. The message contains the class and the field.
         ValueError: a kind has no plural name.
     """
-    versions = (kind, *others)
+    versions: tuple[Any, ...] = (kind, *others)
     for each in versions:
         if not (isinstance(each, type) and issubclass(each, Object)):
             shown = each.__name__ if isinstance(each, type) else f"an instance of {type(each).__name__}"

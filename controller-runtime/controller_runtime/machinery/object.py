@@ -11,7 +11,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 import msgspec
 from pydantic import Field
@@ -59,11 +59,22 @@ _NO_LABELS: Final = _Empty("labels")
 _NO_ANNOTATIONS: Final = _Empty("annotations")
 
 
-class _NoKind:
-    """The ``gvk`` of a class that is not a kind but a base of kinds. Reading it raises TypeError."""
+class NoKindError(AttributeError, TypeError):
+    """A class without a group, version and kind is used as a kind.
 
-    def __get__(self, _: object, owner: type[Object]) -> NoReturn:
-        raise TypeError(f"{owner.__name__} has no group, version and kind; {_remedy(owner)}")
+    It is an AttributeError, too, so that ``hasattr(cls, "gvk")`` and ``unittest.mock`` work as with any other class.
+    """
+
+
+if TYPE_CHECKING:  # for checkers, only pydantic's own metaclass makes fields arguments
+    from pydantic._internal._model_construction import ModelMetaclass as _KindType
+else:
+
+    class _KindType(type(Struct)):
+        def __getattr__(cls, name: str) -> Any:
+            if name == "gvk":
+                raise NoKindError(f"{cls.__name__} has no group, version and kind; {_remedy(cls)}")
+            return super().__getattr__(name)
 
 
 def _remedy(owner: type[Object]) -> str:
@@ -74,7 +85,7 @@ def _remedy(owner: type[Object]) -> str:
     return f"declare them, as in class {owner.__name__}(…, group=…, version=…, plural=…)"
 
 
-class Object(Struct):
+class Object(Struct, metaclass=_KindType):
     """A kind, declared with its names: ``class TrainJob(Object, group=…, version=…, plural=…)``.
 
     ``kind`` defaults to the class's name. ``gvk`` and ``resource`` are class attributes. Without ``plural``
@@ -83,7 +94,7 @@ class Object(Struct):
 
     __slots__ = ("_size",)
 
-    gvk: ClassVar[GVK] = cast("GVK", _NoKind())
+    gvk: ClassVar[GVK]
     resource: ClassVar[Resource | None] = None
     applies_defaults: ClassVar[bool] = False
     """True if server-side apply also sends fields that were not set and that have a default other than None.
@@ -127,9 +138,8 @@ class Object(Struct):
         Raises:
             ValueError: ``kind`` differs from the kind of the class; PartialObjectMetadata accepts any kind.
         """
-        try:
-            gvk = type(self).gvk
-        except TypeError:  # a class that is not a kind
+        gvk = getattr(type(self), "gvk", None)
+        if gvk is None:
             return
         # Bypasses pydantic's assignment, which costs as much as decoding a small object.
         values, known = self.__dict__, self.__pydantic_fields_set__

@@ -50,6 +50,7 @@ def test_a_kind_is_named_after_its_class_unless_it_says_otherwise() -> None:
     assert str(Harbour.gvk) == "fleets.example.org/v2, Kind=Harbour"
     assert Harbour().kind == "Harbour"
     assert HarbourV1.gvk.group_kind == Harbour.gvk.group_kind
+    assert not hasattr(NearTheSea, "gvk")
     with pytest.raises(TypeError, match=r"^NearTheSea has no group, version and kind; declare them"):
         _ = NearTheSea.gvk
 
