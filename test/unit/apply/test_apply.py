@@ -54,13 +54,13 @@ def test_a_name_that_repeats_is_upserted_as_by_looking_through_the_list(
     present: list[str] | None, new: list[str]
 ) -> None:
     variables = [EnvVar(name=name, value=f"new {number}") for number, name in enumerate(new)]
-    before = present and [EnvVar(name=name, value=f"old {number}") for number, name in enumerate(present)]
-    want = list(before or ())
+    old = [EnvVar(name=name, value=f"old {number}") for number, name in enumerate(present or ())]
+    want = list(old)
     for item in variables:
-        at = next((i for i, old in enumerate(want) if old.name == item.name), len(want))
+        at = next((i for i, known in enumerate(want) if known.name == item.name), len(want))
         want[at : at + 1] = [item]
 
-    assert (apply.upsert_env_vars(before, variables) or []) == want
+    assert (apply.upsert_env_vars(None if present is None else old, variables) or []) == want
 
 
 def test_thousands_of_variables_are_not_compared_with_each_other() -> None:
