@@ -103,6 +103,44 @@ async def scales_that_do_not_exist(c: Client, ns: str) -> list[Observation]:
     ]
 
 
+def parts(obj: Pod) -> list[Observation]:
+    """Return what the subresources of a pod write or drop; the server sets defaults in the rest of the spec."""
+    (one,) = obj.spec.containers
+    resources = one.resources.to_dict() if one.resources is not None else {}
+    debug = [each.name for each in obj.spec.ephemeral_containers or ()]
+    return [obj.metadata.labels, obj.metadata.generation, one.image, resources, debug]
+
+
+async def resizes_of_pods(c: Client, ns: str) -> list[Observation]:
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    made = await c.create(
+        pod(ns, containers=[{"name": "c", "image": "i", "resources": {"requests": amounts}}])
+    )
+    changed = made.deep_copy()
+    changed.metadata.labels = {"is": "dropped"}
+    changed.spec.containers[0].image = "other"
+    assert changed.spec.containers[0].resources is not None
+    changed.spec.containers[0].resources.requests = amounts | {"cpu": "2"}
+    resize = c.subresource("resize")
+    bigger = b'{"spec":{"containers":[{"name":"c","image":"new","resources":{"requests":{"cpu":"3"}}}]}}'
+    updated = await resize.update(changed)
+    patched = await resize.patch(made, raw_patch(STRATEGIC, bigger))
+    return [
+        *map(parts, (updated, patched, await resize.get(made, Pod), await c.get(Pod, made.key))),
+        (await observe(resize.update(changed)))[:4],
+    ]
+
+
+async def ephemeral_containers_of_pods(c: Client, ns: str) -> list[Observation]:
+    made = await c.create(pod(ns))
+    added = (
+        b'{"metadata":{"labels":{"is":"dropped"}},"spec":{"ephemeralContainers":[{"name":"d","image":"i"}]}}'
+    )
+    containers = c.subresource("ephemeralcontainers")
+    patched = await containers.patch(made, raw_patch(STRATEGIC, added))
+    return [*map(parts, (patched, await containers.get(made, Pod), await c.get(Pod, made.key)))]
+
+
 async def evictions_under_a_budget(c: Client, ns: str) -> list[Observation]:
     budget = await c.create(
         BUDGET.from_dict(
