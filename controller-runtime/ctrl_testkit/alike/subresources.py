@@ -105,7 +105,7 @@ async def scales_that_do_not_exist(c: Client, ns: str) -> list[Observation]:
 
 def parts(obj: Pod) -> list[Observation]:
     """Return what the subresources of a pod write or drop; the server sets defaults in the rest of the spec."""
-    (one,) = obj.spec.containers
+    (one,) = obj.spec.containers or []
     resources = one.resources.to_dict() if one.resources is not None else {}
     debug = [each.name for each in obj.spec.ephemeral_containers or ()]
     return [obj.metadata.labels, obj.metadata.generation, one.image, resources, debug]
@@ -116,11 +116,9 @@ async def resizes_of_pods(c: Client, ns: str) -> list[Observation]:
     made = await c.create(
         pod(ns, containers=[{"name": "c", "image": "i", "resources": {"requests": amounts}}])
     )
-    changed = made.deep_copy()
-    changed.metadata.labels = {"is": "dropped"}
-    changed.spec.containers[0].image = "other"
-    assert changed.spec.containers[0].resources is not None
-    changed.spec.containers[0].resources.requests = amounts | {"cpu": "2"}
+    sized = [{"name": "c", "image": "other", "resources": {"requests": amounts | {"cpu": "2"}}}]
+    changed = pod(ns, containers=sized)
+    changed.metadata = made.metadata.model_copy(update={"labels": {"is": "dropped"}})
     resize = c.subresource("resize")
     bigger = b'{"spec":{"containers":[{"name":"c","image":"new","resources":{"requests":{"cpu":"3"}}}]}}'
     updated = await resize.update(changed)
