@@ -23,6 +23,8 @@ from trainerctl.localcluster.processes import process
 from trainerctl.localcluster.processes.shim import tree
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+_OF_THREADS = 1 << 31 | 1 << 32
+"""The signals 32 and 33: the C library keeps them for threads, and no program can set them."""
 
 
 @pytest.fixture
@@ -130,7 +132,8 @@ async def test_no_signal_is_ignored_or_blocked_in_a_container(plan: process.Plan
         for name in ("first", "beside", "opened"):
             await _until(f"{plan.cwd}/{name}")
             noted = await anyio.Path(plan.cwd, name).read_text()
-            assert noted.split()[1::2] == ["0" * 16] * 2, name
+            masks = [int(mask, 16) & ~_OF_THREADS for mask in noted.split()[1::2]]
+            assert masks == [0, 0], f"{name}: {noted}"
 
 
 def test_a_daemon_ends_with_a_kubelet_that_is_killed(plan: process.Plan) -> None:
