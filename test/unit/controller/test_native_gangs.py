@@ -165,6 +165,29 @@ async def test_a_gang_is_not_replaced_while_its_pods_run() -> None:
     assert await count(w, "v1alpha2") == 2
 
 
+@pytest.mark.parametrize("active", [0, 1], ids=["before its Jobs are reported", "while its Jobs run"])
+async def test_a_job_set_is_suspended_before_its_outdated_gang_is_replaced(active: int) -> None:
+    w = await world(WORKLOAD, suspend=True)
+    await serve(w, "v1alpha2")
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    await w.suspend(False)
+    await w.reconcile()
+    assert (await w.job_set())["spec"]["suspend"] is False
+    await w.server.observe(active=active)
+    other = v1alpha2.PodGroup.from_dict((await w.server.get(v1alpha2.PodGroup, KEY)).to_dict())
+    assert other.spec.scheduling_policy is not None
+    assert other.spec.scheduling_policy.gang is not None
+    other.spec.scheduling_policy.gang.min_count = 9
+    await w.server.unrecorded(w.server.update, other)
+    await w.suspend(True)
+
+    writes = await w.reconcile()
+    assert writes[:1] == ["apply JobSet"]
+    assert "delete PodGroup" not in writes
+    assert (await w.job_set())["spec"]["suspend"] is True
+
+
 async def test_a_gang_that_is_being_deleted_is_awaited_before_the_job_set_runs() -> None:
     w = await world(WORKLOAD, suspend=True)
     await serve(w, "v1alpha2")

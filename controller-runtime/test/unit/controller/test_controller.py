@@ -111,6 +111,7 @@ async def test_many_requests_that_wait_for_the_server_are_retried_at_a_bounded_r
     assert sum(450 <= each < outage for each in attempts) < 30 * 450
     assert done.keys() == requests
     assert max(done.values()) < outage + 8
+    assert sum(each >= outage for each in attempts) == len(requests)  # each is woken only once
 
 
 @pytest.mark.parametrize(
@@ -232,6 +233,21 @@ async def test_a_success_forgets_both_counts(make: Make) -> None:
         await anyio.sleep(60)
     assert [round(at - 60, 3) for at in script.times[7:]] == [0.0, 0.005, 0.01]
     assert not limiter._failures
+
+
+@pytest.mark.parametrize("success", [Result(), Result(requeue_after=1000)], ids=["done", "requeue"])
+async def test_the_first_retry_after_a_success_comes_at_once_although_an_earlier_one_was_far_away(
+    make: Make, success: Result
+) -> None:
+    script = Script(*[ValueError("obstacle")] * 15, success, ValueError("another"))
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(90)
+        made.queue.add(A)
+        await anyio.sleep(1)
+        made.queue.add(A)
+        await anyio.sleep(9)
+    assert script.times[15:] == pytest.approx([90, 91, 91.005])
 
 
 async def test_a_server_that_says_when_to_come_back_is_believed(make: Make) -> None:

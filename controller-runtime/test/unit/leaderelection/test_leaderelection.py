@@ -18,7 +18,7 @@ from controller_runtime.leaderelection import (
     LeaderElector,
     Timing,
 )
-from controller_runtime.machinery.errors import ConflictError
+from controller_runtime.machinery.errors import ConflictError, ServerError
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
 from ctrl_testkit.leases import KEY, LeaseStore
 
@@ -167,6 +167,23 @@ async def test_a_candidate_stopped_while_its_first_write_is_on_the_wire_leaves_n
     with anyio.move_on_after(1):
         await one.acquire()
     server.loses_answers = False
+    assert (await server.lease()).spec.holder_identity == "a"
+    await one.release()
+    assert (await server.lease()).spec.holder_identity == ""
+
+
+async def test_a_candidate_whose_first_write_was_stored_and_answered_with_500_leaves_no_held_lease(
+    server: LeaseStore,
+) -> None:
+    async def fail(client: FakeClient, lease: Lease, **_: Any) -> Lease:
+        await client.create(lease)
+        raise ServerError("etcdserver: request timed out", code=500)
+
+    one = LeaderElector(
+        interceptor.wrap(server.store, interceptor.Funcs(create=fail)), KEY, "a", Timing(), rng=lambda: 0.0
+    )
+    with anyio.move_on_after(1):
+        await one.acquire()
     assert (await server.lease()).spec.holder_identity == "a"
     await one.release()
     assert (await server.lease()).spec.holder_identity == ""

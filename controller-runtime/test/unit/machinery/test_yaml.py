@@ -202,6 +202,10 @@ BOMBS = {
         "a: &a [" + "x" * 4_000 + "]\n" + "".join(f"b{n}: &b{n} [*a, *a]\n" for n in range(900)),
         "aliases add more than 4 MiB of text",
     ),
+    "a text in aliases of aliases": (
+        "a: &a " + "x" * 36_000 + "\n" + "".join(f"{name}: &{name} [{', '.join([f'*{inner}'] * 10)}]\n" for inner, name in ("ab", "bc", "cd")),
+        "aliases add more than 4 MiB of text",
+    ),
     "directives in UTF-16": (("%TAG !a! " + "x" * 5_000 + "\n--- a").encode("utf-16"), "longer than 200 bytes"),
     "values": ("[" + "1," * 200_000 + "]", "more than 100,000 values"),
     "keys": ("".join(f"k{n}: 1\n" for n in range(60_000)), "more than 100,000 values"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable
 
 import anyio
@@ -324,6 +325,35 @@ async def test_what_is_raised_for_ever_leaves_no_rubbish_behind(queue: PriorityQ
         queue.add("raised", priority=priority)
     assert len(queue._ready) < 200
     assert [await queue.get_with_priority() for _ in range(2)] == [("raised", 4999), ("other", 3)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_items_that_were_raised_often_leave_in_the_order_of_their_priorities(
+    queue: PriorityQueue[str], seed: int
+) -> None:
+    items = [f"item{number}" for number in range(40)]
+    priorities = dict.fromkeys(items, 0)
+    chance = random.Random(seed)
+    for _ in range(2000):
+        item = chance.choice(items)
+        priorities[item] += chance.randrange(1, 1_000_000)
+        queue.add(item, priority=priorities[item])
+    assert await drain(queue) == sorted(items, key=priorities.__getitem__, reverse=True)
+
+
+async def test_items_whose_times_came_nearer_often_become_ready_in_the_order_of_their_times(
+    queue: PriorityQueue[str],
+) -> None:
+    items = [f"item{number}" for number in range(40)]
+    times = dict.fromkeys(items, 10_000.0)
+    chance = random.Random(1)
+    for _ in range(2000):
+        item = chance.choice(items)
+        times[item] -= chance.uniform(1, 100)
+        queue.add(item, after=times[item])
+    taken = [await timed(queue.get()) for _ in times]
+    assert [item for item, _ in taken] == sorted(times, key=times.__getitem__)
+    assert sum(waited for _, waited in taken) == pytest.approx(max(times.values()))
 
 
 def flow_of(item: str) -> str:
