@@ -145,7 +145,7 @@ async def test_logs_are_simulated_by_rank_and_end_with_the_pods(
     assert last.out == "[simulated] rank=1 nodes=2 done\n"
     previous = await run("logs", "job", "--previous")
     assert previous.code == 1
-    assert "previous terminated container" in previous.err
+    assert "has not restarted, and no earlier pod of its rank is left" in previous.err
     command = ["-n", cluster_namespace, "logs", "-l", "batch.kubernetes.io/job-completion-index=0"]
     argv = [str(kubectl), f"--kubeconfig={local_cluster.kubeconfig}", *command]
     printed = await anyio.run_process([*argv, "--timestamps"])
