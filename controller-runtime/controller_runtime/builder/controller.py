@@ -191,9 +191,7 @@ class Builder:
 
     def _check(self) -> str:
         if self._problem:
-            known = self._name
-            if not known and self._kind is not None and _problem_of(self._kind, ()) is None:
-                known = self._kind.gvk.kind.lower()
+            known = self._name or getattr(getattr(self._kind, "gvk", None), "kind", "").lower()
             raise ControllerError(f"controller {known}: {self._problem}" if known else self._problem)
         name = self._name or (self._kind.gvk.kind.lower() if self._kind is not None else "")
         if not name:
