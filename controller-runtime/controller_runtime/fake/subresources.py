@@ -203,8 +203,8 @@ def written_by(subresource: str, document: Document) -> Document:
     """Return the fields in the spec of a pod that ``resize`` or ``ephemeralcontainers`` writes."""
     spec: Document = document.get("spec") or {}
     if subresource == "ephemeralcontainers":
-        return {name: spec[name] for name in (_EPHEMERAL,) if name in spec}
-    part: Document = {name: spec[name] for name in ("resources",) if name in spec}
+        return {_EPHEMERAL: spec[_EPHEMERAL]} if _EPHEMERAL in spec else {}
+    part: Document = {"resources": spec["resources"]} if "resources" in spec else {}
     for name in _RESIZED_LISTS:
         if spec.get(name):
             part[name] = [{k: v for k, v in each.items() if k in _RESIZED} for each in spec[name]]
@@ -224,14 +224,13 @@ def pod_after(subresource: str, old: Document, new: Document) -> Document:
     for name in _RESIZED_LISTS:
         sizes = {each.get("name"): each for each in part.pop(name, ())}
         if name in spec:
-            spec[name] = [_resized(each, sizes.get(each.get("name"), each)) for each in spec[name]]
+            spec[name] = [
+                {k: v for k, v in each.items() if k not in _RESIZED} | sizes[each.get("name")]
+                if each.get("name") in sizes
+                else each
+                for each in spec[name]
+            ]
     return {**old, "metadata": dict(old["metadata"]), "spec": spec | part}
-
-
-def _resized(container: Document, size: Document) -> Document:
-    return {k: v for k, v in container.items() if k not in _RESIZED or k == "name"} | {
-        k: v for k, v in size.items() if k in _RESIZED
-    }
 
 
 # token and log
