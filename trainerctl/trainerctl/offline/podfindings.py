@@ -16,7 +16,7 @@ from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.machinery import JSON
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
-from pkg.runtime import Runtime, about_runtime, about_train_job
+from pkg.runtime import Remark, Runtime, about_runtime, about_train_job
 from pkg.util.podtemplate import Violation
 
 from trainerctl.offline.inputfiles import InputObject
@@ -76,11 +76,11 @@ def obstacles_of_runtime(
     runtime: TrainingRuntime | ClusterTrainingRuntime, document: InputObject
 ) -> list[Obstacle]:
     """Return the obstacles in a runtime, which is ``document``."""
-    return [
-        Obstacle(document, parse(each.path) or (), each.text)
-        for each in about_runtime(runtime)
-        if each.prevents_start
-    ]
+    return _obstacles(about_runtime(runtime), document)
+
+
+def _obstacles(remarks: Iterable[Remark], document: InputObject) -> list[Obstacle]:
+    return [Obstacle(document, parse(each.path) or (), each.text) for each in remarks if each.prevents_start]
 
 
 def obstacles_of(
@@ -90,11 +90,7 @@ def obstacles_of(
     documents: Iterable[InputObject],
 ) -> list[Obstacle]:
     """Return the obstacles in a TrainJob and its runtime. ``documents`` are all objects of the input."""
-    found = [
-        Obstacle(document, parse(each.path) or (), each.text)
-        for each in about_train_job(train_job, runtime.spec)
-        if each.prevents_start
-    ]
+    found = _obstacles(about_train_job(train_job, runtime.spec), document)
     for of_input in _runtimes_of(train_job, documents):
         return found + obstacles_of_runtime(runtime, of_input)
     named = f"{runtime.gvk.kind} {runtime.name}"
