@@ -13,13 +13,13 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
 from controller_runtime import log, metrics
+from controller_runtime.machinery.lru import LRU
 
 LONG: Final = 1.0
 """A wait of more than this many seconds is logged."""
@@ -76,7 +76,7 @@ class Line:
         self._waiting: dict[str, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self._numbers = itertools.count()
         self._seconds = metrics.TURN_WAIT.labels(resource)
-        self._reported: OrderedDict[str, float] = OrderedDict()
+        self._reported: LRU[str, float] = LRU(_MOST_REPORTED)
 
     def __bool__(self) -> bool:
         """Return True if a task waits, or was cancelled while it waited."""
@@ -123,9 +123,6 @@ class Line:
         if now - self._reported.get(namespace, -REPORT_PERIOD) < REPORT_PERIOD:
             return
         self._reported[namespace] = now
-        self._reported.move_to_end(namespace)
-        if len(self._reported) > _MOST_REPORTED:
-            self._reported.popitem(last=False)
         _log.info(
             "Waited for a turn", namespace=namespace, resource=self._resource, seconds=round(seconds, 3)
         )

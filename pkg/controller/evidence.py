@@ -13,6 +13,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheError
 from controller_runtime.machinery import GVK, NamespacedName
 from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.lru import LRU
 from controller_runtime.recorder import SourceRecorder
 from controller_runtime.rest import RestError
 
@@ -25,7 +26,6 @@ from pkg.apis.jobset.v1alpha2 import (
 )
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
-from pkg.util.lru import LRU
 from pkg.why.terminations import REASON, terminations
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch

@@ -19,11 +19,11 @@ from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.machinery import NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.locks import KeyedLocks
+from controller_runtime.machinery.lru import LRU
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
-from pkg.util.lru import LRU
 
 from .tokens import BoundObject, DeniedError
 

@@ -13,6 +13,7 @@ import pydantic_core
 from controller_runtime import log, metrics
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, Struct
+from controller_runtime.machinery.lru import LRU
 
 from .codec import Entry
 from .errors import CacheError, UndecodableObjectError
@@ -122,19 +123,18 @@ class SharedObjects:
     """The most recently read entries. Each is decoded once, and all its readers share the object."""
 
     def __init__(self) -> None:
-        self._objects: dict[tuple[type[Object], NamespacedName], CachedObject[Any]] = {}
+        self._objects: LRU[tuple[type[Object], NamespacedName], CachedObject[Any]] = LRU(SHARED)
 
     def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
         """Return ``entry`` as an object of ``kind``; ``failed`` is called when the entry cannot be decoded."""
         key = (kind, entry.key)
-        shared: CachedObject[T] | None = self._objects.pop(key, None)
+        shared: CachedObject[T] | None = self._objects.use(key)
         if shared is None or shared.entry is not entry:
             shared = CachedObject(kind, entry, failed=failed)
-            if len(entry.data) > SHARED_BYTES:
-                return shared
-            if len(self._objects) >= SHARED:
-                del self._objects[next(iter(self._objects))]
-        self._objects[key] = shared
+            if len(entry.data) <= SHARED_BYTES:
+                self._objects[key] = shared
+            else:
+                self._objects.pop(key, None)  # do not keep a former state of the object
         return shared
 
 
@@ -144,7 +144,7 @@ class UnreadableLog:
     def __init__(self, gvk: GVK) -> None:
         self.skipped = 0
         self._gvk = gvk
-        self._reported: dict[NamespacedName, str] = {}
+        self._reported: LRU[NamespacedName, str] = LRU(MAX_REPORTED)
 
     def skip(self, error: CacheError) -> None:
         """Count and log an object that cannot be read.
@@ -158,10 +158,8 @@ class UnreadableLog:
 
     def _is_news(self, key: NamespacedName, reason: str) -> bool:
         """Return True if ``reason`` differs from the last reason for this object: each read fails in the same way."""
-        news = self._reported.pop(key, None) != reason
+        news = self._reported.get(key) != reason
         self._reported[key] = reason
-        if len(self._reported) > MAX_REPORTED:
-            del self._reported[next(iter(self._reported))]
         return news
 
     def count(self) -> None:

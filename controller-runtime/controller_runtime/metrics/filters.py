@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from http import HTTPStatus
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
 
@@ -25,6 +24,7 @@ from controller_runtime.apis.authorization.v1 import (
     SubjectAccessReviewSpec,
 )
 from controller_runtime.machinery import Object
+from controller_runtime.machinery.lru import LRU
 from controller_runtime.serving import Handler, HTTPRequest, HTTPResponse
 
 from .server import Filter
@@ -33,7 +33,6 @@ from .server import Filter
 # +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 T = TypeVar("T", bound=Object)
-V = TypeVar("V")
 
 KNOWN_TTL: Final = 60.0
 """Seconds for which the result of a token review is cached, also for an invalid token."""
@@ -83,8 +82,9 @@ class _AccessFilter:
         self._asking = anyio.Semaphore(_AT_ONCE)
         self._log_limiter = log.LineLimiter()
         self._salt = secrets.token_bytes(32)
-        self._users: _ExpiringCache[UserInfo | None] = _ExpiringCache()
-        self._decisions: _ExpiringCache[bool] = _ExpiringCache()
+        # The answers of the API server, and when they expire.
+        self._users: LRU[bytes, tuple[float, UserInfo | None]] = LRU(_REMEMBERED)
+        self._decisions: LRU[Hashable, tuple[float, bool]] = LRU(_REMEMBERED)
 
     def __call__(self, handler: Handler) -> Handler:
         """Return ``handler`` behind authentication and authorization."""
@@ -121,14 +121,14 @@ class _AccessFilter:
         # Keep only a hash: a memory dump must not reveal the token.
         key = hashlib.blake2b(token.encode(), key=self._salt).digest()
         known = self._users.get(key)
-        if known is not None:
-            return known[0]
+        if known is not None and known[0] > anyio.current_time():
+            return known[1]
         review = await self._ask(TokenReview(spec=TokenReviewSpec(token=token)))
         status = review.status
         user = status.user if status.authenticated else None
         if status.error and user is None:
             _log.debug("Token is not accepted", reason=status.error)
-        self._users.put(key, user, KNOWN_TTL)
+        self._users[key] = (anyio.current_time() + KNOWN_TTL, user)
         return user
 
     async def _authorize(self, user: UserInfo, verb: str, path: str) -> bool:
@@ -136,8 +136,8 @@ class _AccessFilter:
         who = (user.username, user.uid, tuple(user.groups or ()), tuple(sorted(extra.items())))
         key = (who, verb, path)
         known = self._decisions.get(key)
-        if known is not None:
-            return known[0]
+        if known is not None and known[0] > anyio.current_time():
+            return known[1]
         spec = SubjectAccessReviewSpec(
             user=user.username,
             uid=user.uid,
@@ -147,7 +147,7 @@ class _AccessFilter:
         )
         review = await self._ask(SubjectAccessReview(spec=spec))
         allowed = bool(review.status.allowed) and not review.status.denied
-        self._decisions.put(key, allowed, ALLOWED_TTL if allowed else DENIED_TTL)
+        self._decisions[key] = (anyio.current_time() + (ALLOWED_TTL if allowed else DENIED_TTL), allowed)
         return allowed
 
     def _complain(self, message: str, error: Exception, **fields: str) -> None:
@@ -161,27 +161,6 @@ class _AccessFilter:
         with anyio.fail_after(_DEADLINE):
             async with self._asking:
                 return await self._reviewer.create(review)
-
-
-class _ExpiringCache(Generic[V]):
-    """Answers that are kept for a while; when there are too many, the oldest is dropped."""
-
-    def __init__(self) -> None:
-        self._answers: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
-
-    def get(self, key: Hashable) -> tuple[V] | None:
-        """Return the answer in a tuple, or None if the answer is unknown or has expired."""
-        answer = self._answers.get(key)
-        if answer is None or answer[0] <= anyio.current_time():
-            return None
-        return (answer[1],)
-
-    def put(self, key: Hashable, value: V, ttl: float) -> None:
-        """Keep ``value`` for ``ttl`` seconds."""
-        self._answers.pop(key, None)
-        self._answers[key] = (anyio.current_time() + ttl, value)
-        if len(self._answers) > _REMEMBERED:
-            self._answers.popitem(last=False)
 
 
 def _bearer_token(headers: Mapping[str, str]) -> str:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 
 from controller_runtime.apis.core.events import Event
+from controller_runtime.machinery.lru import LRU
 from controller_runtime.machinery.tokenbucket import TokenBucket
 
 MAX_RECORDS: Final = 4096
@@ -29,7 +30,6 @@ SPAM_QPS: Final = 1 / 300
 COMBINED_PREFIX: Final = "(combined from similar events): "
 
 Key = tuple[str | None, ...]
-V = TypeVar("V")
 
 
 class CorrelateResult(msgspec.Struct):
@@ -52,42 +52,20 @@ class _Seen(msgspec.Struct):
     count: int
 
 
-class _LRU(Generic[V]):
-    """The most recently used values, at most :data:`MAX_RECORDS`."""
-
-    def __init__(self) -> None:
-        self._values: OrderedDict[Key, V] = OrderedDict()
-
-    def get(self, key: Key) -> V | None:
-        value = self._values.get(key)
-        if value is not None:
-            self._values.move_to_end(key)
-        return value
-
-    def put(self, key: Key, value: V) -> None:
-        self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > MAX_RECORDS:
-            self._values.popitem(last=False)
-
-    def drop(self, key: Key) -> None:
-        self._values.pop(key, None)
-
-
 class Correlator:
     """Correlates events in the order of their arrival. ``clock`` is monotonic; ``new_name`` names combined events."""
 
     def __init__(self, clock: Callable[[], float], new_name: Callable[[str], str]) -> None:
         self._clock = clock
         self._new_name = new_name
-        self._groups: _LRU[_Group] = _LRU()
-        self._seen: _LRU[_Seen] = _LRU()
-        self._buckets: _LRU[TokenBucket] = _LRU()
+        self._groups: LRU[Key, _Group] = LRU(MAX_RECORDS)
+        self._seen: LRU[Key, _Seen] = LRU(MAX_RECORDS)
+        self._buckets: LRU[Key, TokenBucket] = LRU(MAX_RECORDS)
 
     def correlate(self, event: Event) -> CorrelateResult | None:
         """Return the event to send for ``event``, or None if its source has sent too many such events."""
         event, key = self._combine(event)
-        known = self._seen.get(key)
+        known = self._seen.use(key)
         if known is not None:
             event.metadata.name = known.name
             event.first_timestamp = known.first_timestamp
@@ -99,11 +77,11 @@ class Correlator:
 
     def store(self, key: Key, event: Event) -> None:
         """Remember ``event`` as the stored event of ``key``."""
-        self._seen.put(key, _Seen(event.name, event.first_timestamp, event.count or 1))
+        self._seen[key] = _Seen(event.name, event.first_timestamp, event.count or 1)
 
     def forget(self, key: Key) -> None:
         """Forget the event of ``key`` because it was not stored, so that the next event of ``key`` is created."""
-        self._seen.drop(key)
+        self._seen.pop(key, None)
 
     def _combine(self, event: Event) -> tuple[Event, Key]:
         """Return the event to count and its key: the event itself, or the combined event of its group."""
@@ -115,7 +93,7 @@ class Correlator:
         message = event.message or ""
         group.messages[message] = None
         group.last = now
-        self._groups.put(group_key, group)
+        self._groups[group_key] = group
         if len(group.messages) < AGGREGATE_FROM:
             return event, (*group_key, message)
         group.messages.popitem(last=False)
@@ -127,7 +105,7 @@ class Correlator:
     def _may_speak(self, event: Event) -> bool:
         key = (_component(event), *_involved(event), event.type)
         bucket = self._buckets.get(key) or TokenBucket(SPAM_QPS, SPAM_BURST, self._clock)
-        self._buckets.put(key, bucket)
+        self._buckets[key] = bucket
         return bucket.try_take()
 
 

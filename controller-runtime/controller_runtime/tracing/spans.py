@@ -30,6 +30,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from controller_runtime import log, rest
 from controller_runtime.machinery import GVK, raised
+from controller_runtime.machinery.lru import LRU
 from controller_runtime.reconcile import Reconciler, Request, Result
 from controller_runtime.workqueue import Origins
 
@@ -92,7 +93,7 @@ class _TracedReconciler(Reconciler):
         self._subject = subject
         self._origins = origins
         self._tracer = tracer
-        self._uids: dict[Request, str] = {}
+        self._uids: LRU[Request, str] = LRU(_MOST_UIDS)
 
     async def reconcile(self, request: Request) -> Result:
         """Call the inner reconciler within spans; return its result or raise its error."""
@@ -145,8 +146,6 @@ class _TracedReconciler(Reconciler):
         uid = self._subject.uids(kind, request) if kind is not None else ""
         if not uid:
             return self._uids.get(request, "")
-        if self._uids.pop(request, None) is None and len(self._uids) >= _MOST_UIDS:
-            del self._uids[next(iter(self._uids))]
         self._uids[request] = uid
         return uid
 

@@ -23,6 +23,7 @@ from controller_runtime.machinery.errors import (
     NotFoundError,
     StatusError,
 )
+from controller_runtime.machinery.lru import LRU
 from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
 
@@ -31,7 +32,6 @@ from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime.framework.plugins import ownedfiles
 from pkg.util import trainjob
-from pkg.util.lru import LRU
 
 T = TypeVar("T", bound=Object)
 

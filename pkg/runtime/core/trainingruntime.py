@@ -14,6 +14,7 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, equality, field
 from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.lru import LRU
 from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 
@@ -28,7 +29,6 @@ from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins.jobset import builder, job_set
 from pkg.util import generations, offload, podtemplate, resources, trainingruntime, trainjob
 from pkg.util.expected import ExpectedError
-from pkg.util.lru import LRU
 
 from .overrides import (
     DeniedPatchError,

@@ -154,7 +154,7 @@ async def test_made_up_tokens_do_not_fill_the_memory_and_no_token_is_kept(judge:
     guarded = guard(metrics)
     for number in range(filters._REMEMBERED + 5):
         await ask(guarded, f"Bearer made-up-{number}")
-    answers = guard._users._answers
+    answers = guard._users
     assert len(answers) == filters._REMEMBERED
     assert b"made-up" not in b"".join(answers)
 

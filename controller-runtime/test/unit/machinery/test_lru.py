@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-from pkg.util.lru import LRU
+from controller_runtime.machinery.lru import LRU
 
 
 def test_the_item_that_was_used_longest_ago_is_dropped() -> None:
