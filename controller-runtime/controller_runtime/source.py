@@ -32,6 +32,7 @@ from controller_runtime.machinery import (
     callables,
     raised,
 )
+from controller_runtime.machinery.backoff import exponential
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.workqueue import Origins
 
@@ -87,7 +88,7 @@ class _Retries:
 
     def add(self, call: _Call, failures: int) -> bool:
         """Keep a call for later. If too many calls are kept, drop the call that failed most often and return False."""
-        due = anyio.current_time() + min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY)
+        due = anyio.current_time() + exponential(failures - 1, _FIRST_RETRY, LONGEST_RETRY)
         heapq.heappush(self._heap, (due, next(self._numbers), failures, call))
         if len(self._heap) <= MAX_RETRIES:
             return True

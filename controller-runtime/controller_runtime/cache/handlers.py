@@ -15,11 +15,11 @@ import msgspec
 
 from controller_runtime import log, offload
 from controller_runtime.machinery import LazyObject, NamespacedName, Object, raised
+from controller_runtime.machinery.backoff import RandomFunc
 
 from .codec import Entry
 from .errors import UndecodableObjectError
 from .objects import CachedObject, UnreadableLog
-from .reflector import RandomFunc
 from .store import Store
 
 T = TypeVar("T", bound=Object)

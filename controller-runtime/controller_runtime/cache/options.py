@@ -11,9 +11,9 @@ from typing import Final
 
 from controller_runtime import client
 from controller_runtime.machinery import Object, rawjson
+from controller_runtime.machinery.backoff import RandomFunc
 
 from .codec import Transform
-from .reflector import RandomFunc
 
 ALL_NAMESPACES: Final[Collection[str]] = ("",)
 

@@ -32,6 +32,7 @@ import msgspec
 from controller_runtime import offload, rest
 from controller_runtime.machinery import Resource, rawjson
 from controller_runtime.machinery import errors as api
+from controller_runtime.machinery.backoff import Backoff, RandomFunc, exponential
 from controller_runtime.rest import request as requests
 
 from . import codec, errors
@@ -39,8 +40,6 @@ from . import codec, errors
 if TYPE_CHECKING:
     from .informer import NamespaceInformer
 
-RandomFunc = Callable[[], float]
-"""Returns a number in [0, 1)."""
 MAX_RESUMES: Final = 5
 """After this many failed attempts in a row to resume a watch, everything is listed again."""
 _STEP_BYTES: Final = 256 << 10
@@ -49,44 +48,8 @@ _SPREAD: Final = 0.1
 """A delay that the server requested is lengthened by up to this fraction, so that clients do not retry together."""
 MAX_BROKEN_STREAMS: Final = 2
 """After this many streams of all objects broke in a row, the objects are listed instead."""
-_RESET_AFTER: Final = 120.0
 SHORT_WATCH: Final = 1.0
 """If a watch ends within this many seconds, we wait before we open the next one."""
-
-
-class Backoff:
-    """Delays that double from ``first`` to ``longest``, each lengthened by up to ``jitter`` of itself.
-
-    After :data:`_RESET_AFTER` seconds without a failure, the delays start over.
-    """
-
-    def __init__(
-        self,
-        *,
-        first: float = 0.8,
-        longest: float = 30.0,
-        jitter: float = 1.0,
-        random: RandomFunc,
-    ) -> None:
-        self._first = first
-        self._longest = longest
-        self._jitter = jitter
-        self._random = random
-        self._next = first
-        self._until = float("-inf")
-
-    def reset(self) -> None:
-        """Use the first delay again after the next failure."""
-        self._next = self._first
-
-    def next(self, now: float) -> float:
-        """Return the seconds to wait after a failure at ``now``."""
-        if now - self._until > _RESET_AFTER:
-            self._next = self._first
-        delay = self._next * (1 + self._jitter * self._random())
-        self._next = min(2 * self._next, self._longest)
-        self._until = now + delay
-        return delay
 
 
 class Lines:
@@ -487,7 +450,7 @@ class Reflector:
         silence = self._target.silence_timeout
         if self._decoder.has_bookmarks:
             return silence
-        return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
+        return exponential(self._quiet, silence, 2 * self._target.watch_timeout + 30)
 
     async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
         """Report each line to the sink. Return False when the response ends.

@@ -30,6 +30,7 @@ from controller_runtime import healthz, log, metrics, recorder, rest
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import NamespacedName
+from controller_runtime.machinery.backoff import exponential
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -164,7 +165,7 @@ class Certificates:
                     self._metrics.failures.inc()
                     self._problem = log.describe(error)
                     _log.error("Webhook certificates are not in order", error=error)
-                    wait = min(_RETRY[0] * 2.0**failed, _RETRY[1])
+                    wait = exponential(failed, *_RETRY)
                     failed += 1
                 with anyio.move_on_after(wait):
                     await self._changed.wait()

@@ -16,6 +16,7 @@ import msgspec
 
 from controller_runtime import log, rest
 from controller_runtime.machinery import Object, errors
+from controller_runtime.machinery.backoff import Backoff
 from controller_runtime.rest import request as requests
 
 from .bodies import decode_listed, is_metadata
@@ -76,7 +77,7 @@ class Watch(Generic[T]):
         self._options = options
         self._bookmarks = False
         self._connected = False
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE, random=random.random)
         self._not_before = 0.0
         self._events = self._follow()
 
@@ -120,11 +121,10 @@ class Watch(Generic[T]):
                 delay = self._delay(error)
             lasted = anyio.current_time() - opened
             if lasted >= _SHORT:
-                self._pause = _FIRST_PAUSE
+                self._backoff.reset()
             if delay or lasted < _SHORT:
-                pause = max(delay, self._pause * (1 + random.random()))  # noqa: S311 -- spreads load
+                pause = max(delay, self._backoff.next(anyio.current_time()))
                 self._not_before = anyio.current_time() + pause
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     async def _existing(self) -> AsyncGenerator[WatchEvent[T], None]:
         options = self._options
@@ -211,7 +211,7 @@ class Watch(Generic[T]):
             raise error
         kind = str(self._kind.gvk.group_kind)
         _log.debug("Watch failed", kind=kind, resourceVersion=self.resource_version, error=error)
-        return (error.retry_after or 0.0) if isinstance(error, errors.StatusError) else self._pause
+        return (error.retry_after or 0.0) if isinstance(error, errors.StatusError) else _FIRST_PAUSE
 
 
 def _is_transient(error: errors.StatusError) -> bool:

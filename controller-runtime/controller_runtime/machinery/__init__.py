@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of Kubernetes' apimachinery that kinds and clients need: base classes of kinds, and a module per subject.
 
-Helpers that several packages share are here, too: :mod:`.raised`, :mod:`.refreshed` and :mod:`.tokenbucket`.
+Helpers that several packages share are here, too: :mod:`.backoff`, :mod:`.lru`, :mod:`.raised`, :mod:`.refreshed`
+and :mod:`.tokenbucket`.
 
 metav1's structs are in :mod:`controller_runtime.apis.meta.v1`.
 """

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
+from controller_runtime.machinery.backoff import exponential
 from controller_runtime.machinery.tokenbucket import TokenBucket
 
 T = TypeVar("T", bound=Hashable)
@@ -75,8 +76,7 @@ class ItemExponentialFailureRateLimiter(_PerItem[T]):
         """Return the next delay of ``item``."""
         failures = self._failures.get(item, 0)
         self._failures[item] = failures + 1
-        # Beyond 2**1000 a float overflows; every sensible maximum is reached long before.
-        return min(self._base * 2.0 ** min(failures, 1000), self._maximum)
+        return exponential(failures, self._base, self._maximum)
 
 
 class ItemFastSlowRateLimiter(_PerItem[T]):

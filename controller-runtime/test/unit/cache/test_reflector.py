@@ -11,7 +11,6 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError, EventHandlerFuncs
-from controller_runtime.cache.reflector import Backoff
 from controller_runtime.rest import FakeResponse
 
 LOST = rest.TransportError("connection reset", host="https://api")
@@ -55,13 +54,6 @@ async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_ask
     await anyio.sleep(0.01)
     assert server.queries[-1]["resourceVersion"] == "15"
     assert "sendInitialEvents" not in server.queries[-1]
-
-
-def test_delays_double_and_start_over_two_minutes_after_the_last_delay() -> None:
-    backoff = Backoff(first=1, longest=30, jitter=0, random=lambda: 0.0)
-    assert [backoff.next(0), backoff.next(1), backoff.next(3)] == [1, 2, 4]
-    assert backoff.next(3 + 4 + 119) == 8
-    assert backoff.next(3 + 4 + 119 + 8 + 121) == 1
 
 
 async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
+from controller_runtime.machinery.backoff import exponential
 
 from trainerctl.localcluster.processes.images import Images
 from trainerctl.localcluster.processes.names import Hosts
@@ -30,7 +31,7 @@ class BackOff:
 
     def delay(self, failures: int) -> float:
         """Return the delay after ``failures`` restarts in a row."""
-        return min(self.first * 2.0 ** min(failures, 32), self.longest)
+        return exponential(failures, self.first, self.longest)
 
 
 @dataclass(frozen=True)
