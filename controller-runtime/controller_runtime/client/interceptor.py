@@ -13,15 +13,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from controller_runtime.machinery import NamespacedName, Object
 
 from . import interfaces, subresources
 from . import options as opts
-
-if TYPE_CHECKING:
-    from controller_runtime.apis.autoscaling.v1 import Scale
 
 T = TypeVar("T", bound=Object)
 
@@ -70,7 +67,15 @@ class Intercepted(subresources.ByName["InterceptedSubResource"]):
         return InterceptedSubResource(self._client, name, self._funcs)
 
     def _scales(self) -> interfaces.ScaleClient:
-        return _InterceptedScales(self._client, self._funcs)
+        scales = self._client.subresource("scale")
+
+        def send(verb: str, *arguments: Any, **options: Any) -> Awaitable[Any]:
+            func: Func | None = getattr(self._funcs, f"subresource_{verb}")
+            own: Func = getattr(scales, verb)
+            call = own if func is None else partial(func, self._client, subresources.SCALE)
+            return call(*arguments, **options)
+
+        return subresources.Scales(send)
 
     def _logs(self) -> interfaces.LogClient:
         return self._client.subresource("log")
@@ -154,43 +159,3 @@ class InterceptedSubResource:
 
     def _call(self, func: Func | None, own: Func) -> Func:
         return own if func is None else partial(func, self._client, self._name)
-
-
-class _InterceptedScales:
-    """The ``scale`` of objects; the functions for subresources get the Scale as their last argument."""
-
-    def __init__(self, client: interfaces.Client, funcs: Funcs) -> None:
-        self._client = client
-        self._funcs = funcs
-        self._scales = client.subresource("scale")
-
-    async def get(self, obj: Object, into: type[Any] | None = None) -> Any:
-        kind = subresources.scale_kind() if into is None else into
-        return await self._call(self._funcs.subresource_get, self._scales.get)(obj, kind)
-
-    async def update(self, obj: Object, scale: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        opts.check_options(opts.UpdateOptions, options)
-        stored: T = await self._call(self._funcs.subresource_update, self._scales.update)(
-            obj, scale, **options
-        )
-        return stored
-
-    async def patch(
-        self,
-        obj: Object,
-        patch: interfaces.Patch,
-        scale: Scale | None = None,
-        **options: Unpack[opts.PatchOptions],
-    ) -> Scale:
-        opts.check_options(opts.PatchOptions, options)
-        call = self._call(self._funcs.subresource_patch, self._scales.patch)
-        stored: Scale = await call(obj, patch, scale, **options)
-        return stored
-
-    async def apply(self, obj: Object, scale: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        opts.check_options(opts.ApplyOptions, options)
-        stored: T = await self._call(self._funcs.subresource_apply, self._scales.apply)(obj, scale, **options)
-        return stored
-
-    def _call(self, func: Func | None, own: Func) -> Func:
-        return own if func is None else partial(func, self._client, subresources.SCALE)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final, TypeVar, Unpack, cast
+from typing import Any, Final, TypeVar, Unpack, cast
 from urllib.parse import unquote
 
 from controller_runtime import log, rest
@@ -51,7 +51,20 @@ class LiveClient(subresources.ByName["SubResource"]):
         return SubResource(self, name)
 
     def _scales(self) -> subresources.Scales:
-        return subresources.Scales(self, self._subresource(subresources.SCALE))
+        return subresources.Scales(self._scale)
+
+    async def _scale(self, verb: str, obj: Object, *arguments: Any, **options: Any) -> Any:
+        name, checked = subresources.SCALE, cast("Any", options)
+        match verb, arguments:
+            case "get", (into,):
+                return await self._subresource(name).get(obj, into)
+            case "update", (scale,):
+                return await self._update(obj, subresources.named_as(scale, obj), name, checked)
+            case "apply", (scale,):
+                return (await self._apply(obj, subresources.named_as(scale, obj), name, checked)).object
+            case _, (patch, scale):
+                body = subresources.scale_kind()() if scale is None else scale
+                return (await self._patch(obj, body, patch, name, checked)).object
 
     def _logs(self) -> subresources.Logs:
         return subresources.Logs(self)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
@@ -21,7 +21,7 @@ from . import options as opts
 if TYPE_CHECKING:
     from controller_runtime.apis.autoscaling.v1 import Scale
 
-    from .live import LiveClient, SubResource
+    from .live import LiveClient
 
 T = TypeVar("T", bound=Object)
 S = TypeVar("S")
@@ -69,19 +69,20 @@ class ByName(ABC, Generic[S]):
 
 
 class Scales:
-    """Reads and writes the ``scale`` of objects with a LiveClient: see :class:`.interfaces.ScaleClient`."""
+    """The methods of a :class:`.interfaces.ScaleClient`. Each calls ``send`` with its own name and its arguments."""
 
-    def __init__(self, client: LiveClient, subresource: SubResource) -> None:
-        self._client = client
-        self._subresource = subresource
+    def __init__(self, send: Callable[..., Awaitable[Any]]) -> None:
+        self._send = send
 
     async def get(self, obj: Object, into: type[Any] | None = None) -> Any:
         """Return the scale of ``obj``, always from the server."""
-        return await self._subresource.get(obj, scale_kind() if into is None else into)
+        return await self._send("get", obj, scale_kind() if into is None else into)
 
     async def update(self, obj: Object, scale: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the scale of ``obj``; ConflictError if the Scale's ``resourceVersion`` is not the newest."""
-        return await self._client._update(obj, named_as(scale, obj), SCALE, options)
+        opts.check_options(opts.UpdateOptions, options)
+        stored: T = await self._send("update", obj, scale, **options)
+        return stored
 
     async def patch(
         self,
@@ -91,45 +92,15 @@ class Scales:
         **options: Unpack[opts.PatchOptions],
     ) -> Scale:
         """Send ``patch.data(scale)`` to the scale of ``obj``; a raw patch needs no ``scale``."""
-        body = scale_kind()() if scale is None else scale
-        return (await self._client._patch(obj, body, patch, SCALE, options)).object
-
-    async def apply(self, obj: Object, scale: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        """Server-side apply the fields of ``scale`` that are set."""
-        return (await self._client._apply(obj, named_as(scale, obj), SCALE, options)).object
-
-
-class ScalesOf:
-    """Passes calls to another ScaleClient, with another target or with other options of writes."""
-
-    def __init__(
-        self,
-        scales: interfaces.ScaleClient,
-        *,
-        target: Callable[[Object], Object] = lambda obj: obj,
-        options: Callable[[Any], Any] = lambda options: options,
-    ) -> None:
-        self._scales = scales
-        self._target = target
-        self._options = options
-
-    async def get(self, obj: Object, into: type[Any] | None = None) -> Any:
-        return await self._scales.get(self._target(obj), scale_kind() if into is None else into)
-
-    async def update(self, obj: Object, scale: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        return await self._scales.update(self._target(obj), scale, **self._options(options))
-
-    async def patch(
-        self,
-        obj: Object,
-        patch: interfaces.Patch,
-        scale: Scale | None = None,
-        **options: Unpack[opts.PatchOptions],
-    ) -> Scale:
-        return await self._scales.patch(self._target(obj), patch, scale, **self._options(options))
+        opts.check_options(opts.PatchOptions, options)
+        stored: Scale = await self._send("patch", obj, patch, scale, **options)
+        return stored
 
     async def apply(self, obj: Object, scale: T, **options: Unpack[opts.PatchOptions]) -> T:
-        return await self._scales.apply(self._target(obj), scale, **self._options(options))
+        """Server-side apply the fields of ``scale`` that are set."""
+        opts.check_options(opts.PatchOptions, options)
+        stored: T = await self._send("apply", obj, scale, **options)
+        return stored
 
 
 class Logs:

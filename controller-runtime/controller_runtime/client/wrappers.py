@@ -153,7 +153,12 @@ class Namespaced(_NamespacedWriter, subresources.ByName["NamespacedSubResource"]
         return NamespacedSubResource(self._client.subresource(name), self._scope)
 
     def _scales(self) -> interfaces.ScaleClient:
-        return subresources.ScalesOf(self._client.subresource("scale"), target=self._scope.object)
+        scales = self._client.subresource("scale")
+
+        def send(verb: str, obj: Object, *arguments: Any, **options: Any) -> Any:
+            return getattr(scales, verb)(self._scope.object(obj), *arguments, **options)
+
+        return subresources.Scales(send)
 
     def _logs(self) -> interfaces.LogClient:
         return subresources.LogsOf(self._client.subresource("log"), self._scope.object)
@@ -274,7 +279,14 @@ class WithSettings(_WriterWithSettings, subresources.ByName["SubResourceWithSett
         return SubResourceWithSettings(self._client.subresource(name), self._settings)
 
     def _scales(self) -> interfaces.ScaleClient:
-        return subresources.ScalesOf(self._client.subresource("scale"), options=self._settings.of)
+        scales = self._client.subresource("scale")
+
+        def send(verb: str, *arguments: Any, **options: Any) -> Any:
+            if verb != "get":
+                self._settings.of(cast("opts.PatchOptions", options))
+            return getattr(scales, verb)(*arguments, **options)
+
+        return subresources.Scales(send)
 
     def _logs(self) -> interfaces.LogClient:
         return self._client.subresource("log")
