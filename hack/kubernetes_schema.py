@@ -42,7 +42,8 @@ _HEAD: Final = """\
 MODULES: Final = {
     "autoscaling.v2": ("autoscaling", "v2", "HorizontalPodAutoscaler"),
     "certificates.v1": ("certificates.k8s.io", "v1", "CertificateSigningRequest"),
-    "core.generated": ("", "v1", "Endpoints PersistentVolume PersistentVolumeClaim ResourceQuota"),
+    "core.claims": ("", "v1", "PersistentVolumeClaim"),
+    "core.generated": ("", "v1", "Endpoints PersistentVolume ResourceQuota"),
     "discovery.v1": ("discovery.k8s.io", "v1", "EndpointSlice"),
     "networking.v1": ("networking.k8s.io", "v1", "Ingress IngressClass NetworkPolicy"),
     "policy.generated": ("policy", "v1", "PodDisruptionBudget"),

@@ -141,7 +141,9 @@ def has_definition(name: str) -> bool:
 
 def name_of(model: type[object]) -> str:
     """Return the name of a class in the recorded schema, such as ``core.v1.EnvVar``."""
-    module = model.__module__.removeprefix("controller_runtime.apis.").replace(".generated", ".v1")
+    module = model.__module__.removeprefix("controller_runtime.apis.")
+    for part in ("claims", "events", "generated"):  # v1 exports the classes of these modules
+        module = module.removesuffix(f".{part}") + ".v1" if module.endswith(f".{part}") else module
     return f"{'meta.v1' if module == _META else module}.{model.__name__}"
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from controller_runtime.apis.core.v1 import PodTemplateSpec
+from controller_runtime.apis.core.v1 import PersistentVolumeClaim, PodTemplateSpec
 from controller_runtime.apis.meta.v1 import LabelSelector
 from controller_runtime.machinery import JSON, Object, Struct
 from controller_runtime.machinery.base import is_unset
@@ -133,7 +133,7 @@ class StatefulSetSpec(Struct):
     service_name: str | None = None
     template: PodTemplateSpec = Field(default_factory=PodTemplateSpec, exclude_if=is_unset)
     update_strategy: StatefulSetUpdateStrategy | None = None
-    volume_claim_templates: list[dict[str, JSON]] | None = None
+    volume_claim_templates: list[PersistentVolumeClaim] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"selector", "template"})
     go_pointers: ClassVar[frozenset[str]] = frozenset({"replicas", "revision_history_limit"})
 

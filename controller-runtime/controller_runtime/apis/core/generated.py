@@ -14,9 +14,7 @@ from controller_runtime.apis.core.v1 import (
     NFSVolumeSource,
     NodeSelector,
     ObjectReference,
-    TypedLocalObjectReference,
 )
-from controller_runtime.apis.meta.v1 import LabelSelector
 from controller_runtime.machinery import Object, Struct
 from controller_runtime.machinery.quantity import Quantity
 
@@ -263,60 +261,6 @@ class PersistentVolumeStatus(Struct):
 class PersistentVolume(Object, group="", version="v1", plural="persistentvolumes", namespaced=False):
     spec: PersistentVolumeSpec = Field(default_factory=PersistentVolumeSpec)
     status: PersistentVolumeStatus = Field(default_factory=PersistentVolumeStatus)
-
-
-class TypedObjectReference(Struct):
-    api_group: str | None = None
-    kind: str = ""
-    name: str = ""
-    namespace: str | None = None
-
-
-class VolumeResourceRequirements(Struct):
-    limits: dict[str, Quantity] | None = None
-    requests: dict[str, Quantity] | None = None
-
-
-class PersistentVolumeClaimSpec(Struct):
-    access_modes: list[str] | None = None
-    data_source: TypedLocalObjectReference | None = None
-    data_source_ref: TypedObjectReference | None = None
-    resources: VolumeResourceRequirements | None = None
-    selector: LabelSelector | None = None
-    storage_class_name: str | None = None
-    volume_attributes_class_name: str | None = None
-    volume_mode: str | None = None
-    volume_name: str | None = None
-
-
-class PersistentVolumeClaimCondition(Struct):
-    last_probe_time: str | None = None
-    last_transition_time: str | None = None
-    message: str | None = None
-    reason: str | None = None
-    status: str = ""
-    type: str = ""
-
-
-class ModifyVolumeStatus(Struct):
-    status: str = ""
-    target_volume_attributes_class_name: str | None = None
-
-
-class PersistentVolumeClaimStatus(Struct):
-    access_modes: list[str] | None = None
-    allocated_resource_statuses: dict[str, str] | None = None
-    allocated_resources: dict[str, Quantity] | None = None
-    capacity: dict[str, Quantity] | None = None
-    conditions: list[PersistentVolumeClaimCondition] | None = None
-    current_volume_attributes_class_name: str | None = None
-    modify_volume_status: ModifyVolumeStatus | None = None
-    phase: str | None = None
-
-
-class PersistentVolumeClaim(Object, group="", version="v1", plural="persistentvolumeclaims"):
-    spec: PersistentVolumeClaimSpec = Field(default_factory=PersistentVolumeClaimSpec)
-    status: PersistentVolumeClaimStatus = Field(default_factory=PersistentVolumeClaimStatus)
 
 
 class ScopedResourceSelectorRequirement(Struct):

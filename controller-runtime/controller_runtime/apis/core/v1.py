@@ -20,31 +20,33 @@ from .events import EventSource as EventSource
 from .events import ObjectReference as ObjectReference
 
 if TYPE_CHECKING:
+    from .claims import PersistentVolumeClaim as PersistentVolumeClaim
+    from .claims import PersistentVolumeClaimSpec as PersistentVolumeClaimSpec
+    from .claims import PersistentVolumeClaimStatus as PersistentVolumeClaimStatus
+    from .claims import VolumeResourceRequirements as VolumeResourceRequirements
     from .generated import Endpoints as Endpoints
     from .generated import EndpointSubset as EndpointSubset
     from .generated import PersistentVolume as PersistentVolume
-    from .generated import PersistentVolumeClaim as PersistentVolumeClaim
-    from .generated import PersistentVolumeClaimSpec as PersistentVolumeClaimSpec
-    from .generated import PersistentVolumeClaimStatus as PersistentVolumeClaimStatus
     from .generated import PersistentVolumeSpec as PersistentVolumeSpec
     from .generated import ResourceQuota as ResourceQuota
     from .generated import ResourceQuotaSpec as ResourceQuotaSpec
-    from .generated import VolumeResourceRequirements as VolumeResourceRequirements
 else:  # programs that do not need these kinds do not load them
     __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
+            ".claims": (
+                "PersistentVolumeClaim",
+                "PersistentVolumeClaimSpec",
+                "PersistentVolumeClaimStatus",
+                "VolumeResourceRequirements",
+            ),
             ".generated": (
                 "EndpointSubset",
                 "Endpoints",
                 "PersistentVolume",
-                "PersistentVolumeClaim",
-                "PersistentVolumeClaimSpec",
-                "PersistentVolumeClaimStatus",
                 "PersistentVolumeSpec",
                 "ResourceQuota",
                 "ResourceQuotaSpec",
-                "VolumeResourceRequirements",
             ),
         },
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller_runtime.apis.apps.v1 import StatefulSet
 from controller_runtime.apis.autoscaling.v2 import HorizontalPodAutoscaler
 from controller_runtime.apis.core.v1 import PersistentVolume, PersistentVolumeClaim, ResourceQuota
 from controller_runtime.apis.discovery.v1 import EndpointSlice
@@ -18,6 +19,7 @@ from controller_runtime.machinery import Object, unstructured
 
 pytestmark = pytest.mark.integration
 LABELS = {"matchLabels": {"app": "web"}}
+LABELLED = {"labels": LABELS["matchLabels"]}
 OBJECTS: list[tuple[type[Object], dict[str, Any]]] = [
     (
         Ingress,
@@ -75,6 +77,31 @@ OBJECTS: list[tuple[type[Object], dict[str, Any]]] = [
                 "accessModes": ["ReadWriteMany"],
                 "nfs": {"server": "nfs", "path": "/"},
                 "mountOptions": ["ro"],
+            }
+        },
+    ),
+    (
+        StatefulSet,
+        {
+            "spec": {
+                "selector": LABELS,
+                "serviceName": "db",
+                "template": {
+                    "metadata": LABELLED,
+                    "spec": {"containers": [{"name": "db", "image": "db:1"}]},
+                },
+                "volumeClaimTemplates": [
+                    {
+                        "apiVersion": "v1",
+                        "kind": "PersistentVolumeClaim",
+                        "metadata": {"name": "data"},
+                        "spec": {
+                            "accessModes": ["ReadWriteOnce"],
+                            "resources": {"requests": {"storage": "1Gi"}},
+                        },
+                        "status": {},
+                    }
+                ],
             }
         },
     ),
@@ -154,6 +181,18 @@ async def test_an_object_is_stored_as_its_class_writes_it(
         assert made.to_dict()[key] == stored[key], "the class writes all fields that the server stores"
     assert not any(made.unknown_fields for made in (made, getattr(made, "spec", made)))
     await live_client.delete(made)
+
+
+async def test_a_stateful_set_that_is_applied_again_does_not_change(
+    live_client: LiveClient, namespace: str
+) -> None:
+    content = next(content for kind, content in OBJECTS if kind is StatefulSet)
+    obj = StatefulSet.from_dict({"metadata": {"name": "db", "namespace": namespace}, **content})
+    first = await live_client.apply(obj, field_owner="me")
+    again = await live_client.apply(obj, field_owner="me")
+    assert again.metadata.resource_version == first.metadata.resource_version
+    (claim,) = again.spec.volume_claim_templates or []
+    assert claim.spec.volume_mode == "Filesystem"
 
 
 def assert_contains(stored: Any, value: Any) -> None:

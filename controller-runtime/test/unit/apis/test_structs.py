@@ -13,7 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from controller_runtime import apis
-from controller_runtime.apis.core.v1 import PersistentVolumeClaimSpec
+from controller_runtime.apis.apps.v1 import StatefulSet, StatefulSetSpec
+from controller_runtime.apis.core.v1 import PersistentVolumeClaim, PersistentVolumeClaimSpec
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.machinery import Object, Struct, openapi
 from controller_runtime.machinery.crd import custom_resource_definition
@@ -50,7 +52,7 @@ def test_core_v1_loads_its_generated_kinds_when_they_are_used() -> None:
     code = (
         "import sys\n"
         "from controller_runtime.apis.core import v1\n"
-        "assert 'controller_runtime.apis.core.generated' not in sys.modules\n"
+        "assert not {f'controller_runtime.apis.core.{name}' for name in ('claims', 'generated')} & set(sys.modules)\n"
         "assert 'PersistentVolumeClaim' in dir(v1)\n"
         "from controller_runtime.apis.core.v1 import PersistentVolumeClaim, PersistentVolumeClaimSpec\n"
         "assert PersistentVolumeClaim().spec == PersistentVolumeClaimSpec()\n"
@@ -61,6 +63,18 @@ def test_core_v1_loads_its_generated_kinds_when_they_are_used() -> None:
 def test_the_scheme_has_every_kind_of_the_package() -> None:
     found = {each for each in structs() if issubclass(each, Object) and each.resource is not None}
     assert found <= set(default_scheme()), "add them to apis/scheme.py"
+
+
+def test_the_claims_of_a_stateful_set_are_typed() -> None:
+    claim = PersistentVolumeClaim(
+        metadata=ObjectMeta(name="data"), spec=PersistentVolumeClaimSpec(access_modes=["ReadWriteOnce"])
+    )
+    made = StatefulSet(spec=StatefulSetSpec(service_name="db", volume_claim_templates=[claim]))
+    sent = made.to_dict()["spec"]["volumeClaimTemplates"]
+    assert sent[0]["spec"] == {"accessModes": ["ReadWriteOnce"]}
+    read = StatefulSet.from_dict({"spec": {"volumeClaimTemplates": sent}}).spec.volume_claim_templates
+    assert read == [claim]
+    assert openapi.name_of(PersistentVolumeClaim) == "core.v1.PersistentVolumeClaim"
 
 
 class Template(Struct):
