@@ -45,6 +45,7 @@ if _typing.TYPE_CHECKING:
     from .apis.meta.v1 import OwnerReference as OwnerReference
     from .builder import new_controller_managed_by as new_controller_managed_by
     from .builder.webhook import new_webhook_managed_by as new_webhook_managed_by
+    from .cache import CacheError as CacheError
     from .client import Client as Client
     from .client import Reader as Reader
     from .client import Writer as Writer
@@ -60,8 +61,12 @@ if _typing.TYPE_CHECKING:
     from .controller.controllerutil import controller_of as controller_of
     from .controller.controllerutil import create_or_patch as create_or_patch
     from .controller.controllerutil import create_or_update as create_or_update
+    from .controller.controllerutil import has_controller_reference as has_controller_reference
+    from .controller.controllerutil import has_owner_reference as has_owner_reference
     from .controller.controllerutil import owner_reference as owner_reference
+    from .controller.controllerutil import remove_controller_reference as remove_controller_reference
     from .controller.controllerutil import remove_finalizer as remove_finalizer
+    from .controller.controllerutil import remove_owner_reference as remove_owner_reference
     from .controller.controllerutil import set_controller_reference as set_controller_reference
     from .controller.controllerutil import set_owner_reference as set_owner_reference
     from .log import logger_from as logger_from
@@ -87,16 +92,24 @@ if _typing.TYPE_CHECKING:
     from .machinery import unstructured as unstructured
     from .machinery.conditions import set_status_condition as set_status_condition
     from .machinery.errors import AlreadyExistsError as AlreadyExistsError
+    from .machinery.errors import BadRequestError as BadRequestError
     from .machinery.errors import ConflictError as ConflictError
+    from .machinery.errors import ExpiredError as ExpiredError
     from .machinery.errors import ForbiddenError as ForbiddenError
     from .machinery.errors import InvalidError as InvalidError
+    from .machinery.errors import MethodNotAllowedError as MethodNotAllowedError
     from .machinery.errors import NotFoundError as NotFoundError
+    from .machinery.errors import ServerError as ServerError
+    from .machinery.errors import ServerTimeoutError as ServerTimeoutError
     from .machinery.errors import StatusError as StatusError
+    from .machinery.errors import TooManyRequestsError as TooManyRequestsError
+    from .machinery.errors import UnauthorizedError as UnauthorizedError
     from .manager import ControllerDefaults as ControllerDefaults
     from .manager import Manager as Manager
     from .manager import ManagerError as ManagerError
     from .manager import Options as Options
     from .manager import setup_signal_handler as setup_signal_handler
+    from .reconcile import AsReconciler as AsReconciler
     from .reconcile import Reconciler as Reconciler
     from .reconcile import Request as Request
     from .reconcile import Result as Result
@@ -106,8 +119,13 @@ if _typing.TYPE_CHECKING:
     from .recorder import EventRecorder as EventRecorder
     from .recorder import reference as reference
     from .rest import Config as Config
+    from .rest import ConfigError as ConfigError
+    from .rest import NoKindMatchError as NoKindMatchError
+    from .rest import RestError as RestError
+    from .rest import TransportError as TransportError
     from .rest import load_config as load_config
     from .webhook import CustomDefaulter as CustomDefaulter
+    from .webhook import CustomMutator as CustomMutator
     from .webhook import CustomValidator as CustomValidator
 else:
     __getattr__, __dir__ = _ondemand.names(
@@ -121,6 +139,7 @@ else:
             ),
             "builder": ("new_controller_managed_by",),
             "builder.webhook": ("new_webhook_managed_by",),
+            "cache": ("CacheError",),
             "client": (
                 "Client",
                 "Reader",
@@ -139,8 +158,12 @@ else:
                 "controller_of",
                 "create_or_patch",
                 "create_or_update",
+                "has_controller_reference",
+                "has_owner_reference",
                 "owner_reference",
+                "remove_controller_reference",
                 "remove_finalizer",
+                "remove_owner_reference",
                 "set_controller_reference",
                 "set_owner_reference",
             ),
@@ -170,11 +193,18 @@ else:
             "machinery.conditions": ("set_status_condition",),
             "machinery.errors": (
                 "AlreadyExistsError",
+                "BadRequestError",
                 "ConflictError",
+                "ExpiredError",
                 "ForbiddenError",
                 "InvalidError",
+                "MethodNotAllowedError",
                 "NotFoundError",
+                "ServerError",
+                "ServerTimeoutError",
                 "StatusError",
+                "TooManyRequestsError",
+                "UnauthorizedError",
             ),
             "manager": (
                 "ControllerDefaults",
@@ -184,6 +214,7 @@ else:
                 "setup_signal_handler",
             ),
             "reconcile": (
+                "AsReconciler",
                 "Reconciler",
                 "Request",
                 "Result",
@@ -197,10 +228,15 @@ else:
             ),
             "rest": (
                 "Config",
+                "ConfigError",
+                "NoKindMatchError",
+                "RestError",
+                "TransportError",
                 "load_config",
             ),
             "webhook": (
                 "CustomDefaulter",
+                "CustomMutator",
                 "CustomValidator",
             ),
         },

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import inspect
 import pkgutil
 import subprocess
 import sys
@@ -7,21 +8,29 @@ import sys
 import pytest
 
 import controller_runtime as ctrl
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.errors import StatusError
 
 NAMES = [
     "ATOMIC",
     "AlreadyExistsError",
+    "AsReconciler",
+    "BadRequestError",
+    "CacheError",
     "Client",
     "Condition",
     "Config",
+    "ConfigError",
     "ConflictError",
     "ControllerDefaults",
     "ControllerOptions",
     "ConversionWebhook",
     "CustomDefaulter",
+    "CustomMutator",
     "CustomValidator",
     "Duration",
     "EventRecorder",
+    "ExpiredError",
     "ForbiddenError",
     "GVK",
     "Int32",
@@ -35,8 +44,10 @@ NAMES = [
     "Manager",
     "ManagerError",
     "Markers",
+    "MethodNotAllowedError",
     "NORMAL",
     "NamespacedName",
+    "NoKindMatchError",
     "NotFoundError",
     "Object",
     "ObjectMeta",
@@ -47,12 +58,18 @@ NAMES = [
     "Reader",
     "Reconciler",
     "Request",
+    "RestError",
     "Result",
     "Rule",
     "Scale",
+    "ServerError",
+    "ServerTimeoutError",
     "StatusError",
     "Struct",
     "TerminalError",
+    "TooManyRequestsError",
+    "TransportError",
+    "UnauthorizedError",
     "Unstructured",
     "WARNING",
     "Writer",
@@ -61,6 +78,8 @@ NAMES = [
     "controller_of",
     "create_or_patch",
     "create_or_update",
+    "has_controller_reference",
+    "has_owner_reference",
     "ignore_not_found",
     "load_config",
     "logger_from",
@@ -70,7 +89,9 @@ NAMES = [
     "new_webhook_managed_by",
     "owner_reference",
     "reference",
+    "remove_controller_reference",
     "remove_finalizer",
+    "remove_owner_reference",
     "retry_on_conflict",
     "set_controller_reference",
     "set_owner_reference",
@@ -94,6 +115,14 @@ def test_the_facade_has_these_names() -> None:
     assert all(getattr(ctrl, name) is not None for name in NAMES)
     with pytest.raises(AttributeError, match=r"'controller_runtime' has no attribute 'Trainer'"):
         _ = ctrl.Trainer  # type: ignore[attr-defined]  # that is the test
+
+
+def test_every_error_of_an_api_server_is_a_name_of_the_facade() -> None:
+    found = [
+        each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, StatusError)
+    ]
+    assert len(found) == 13
+    assert [each for each in found if getattr(ctrl, each.__name__) is not each] == []
 
 
 def test_every_package_is_an_attribute() -> None:
