@@ -15,7 +15,7 @@ texts. Computed fields are written; decoding ignores their values, because the c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin, get_type_hints
@@ -52,6 +52,20 @@ def camel(name: str) -> str:
     """
     first, *rest = name.rstrip("_").split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+class NoFieldError(AttributeError):
+    """A model has no field of this name, or the attribute can only be read."""
+
+    def __init__(self, model: type[Struct], field: str, *, read_only: bool = False) -> None:
+        super().__init__()
+        self._model = model
+        self._field = field
+        self._read_only = read_only
+
+    def __str__(self) -> str:
+        # Made when it is shown, because most such errors belong to ``hasattr`` or ``getattr`` with a default.
+        return _no_field(self._model, self._field, read_only=self._read_only)
 
 
 class Struct(BaseModel):
@@ -107,9 +121,27 @@ class Struct(BaseModel):
                 AttributeError: the model does not declare the field; see :meth:`set_unknown_fields`.
             """
             kind = type(self)
-            if name not in kind.__pydantic_fields__ and not _may_set(kind, name):
-                raise AttributeError(_no_field(kind, name))
+            if name in kind.__pydantic_fields__:
+                super().__setattr__(name, value)
+                return
+            attribute = getattr(kind, name, None)
+            read_only = isinstance(attribute, property) and attribute.fset is None
+            if read_only or not _may_set(kind, name):
+                raise NoFieldError(kind, name, read_only=read_only)
             super().__setattr__(name, value)
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a field that the model does not declare.
+
+            Raises:
+                AttributeError: the object has no such field; the message names the field that may be meant.
+            """
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name.startswith("_"):
+                    raise
+            raise NoFieldError(type(self), name)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
@@ -392,14 +424,28 @@ def _check_names(model: type[Struct], data: Collection[str]) -> None:
             raise TypeError(_no_field(model, name))
 
 
-def _no_field(model: type[Struct], name: str) -> str:
+def _no_field(model: type[Struct], name: str, *, read_only: bool = False) -> str:
     import difflib  # only for this error
 
-    fields = model.model_fields
+    fields = fields_of(model)
     meant = [each for each, field in fields.items() if wire_name(each, field) == name]
-    meant = meant or difflib.get_close_matches(name, fields, n=1)
+    meant = meant or [*_nested(fields, name)] or difflib.get_close_matches(name, fields, n=1)
     hint = f"; did you mean {meant[0]}?" if meant else ""
+    if read_only:
+        return f"{model.__name__}.{name} can only be read{hint}"
     return f"{model.__name__} has no field {name}{hint}"
+
+
+def _nested(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
+    """Yield the path of a field of this name in ``metadata``, ``spec`` or ``status``."""
+    for part in ("metadata", "spec", "status"):
+        annotation = fields[part].annotation if part in fields else None
+        for each in (annotation, *get_args(annotation)):
+            if isinstance(each, type) and issubclass(each, Struct):
+                inside = fields_of(each).items()
+                yield from (
+                    f"{part}.{path}" for path, field in inside if name in (path, wire_name(path, field))
+                )
 
 
 def _is_no_json(error: ValidationError) -> bool:

@@ -236,7 +236,7 @@ class Object(Struct, metaclass=_KindType):
         for part in ("metadata", "spec", "status"):
             if part in self.model_fields_set:
                 continue
-            value = getattr(self, part, None)
+            value = self.__dict__.get(part)
             if isinstance(value, Struct) and not value.to_dict():
                 unset = (unset or set()) | {part}
         return unset

@@ -4,8 +4,10 @@
 
 import copy
 import json
+import re
 from datetime import datetime
 from enum import Enum
+from typing import Any
 
 import pydantic
 import pytest
@@ -155,3 +157,43 @@ def test_the_first_label_is_set_in_the_metadata_and_never_lost_in_silence(field:
     setattr(found.metadata, field, {"a": "b"})
     getattr(found, field)["c"] = "d"
     assert getattr(found.metadata, field) == {"a": "b", "c": "d"}
+
+
+@pytest.mark.parametrize("field", ["name", "namespace", "labels", "annotations"])
+def test_a_field_of_the_metadata_that_is_set_on_the_object_itself_is_named(field: str) -> None:
+    for obj in (Pod(), unstructured(GVK("example.com", "v1", "Room"))()):
+        with pytest.raises(
+            AttributeError, match=rf"\.{field} can only be read; did you mean metadata\.{field}\?"
+        ):
+            setattr(obj, field, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("finalizers", "metadata.finalizers"),
+        ("ownerReferences", "metadata.owner_references"),
+        ("node_name", "spec.node_name"),
+        ("hostNetwork", "spec.host_network"),
+        ("phase", "status.phase"),
+        ("apiVersion", "api_version"),
+    ],
+)
+def test_a_field_in_the_wrong_place_is_named_when_it_is_read_set_or_passed(name: str, meant: str) -> None:
+    kind: Any = Pod
+    pod = kind()
+    text = re.escape(f"Pod has no field {name}; did you mean {meant}?")
+    with pytest.raises(AttributeError, match=text):
+        getattr(pod, name)
+    with pytest.raises(AttributeError, match=text):
+        setattr(pod, name, "")
+    if "." in meant:
+        with pytest.raises(TypeError, match=text):
+            kind(**{name: ""})
+    assert not hasattr(pod, name)
+    assert getattr(pod, name, None) is None
+
+
+def test_a_field_of_a_struct_that_is_read_under_its_name_in_json_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"PodSpec has no field nodeName; did you mean node_name\?"):
+        _ = Pod().spec.nodeName  # type: ignore[attr-defined]  # the mistake
