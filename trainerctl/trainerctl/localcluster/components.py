@@ -35,6 +35,8 @@ POD_LOGS: Final = "pod-logs"
 PROCESSES: Final = "process-kubelet"
 KUBELET_CLIENT: Final = "kubelet-client"
 """The name of the certificate that the API server presents to nodes."""
+FRONT_PROXY: Final = "front-proxy-client"
+"""The name of the certificate that the API server presents to the servers of other APIs, such as Kueue's visibility."""
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
 # The controllers that workloads, services, namespaces, claims and simulated nodes need; the others would only use
@@ -143,6 +145,10 @@ class Parts:
         clients = Authority.create("kubelet-client-ca")
         write_private(self._kubelet_clients, clients.certificate)
         clients.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
+        # Whoever has a certificate of this authority can act as any user on the servers of other APIs.
+        proxies = Authority.create("front-proxy-ca")
+        write_private(self.plane.pki / f"{FRONT_PROXY}-ca.crt", proxies.certificate)
+        proxies.client(FRONT_PROXY).write(self.plane.pki, FRONT_PROXY)
 
     def controller_manager(self) -> Component:
         endpoints = [] if self.options.run_processes else [_ENDPOINTS]
@@ -290,12 +296,19 @@ class Parts:
 
 
 def api_server_flags(directory: Path) -> list[str]:
-    """Return the flags that the API server of the cluster in ``directory`` needs to read logs from nodes."""
+    """Return the flags with which the API server in ``directory`` reads logs from nodes and serves APIServices."""
     pki = directory / "pki"
     return [
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
         f"--kubelet-client-certificate={pki / f'{KUBELET_CLIENT}.crt'}",
         f"--kubelet-client-key={pki / f'{KUBELET_CLIENT}.key'}",
+        f"--requestheader-client-ca-file={pki / f'{FRONT_PROXY}-ca.crt'}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={pki / f'{FRONT_PROXY}.crt'}",
+        f"--proxy-client-key-file={pki / f'{FRONT_PROXY}.key'}",
     ]
 
 

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from controller_runtime.envtest import Binary, ControlPlane, Supervisor
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
-from trainerctl.localcluster.components import STAGES, Parts, Ports
+from trainerctl.localcluster.components import STAGES, Parts, Ports, api_server_flags
 from trainerctl.localcluster.options import Options
 
 NAMES = ("coscheduling-scheduler", "kwok")
@@ -44,3 +47,18 @@ def test_the_nodes_of_simulated_pods_follow_the_stages_under_users_of_their_own(
     kwok, logs = parts.nodes()
     assert {f"--config={STAGES}", f"--kubeconfig={parts.kubeconfig('kwok')}"} <= set(kwok.argv)
     assert f"--kubeconfig={parts.kubeconfig('pod-logs')}" in logs.argv
+
+
+def test_the_api_server_presents_a_certificate_of_an_authority_of_its_own_to_the_servers_of_other_apis(
+    parts: Parts,
+) -> None:
+    parts.write_certificates()
+    flags = dict(flag.removeprefix("--").split("=", 1) for flag in api_server_flags(parts.directory))
+
+    assert all(Path(flags[name]).is_file() for name in flags if name.endswith("-file"))
+    authority = x509.load_pem_x509_certificate(Path(flags["requestheader-client-ca-file"]).read_bytes())
+    presented = x509.load_pem_x509_certificate(Path(flags["proxy-client-cert-file"]).read_bytes())
+    presented.verify_directly_issued_by(authority)
+    assert authority.public_bytes(Encoding.PEM) != parts.plane.authority.certificate
+    (name,) = presented.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    assert name.value == flags["requestheader-allowed-names"]
