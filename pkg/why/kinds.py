@@ -25,6 +25,8 @@ NAMESPACE: Final = "Namespace"
 DEPLOYMENT: Final = "Deployment.apps"
 LEASE: Final = "Lease.coordination.k8s.io"
 WORKLOAD: Final = "Workload.kueue.x-k8s.io"
+LOCAL_QUEUE: Final = "LocalQueue.kueue.x-k8s.io"
+CLUSTER_QUEUE: Final = "ClusterQueue.kueue.x-k8s.io"
 COSCHEDULING_GROUP: Final = "PodGroup.scheduling.x-k8s.io"
 VOLCANO_GROUP: Final = "PodGroup.scheduling.volcano.sh"
 KAI_GROUP: Final = "PodGroup.scheduling.run.ai"
@@ -48,7 +50,7 @@ _SERVED: Final = (
     ("resource.k8s.io", "v1 v1beta2 v1beta1", "ResourceClaim ResourceClaimTemplate"),
     ("scheduling.k8s.io", "v1", "PriorityClass"),
     ("coordination.k8s.io", "v1", "Lease"),
-    ("kueue.x-k8s.io", "v1beta1 v1beta2", "Workload LocalQueue"),
+    ("kueue.x-k8s.io", "v1beta1 v1beta2", "Workload LocalQueue ClusterQueue"),
     ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
     ("scheduling.volcano.sh", "v1beta1", "PodGroup Queue"),
     ("scheduling.run.ai", "v2alpha2", "PodGroup"),

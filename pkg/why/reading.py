@@ -105,6 +105,10 @@ class Reading:
                 )
         if references.runtime_of(train_job) in self._absent:
             await self._look_up(references.runtime_of_other_kind(train_job))
+        if queues.unadmitted(snapshot) is not None:
+            for queue in self._objects.get(kinds.LOCAL_QUEUE, ()):
+                if name := queue.text("spec", "clusterQueue"):
+                    await self._look_up(Reference(kinds.CLUSTER_QUEUE, "", name))
         absent = frozenset(self._absent)
         return dataclasses.replace(
             snapshot, absent=absent, logs=self._logs, truncated=self._truncated, refused=self._refused

@@ -106,7 +106,7 @@ def room(snapshot: Snapshot, wanted: Mapping[str, int]) -> int | None:
         if not isinstance(offered, dict):
             return None
         found = {name: str(offered.get(name, "0")) for name in wanted}
-        if not all(_is_quantity(each) for each in found.values()):
+        if not all(is_quantity(each) for each in found.values()):
             return None
         total += min(quantity.milli_value(found[name]) // milli for name, milli in wanted.items())
     return total if snapshot.all(kinds.NODE) else None
@@ -127,7 +127,7 @@ def requested(pod: LiveObject, resource: str) -> str | None:
     total = _sum(sidecars, *(_of(each, resource) for each in maps(pod.data, "spec", "containers")))
     overhead = at(pod.data, "spec", "overhead", resource)
     found = _sum(max(total, peak, key=_milli), None if overhead is None else str(overhead))
-    return found and _plain(found, resource)
+    return found and plain(found, resource)
 
 
 def _sum(*amounts: str | None) -> str | None:
@@ -142,7 +142,7 @@ def _milli(amount: str | None) -> int:
     return -1 if amount is None else quantity.milli_value(amount)
 
 
-def _plain(amount: str, resource: str) -> str:
+def plain(amount: str, resource: str) -> str:
     """Return an amount in the form that people write, such as 1000 CPUs. Kubernetes' own form is 1k."""
     if resource == "memory" or "storage" in resource or "hugepages" in resource:
         return amount
@@ -160,12 +160,12 @@ def _named(pod: LiveObject, resource: str) -> str:
 def _of(container: JSON, resource: str) -> str | None:
     for part in ("requests", "limits"):
         found = at(container, "resources", part, resource)
-        if found is not None and _is_quantity(str(found)):
+        if found is not None and is_quantity(str(found)):
             return str(found)
     return None
 
 
-def _is_quantity(text: str) -> bool:
+def is_quantity(text: str) -> bool:
     try:
         quantity.parse(text)
     except ValueError:
@@ -181,7 +181,7 @@ def _largest(snapshot: Snapshot, resource: str) -> tuple[str, str] | None:
     best: tuple[str, str] | None = None
     for node in snapshot.all(kinds.NODE):
         found = node.at("status", "allocatable", resource)
-        if found is None or not _is_quantity(str(found)) or quantity.cmp(str(found), "0") == 0:
+        if found is None or not is_quantity(str(found)) or quantity.cmp(str(found), "0") == 0:
             continue
         if best is None or quantity.cmp(str(found), best[0]) > 0:
             best = str(found), node.name

@@ -20,11 +20,11 @@ from pkg.why.rules import Severity
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-_LOCAL_QUEUE: Final = "LocalQueue.kueue.x-k8s.io"
 _VOLCANO_QUEUE: Final = "Queue.scheduling.volcano.sh"
 _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
-WITH_RESOURCES: Final = (_VOLCANO_QUEUE, _KAI_QUEUE)
-"""The kinds of queues whose quota and allocated resources are shown."""
+WITH_RESOURCES: Final = (_VOLCANO_QUEUE, _KAI_QUEUE, kinds.LOCAL_QUEUE, kinds.CLUSTER_QUEUE)
+"""The kinds of queues whose quota and allocated resources are shown, or that lead to such a queue."""
+_LOWER: Final = "Lower spec.trainer.numNodes or resourcesPerNode, or ask the administrator for a larger quota"
 _UNAVAILABLE: Final = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _FLAVOR: Final = re.compile(r"\bflavor ([^\s,;]+)")
 _TOO_SMALL: Final = re.compile(
@@ -38,7 +38,7 @@ _UNMATCHED: Final = re.compile(
 def queues(snapshot: Snapshot) -> list[Reference]:
     """Return the queues to which the TrainJob, its JobSet and its PodGroups refer."""
     named = [
-        Reference(_LOCAL_QUEUE, owner.namespace, name)
+        Reference(kinds.LOCAL_QUEUE, owner.namespace, name)
         for owner in (snapshot.train_job, snapshot.job_set)
         if owner is not None and (name := owner.label(QUEUE_LABEL))
     ]
@@ -123,21 +123,28 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
         reason, words = text(evicted, "reason"), text(evicted, "message")
         yield found("workload-evicted", workload, *evidence, reason=reason, words=words)
     else:
-        remedy, severity = _remedy(text(reserved, "message"))
+        quotas = turns.quotas(snapshot, workload)
+        remedy, severity = _remedy(text(reserved, "message"), quotas)
         named: dict[str, Any] = {
             "words": f": {words.rstrip('.')}" if words else "",
             "remedy": remedy,
             "queue": queue,
         }
         where = turns.position(snapshot, workload)
-        yield found("queued", workload, *evidence, *where, severity=severity, **named)
+        yield found("queued", workload, *evidence, *quotas.lines, *where, severity=severity, **named)
 
 
-def _remedy(words: str) -> tuple[str, Severity]:
+def _remedy(words: str, quotas: turns.Quotas) -> tuple[str, Severity]:
     """Return the advice and severity for a Workload that waits for quota, from Kueue's message.
 
-    If the message names, for a pod set, only flavors that never fit, it does not help to wait.
+    If the message names, for a pod set, only flavors that never fit, it does not help to wait. Kueue writes a message
+    only after it has tried to admit the Workload. Until then, the quotas of the ClusterQueue decide.
     """
+    if not words and quotas.missing:
+        amounts = f"; missing: {quotas.missing}"
+        if quotas.never_fits:
+            return f"{_LOWER}{amounts}.", Severity.ERROR
+        return f"Wait for quota of the queue, or ask its administrator{amounts}.", Severity.WAITING
     for part in words.split("couldn't assign flavors to pod set ")[1:] if len(words) <= MOST_MATCHED else ():
         if match := _UNAVAILABLE.search(part):
             advice = f"Ask the administrator of the queue for a quota of {match[1]}, or do not request it."
@@ -145,11 +152,7 @@ def _remedy(words: str) -> tuple[str, Severity]:
         flavors, too_small = set(_FLAVOR.findall(part)), set(_TOO_SMALL.findall(part))
         others = {name or other for name, other in _UNMATCHED.findall(part)}
         if flavors and flavors <= too_small:
-            advice = (
-                "Lower spec.trainer.numNodes or resourcesPerNode, or ask the administrator for a larger quota"
-                f"{_in_numbers(part)}."
-            )
-            return advice, Severity.ERROR
+            return f"{_LOWER}{_in_numbers(part)}.", Severity.ERROR
         if flavors and flavors <= too_small | others:
             advice = (
                 "Correct nodeSelector, affinity and tolerations of the pods to match a flavor of the queue."

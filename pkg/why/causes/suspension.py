@@ -10,7 +10,7 @@ from typing import Final
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
-from pkg.why.causes.queues import QUEUE_LABEL
+from pkg.why.causes.queues import QUEUE_LABEL, unadmitted
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, at, moment, text
 from pkg.why.snapshot import PATIENCE, Snapshot, finished
@@ -36,6 +36,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if job.at("spec", "suspend") is not True:
         yield from _children(snapshot)
         return
+    if unadmitted(snapshot) is not None:
+        return  # Kueue resumes the TrainJob. Whoever created it suspended is not the reason why it waits.
     for workload in snapshot.children(kinds.WORKLOAD, [job]):
         since = moment(workload.condition("Admitted"), "lastTransitionTime")
         if workload.is_true("Admitted") and not workload.is_true("Evicted") and since is not None:

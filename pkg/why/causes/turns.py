@@ -7,18 +7,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
-from controller_runtime.machinery import JSON
+from controller_runtime.machinery import JSON, quantity
 
 from pkg.why import kinds
-from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, moment, text
+from pkg.why.causes import capacity
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, maps, moment, number, text
 from pkg.why.snapshot import NOT_INSTALLED, Snapshot
 
 PENDING: Final = "pendingworkloads.visibility.kueue.x-k8s.io"
 """The key in ``Snapshot.objects`` and ``Snapshot.unread`` of the Workloads that wait in the TrainJob's LocalQueue."""
 _MOST_NAMES: Final = 3
 _MOST_RESOURCES: Final = 8
+_MOST_POD_SETS: Final = 16
 _MOST_ADMISSIONS: Final = 100
 _FEWEST_SPANS: Final = 5
 _UNITS: Final = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1))
@@ -109,6 +111,66 @@ def missing(words: str) -> str:
         for resource, flavor, wanted, most in _EXCEEDS.findall(words)
     ]
     return "; ".join(dict.fromkeys(lacks[:_MOST_RESOURCES]))
+
+
+class Quotas(NamedTuple):
+    """The quotas of a ClusterQueue that a Workload needs."""
+
+    lines: list[str]
+    missing: str = ""
+    """Which quota lacks how much, if the Workload does not fit into any flavor now."""
+    never_fits: bool = False
+    """True if the Workload does not fit even if nothing else runs."""
+
+
+def quotas(snapshot: Snapshot, workload: LiveObject) -> Quotas:
+    """Return the quotas of the ClusterQueue that a Workload needs. Kueue names them only to those at the front.
+
+    A ClusterQueue in a cohort can borrow, and pod sets can use different flavors. Then nothing counts as missing.
+    """
+    queue = next(iter(snapshot.all(kinds.CLUSTER_QUEUE)), None)
+    if queue is None:
+        return Quotas([])
+    wanted: dict[str, str] = {}
+    pod_sets = workload.maps("spec", "podSets")[:_MOST_POD_SETS]
+    for pod_set in pod_sets:
+        pod = LiveObject({"spec": at(pod_set, "template", "spec")})
+        count = number(pod_set, "minCount") or number(pod_set, "count")
+        for name in capacity.demand(pod):
+            amount = quantity.mul(capacity.requested(pod, name) or "0", count)
+            wanted[name] = quantity.add(wanted.get(name, "0"), amount)
+    reserved = {
+        (text(flavor, "name"), text(each, "name")): text(each, "total")
+        for flavor in queue.maps("status", "flavorsReservation")
+        for each in maps(flavor, "resources")
+    }
+    offers: dict[str, list[tuple[str, str, str]]] = {}
+    for group in queue.maps("spec", "resourceGroups"):
+        for flavor in maps(group, "flavors"):
+            for each in maps(flavor, "resources"):
+                name, most = text(flavor, "name"), str(at(each, "nominalQuota"))
+                used = reserved.get((name, text(each, "name"))) or "0"
+                if capacity.is_quantity(most) and capacity.is_quantity(used):
+                    offers.setdefault(text(each, "name"), []).append((name, used, most))
+    lines, lacks, never_fits = [], [], False
+    borrows = bool(queue.text("spec", "cohortName") or queue.text("spec", "cohort"))
+    for resource in [each for each in wanted if each in offers][:_MOST_RESOURCES]:
+        amount, of = capacity.plain(wanted[resource], resource), offers[resource][:_MOST_RESOURCES]
+        shown = ", ".join(f"{used} of {most} in flavor {name}" for name, used, most in of)
+        lines.append(f"{queue}: {resource} reserved: {shown}; the TrainJob requests {amount}")
+        if borrows or (len(of) > 1 and len(pod_sets) > 1):
+            continue
+        if all(quantity.cmp(amount, most) > 0 for _, _, most in of):
+            never_fits = True
+            lacks += [
+                f"{amount} {resource} are requested in flavor {name}, whose maximum is {most}"
+                for name, _, most in of
+            ]
+        elif all(quantity.cmp(quantity.add(amount, used), most) > 0 for _, used, most in of):
+            for name, used, most in of:
+                more = quantity.sub(quantity.add(amount, used), most)
+                lacks.append(f"{capacity.plain(more, resource)} {resource} in flavor {name}")
+    return Quotas(lines, "; ".join(lacks), never_fits)
 
 
 def resources(snapshot: Snapshot, kind: str, name: str) -> Iterator[str]:

@@ -585,12 +585,21 @@ def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluste
 
 
 def test_kueue_resumes_a_trainjob_of_its_queues() -> None:
-    world = TrainJobObjects()
-    pending_quota("")(world)
+    world = TrainJobObjects(age=5)
+    world.suspend()
+    world.train_job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-queue"
 
     (suspended,) = [each for each in world.verdict().findings if each.cause == "suspended"]
 
     assert "trainerctl resume" not in suspended.advice
+
+
+def test_whoever_created_a_trainjob_suspended_is_no_reason_to_wait_in_a_queue_of_kueue() -> None:
+    world = TrainJobObjects()
+    pending_quota("")(world)
+    world.suspend("kubectl-create")
+
+    assert [each.cause for each in world.verdict().findings] == ["queued"]
 
 
 @pytest.mark.parametrize("node", [{}, {"allocatable": {"nvidia.com/gpu": "many"}}])

@@ -14,13 +14,15 @@ from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.why import Reference, State, diagnose, kinds, reading
-from testkit.why.world import NOW, TrainJobObjects
+from testkit.why.world import NOW, TrainJobObjects, condition
 
 OPTIONAL = ("kueue.x-k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.run.ai")
 
 
 def client_of(world: TrainJobObjects, refused: dict[str, Exception] | None = None) -> Any:
     """Return a client of a cluster with the world's objects, without the kinds of gang schedulers and Kueue.
+
+    If the world contains objects of one of these, it is installed.
 
     Reads of the kinds in ``refused`` raise their error.
     """
@@ -37,7 +39,7 @@ def client_of(world: TrainJobObjects, refused: dict[str, Exception] | None = Non
     client = FakeClient(*objects, *(Unstructured.wrap(each) for each in shared))
 
     def check(kind: type[Object]) -> None:
-        if kind.gvk.group in OPTIONAL:
+        if kind.gvk.group in OPTIONAL and not any(each.gvk.group == kind.gvk.group for each in objects):
             raise NoKindMatchError(kind.gvk)
         if refused and kind.gvk.kind in refused:
             raise refused[kind.gvk.kind]
@@ -73,6 +75,22 @@ def test_the_roles_of_config_permit_reading_every_kind_except_secrets() -> None:
     subresources = {("", "pods/log"), ("visibility.kueue.x-k8s.io", "localqueues/pendingworkloads")}
     assert subresources <= permitted
     assert permitted - subresources == read - {("", "secrets")}
+
+
+async def test_the_cluster_queue_is_read_while_a_train_job_waits_in_its_local_queue() -> None:
+    world = TrainJobObjects()
+    workload = world.workload()
+    local = world.make("kueue.x-k8s.io/v1beta1", "LocalQueue", "team-queue")
+    local["spec"] = {"clusterQueue": "gpus"}
+    del world.make("kueue.x-k8s.io/v1beta1", "ClusterQueue", "gpus")["metadata"]["namespace"]
+
+    snapshot = await reading.take(client_of(world), "team-a", "llama", NOW)
+    workload["status"]["conditions"] = [condition("QuotaReserved"), condition("Admitted")]
+    admitted = await reading.take(client_of(world), "team-a", "llama", NOW)
+
+    assert [each.name for each in snapshot.all(kinds.CLUSTER_QUEUE)] == ["gpus"]
+    assert kinds.CLUSTER_QUEUE not in snapshot.unread
+    assert not admitted.all(kinds.CLUSTER_QUEUE)
 
 
 async def test_a_missing_secret_is_found_by_its_reference() -> None:

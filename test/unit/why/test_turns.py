@@ -71,6 +71,63 @@ def test_the_missing_quota_is_in_the_advice() -> None:
     assert turns.missing("insufficient unused quota for " * 1000) == ""
 
 
+def flavor(name: str, **quotas: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "resources": [{"name": each.replace("_", "/"), "nominalQuota": quotas[each]} for each in quotas],
+    }
+
+
+def reserved(name: str, gpus: str) -> dict[str, Any]:
+    return {"name": name, "resources": [{"name": "gpu", "total": gpus, "borrowed": "0"}]}
+
+
+def queue_of_kueue(world: TrainJobObjects, *flavors: dict[str, Any], used: Any = (), **spec: Any) -> None:
+    """Let the TrainJob, whose two pods request 8 GPUs, wait in a ClusterQueue of these flavors."""
+    template = {"spec": {"containers": [{"name": "node", "resources": {"limits": {"gpu": "4"}}}]}}
+    world.workload(spec={"podSets": [{"name": "node", "count": 2, "template": template}]})
+    version = "kueue.x-k8s.io/v1beta1"
+    local = world.make(version, "LocalQueue", "team-queue")
+    local["spec"] = {"clusterQueue": "gpus"}
+    queue = world.make(version, "ClusterQueue", "gpus")
+    queue["metadata"].pop("namespace", None)
+    queue["spec"] = {"resourceGroups": [{"coveredResources": ["gpu"], "flavors": list(flavors)}], **spec}
+    queue["status"] = {"flavorsReservation": list(used)}
+
+
+@pytest.mark.parametrize(
+    ("flavors", "used", "spec", "line", "advice"),
+    [
+        pytest.param([flavor("a100", gpu="16")], [reserved("a100", "12")], {}, "gpu reserved: 12 of 16 in flavor a100; the TrainJob requests 8",
+                     "Wait for quota of the queue, or ask its administrator; missing: 4 gpu in flavor a100.", id="used by others"),
+        pytest.param([flavor("a100", gpu="16")], [], {}, "gpu reserved: 0 of 16 in flavor a100; the TrainJob requests 8",
+                     "Wait for quota of the queue, or ask its administrator.", id="free"),
+        pytest.param([flavor("a100", gpu="16"), flavor("spot", gpu="9")], [reserved("a100", "16"), reserved("spot", "2")], {},
+                     "gpu reserved: 16 of 16 in flavor a100, 2 of 9 in flavor spot; the TrainJob requests 8",
+                     "missing: 8 gpu in flavor a100; 1 gpu in flavor spot.", id="two flavors"),
+        pytest.param([flavor("a100", gpu="16"), flavor("spot", gpu="9")], [reserved("a100", "16")], {}, "0 of 9 in flavor spot",
+                     "or ask its administrator.", id="one of two flavors is free"),
+        pytest.param([flavor("a100", gpu="6")], [], {}, "0 of 6 in flavor a100",
+                     "missing: 8 gpu are requested in flavor a100, whose maximum is 6.", id="too small"),
+        pytest.param([flavor("a100", gpu="6")], [], {"cohortName": "all"}, "0 of 6 in flavor a100",
+                     "or ask its administrator.", id="a cohort lends"),
+        pytest.param([flavor("a100", gpu="many"), flavor("spot", gpu="9")], [], {}, "gpu reserved: 0 of 9 in flavor spot",
+                     "or ask its administrator.", id="malformed quota"),
+    ],
+)  # fmt: skip
+def test_the_quotas_of_a_train_job_that_kueue_has_not_tried_come_from_its_cluster_queue(
+    flavors: Any, used: Any, spec: Any, line: str, advice: str
+) -> None:
+    world = TrainJobObjects()
+    queue_of_kueue(world, *flavors, used=used, **spec)
+
+    verdict = world.verdict()
+
+    assert any(line in each for each in verdict.findings[0].evidence)
+    assert verdict.findings[0].advice.endswith(advice)
+    assert verdict.exit_code == (1 if "maximum" in advice else 3)
+
+
 @pytest.mark.parametrize(
     ("reason", "line"),
     [
