@@ -12,10 +12,13 @@ from . import snapshot as snapshot
 from . import terminations as terminations
 from .causes.containers import container_of as container_of
 from .causes.containers import failed_containers as failed_containers
+from .causes.queues import QUEUE_LABEL as QUEUE_LABEL
 from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of
 from .causes.statuses import removed as removed
 from .causes.statuses import statuses as statuses
+from .causes.turns import PENDING as PENDING
+from .causes.turns import places as places
 from .diagnosis import State as State
 from .diagnosis import Verdict as Verdict
 from .diagnosis import diagnose as diagnose

@@ -194,7 +194,8 @@ class Reading:
         workload = queues.unadmitted(snapshot)
         if not isinstance(self._client, LiveClient) or workload is None:
             return
-        found, reason = await pending(self._client.transport, workload)
+        queue = workload.text("spec", "queueName")
+        found, reason = await pending(self._client.transport, workload.namespace, queue, workload.name)
         if reason:
             self._unread[turns.PENDING] = reason
         else:
@@ -242,16 +243,19 @@ async def dry_run(client: LiveClient, job_sets: Iterable[LiveObject]) -> tuple[d
     return refused, ""
 
 
-async def pending(transport: RoundTripper, workload: LiveObject) -> tuple[list[LiveObject], str]:
-    """Return the Workloads that wait in the LocalQueue up to ``workload``, and the reason if they cannot be read.
+async def pending(
+    transport: RoundTripper, namespace: str, queue: str, last: str = ""
+) -> tuple[list[LiveObject], str]:
+    """Return the Workloads that wait in a LocalQueue, and the reason if they cannot be read.
 
-    We do not ask for the kind by discovery: there, Kueue's server gives both of its queues the same kind.
+    The page with the Workload ``last`` is the last page that is read. We do not ask for the kind by discovery: there,
+    Kueue's server gives both of its queues the same kind.
     """
     found: list[LiveObject] = []
     for version in _VISIBILITY:
         try:
-            queue = f"{segment(workload.namespace)}/localqueues/{segment(workload.text('spec', 'queueName'))}"
-            path = f"/apis/visibility.kueue.x-k8s.io/{version}/namespaces/{queue}/pendingworkloads"
+            where = f"namespaces/{segment(namespace)}/localqueues/{segment(queue)}"
+            path = f"/apis/visibility.kueue.x-k8s.io/{version}/{where}/pendingworkloads"
             for _ in range(_PENDING_PAGES):
                 query = (("limit", str(_PENDING)), ("offset", str(len(found))))
                 response = await transport.send(Request("GET", path, query, timeout=_LOG_SECONDS))
@@ -259,7 +263,7 @@ async def pending(transport: RoundTripper, workload: LiveObject) -> tuple[list[L
                 answer = decoded(_summary, await response.read())
                 page = [LiveObject(each) for each in maps(answer, "items")[:_PENDING]]
                 found += page
-                if len(page) < _PENDING or any(each.name == workload.name for each in page):
+                if len(page) < _PENDING or any(each.name == last for each in page):
                     break
         except NotFoundError:
             continue

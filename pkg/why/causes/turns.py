@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -64,6 +64,16 @@ def position(snapshot: Snapshot, workload: LiveObject) -> Iterator[str]:
         yield f"ahead of it in other LocalQueues of the ClusterQueue: {in_cluster - in_local}"
     if found := estimate(_admissions(snapshot, queue), in_local + 1, snapshot.now):
         yield found
+
+
+def places(pending: Iterable[LiveObject]) -> dict[str, str]:
+    """Return the positions of Workloads in their queues in words, by the UIDs of their owners."""
+    return {
+        uid: f"position {each.number('positionInLocalQueue') + 1} in {each.text('localQueueName')}, "
+        f"{each.number('positionInClusterQueue') + 1} in its ClusterQueue"
+        for each in pending
+        for uid in each.owner_uids
+    }
 
 
 def _job_of(pending: LiveObject) -> str:

@@ -196,15 +196,14 @@ def failure(code: int, reason: str, message: str) -> dict[str, Any]:
     }
 
 
-def waiting_workload() -> LiveObject:
-    return world_in_queue().snapshot().all(kinds.WORKLOAD)[0]
+QUEUE = ("team-a", "team-queue")
+LAST = "trainjob-llama-12345"
 
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
 async def test_both_versions_of_the_visibility_api_are_read(version: str) -> None:
-    found, reason = await reading.pending(
-        VisibilityServer(version, [pending("llama", 3, 7)]), waiting_workload()
-    )
+    server = VisibilityServer(version, [pending("llama", 3, 7)])
+    found, reason = await reading.pending(server, *QUEUE, LAST)
 
     assert not reason
     assert [each.number("positionInClusterQueue") for each in found] == [7]
@@ -213,17 +212,17 @@ async def test_both_versions_of_the_visibility_api_are_read(version: str) -> Non
 async def test_pages_are_read_until_the_workload_is_found_and_at_most_ten() -> None:
     items = [pending(f"job-{number}", number, number) for number in range(20_000)]
     server = VisibilityServer("v1beta2", [*items[:700], pending("llama", 700, 700), *items[701:]])
-    found, _ = await reading.pending(server, waiting_workload())
+    found, _ = await reading.pending(server, *QUEUE, LAST)
     assert (len(found), server.requests) == (1000, ["0", "500"])
 
     server = VisibilityServer("v1beta2", items)
-    found, _ = await reading.pending(server, waiting_workload())
+    found, _ = await reading.pending(server, *QUEUE, LAST)
     assert (len(found), len(server.requests)) == (5000, 10)
 
 
 async def test_an_absent_or_refused_visibility_api_gives_the_reason() -> None:
-    assert await reading.pending(VisibilityServer("v1", []), waiting_workload()) == ([], NOT_INSTALLED)
-    assert "forbidden" in (await reading.pending(VisibilityServer("v1beta2", [], 403), waiting_workload()))[1]
+    assert await reading.pending(VisibilityServer("v1", []), *QUEUE) == ([], NOT_INSTALLED)
+    assert "forbidden" in (await reading.pending(VisibilityServer("v1beta2", [], 403), *QUEUE))[1]
 
 
 @pytest.mark.parametrize(

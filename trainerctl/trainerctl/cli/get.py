@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -14,9 +14,10 @@ from typing import Final
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
-from pkg.why import LiveObject, Snapshot, kinds, reading
+from pkg.why import PENDING, QUEUE_LABEL, LiveObject, Snapshot, kinds, places, reading
 from pkg.why.liveobject import ago, number
 from pkg.why.phase import Phase, cells, phase, state, tree
+from pkg.why.snapshot import NOT_INSTALLED
 
 from trainerctl.cli import live, streams, trainerstatus
 from trainerctl.cli.live import KIND
@@ -25,6 +26,8 @@ from trainerctl.offline.inputfiles import InputError
 
 HEAD: Final = ("NAMESPACE", "NAME", "STATE", "AGE", "RUNTIME", "PROGRESS")
 TREE_HEAD: Final = ("NAME", "STATE", "AGE", "DETAIL")
+_QUEUES: Final = 20
+"""The positions in at most this many LocalQueues are read."""
 _NAMES: Final = 100
 """The pods of this many TrainJobs are read by one request."""
 
@@ -53,7 +56,9 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
             _write(arguments.output, [LiveObject(found.to_dict())], out, single=True)
             return 0
         listed = await cluster.all(kinds.TRAIN_JOB, namespace=namespace)
-        others = await _others(cluster, listed, namespace) if arguments.output == "table" else []
+        others, queued = [], {}
+        if arguments.output == "table":
+            others, queued = await _others(cluster, listed, namespace), await _places(cluster, listed)
     if arguments.output != "table":
         _write(arguments.output, listed, out, single=False)
     elif not listed:
@@ -61,7 +66,7 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     else:
         first = 1 if namespace else 0  # the column of the namespace is shown only for all namespaces
         now = cluster.clock.corrected(datetime.now(UTC))
-        out.table(HEAD[first:], [row[first:] for row in rows_of(listed, others, now)])
+        out.table(HEAD[first:], [row[first:] for row in rows_of(listed, others, now, queued=queued)])
     return 0
 
 
@@ -109,12 +114,34 @@ async def _others(cluster: live.Connection, jobs: Sequence[LiveObject], namespac
     return found
 
 
+async def _places(cluster: live.Connection, jobs: Sequence[LiveObject]) -> dict[str, str]:
+    """Return the positions of suspended TrainJobs in the queues of Kueue, by UID, as far as they can be read."""
+    queues = {
+        (job.namespace, queue)
+        for job in jobs
+        if (queue := job.label(QUEUE_LABEL)) and phase(job) is Phase.SUSPENDED
+    }
+    found: dict[str, str] = {}
+    for place, queue in sorted(queues)[:_QUEUES]:
+        waiting, unread = await reading.pending(cluster.client.transport, place, queue)
+        if unread == NOT_INSTALLED:
+            break
+        found |= places(waiting)
+    return found
+
+
 def rows_of(
-    jobs: Iterable[LiveObject], others: Iterable[LiveObject], now: datetime, *, ages: bool = True
+    jobs: Iterable[LiveObject],
+    others: Iterable[LiveObject],
+    now: datetime,
+    *,
+    ages: bool = True,
+    queued: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, ...]]:
     """Yield a row with the columns of ``HEAD`` for each TrainJob, sorted by namespace and name.
 
-    ``others`` are JobSets and pods of the TrainJobs. Without ``ages``, the age of the progress is left out.
+    ``others`` are JobSets and pods of the TrainJobs, and ``queued`` the positions in queues by UID. Without ``ages``,
+    the age of the progress is left out.
     """
     job_sets: dict[tuple[str, str], LiveObject] = {}
     pods: dict[tuple[str, str], list[LiveObject]] = {}
@@ -127,14 +154,14 @@ def rows_of(
         key = job.namespace, job.name
         shown = state(job, job_sets.get(key), pods.get(key, ()))
         runtime = job.text("spec", "runtimeRef", "name")
-        yield *key, shown, ago(job.created, now), runtime, _progress(job, now, ages=ages)
+        yield *key, shown, ago(job.created, now), runtime, _progress(job, now, queued or {}, ages=ages)
 
 
-def _progress(job: LiveObject, now: datetime, *, ages: bool) -> str:
+def _progress(job: LiveObject, now: datetime, queued: Mapping[str, str], *, ages: bool) -> str:
+    """Return how far a TrainJob is: its position in its queue, and what its pods have reported."""
     report = trainerstatus.report_of(job)
-    if report is None:
-        return ""
-    return report.aged(now) if ages else report.summary
+    shown = "" if report is None else report.aged(now) if ages else report.summary
+    return "; ".join(filter(None, (queued.get(job.uid), shown)))
 
 
 def tree_rows(snapshot: Snapshot, *, ages: bool = True) -> Iterator[tuple[str, ...]]:
@@ -142,7 +169,7 @@ def tree_rows(snapshot: Snapshot, *, ages: bool = True) -> Iterator[tuple[str, .
     for row in tree(snapshot):
         *others, detail = cells(row, snapshot.now)
         if row.depth == 0:
-            detail = _progress(row.obj, snapshot.now, ages=ages)
+            detail = _progress(row.obj, snapshot.now, places(snapshot.all(PENDING)), ages=ages)
         yield *others, detail
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from controller_runtime import rest
 from controller_runtime.client import ObjectList
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import ForbiddenError
@@ -26,6 +27,7 @@ class Server:
         self._objects = [LiveObject(each) for each in objects]
         self._forbidden = forbidden
         self.asked: list[tuple[str, Any]] = []
+        self.transport: Any = None
 
     async def list(self, kind: Any, **options: Any) -> ObjectList[Any]:
         name = kind.gvk.kind
@@ -99,3 +101,57 @@ async def test_a_list_needs_only_the_permission_to_list_train_jobs(monkeypatch: 
 
     assert (await listed(monkeypatch, world, "JobSet", "Pod"))[0] == "Pending (initializer done)"
     assert (await listed(monkeypatch, world, "Pod"))[0] == "Pending (initializer done)"
+
+
+class Visibility:
+    """Kueue's visibility API: each TrainJob of the list waits at the place that ``places`` gives."""
+
+    def __init__(self, places: dict[str, int]) -> None:
+        self.requests: list[str] = []
+        self._items = [
+            {
+                "metadata": {
+                    "name": f"trainjob-{name}",
+                    "ownerReferences": [{"name": name, "uid": f"uid-{name}"}],
+                },
+                "localQueueName": "research",
+                "positionInLocalQueue": place,
+                "positionInClusterQueue": 2 * place,
+            }
+            for name, place in places.items()
+        ]
+
+    async def send(self, request: rest.Request) -> rest.Response:
+        self.requests.append(request.path)
+        if not self._items:
+            return rest.CompleteResponse(404, b"404 page not found\n", {"Content-Type": "text/plain"})
+        return rest.FakeResponse(200, {"items": self._items})
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+async def test_the_list_shows_positions_in_the_queues_of_kueue(
+    monkeypatch: pytest.MonkeyPatch, is_served: bool
+) -> None:
+    world = TrainJobObjects()
+    world.suspend()
+    metadata = {**world.train_job["metadata"], "labels": {"kueue.x-k8s.io/queue-name": "research"}}
+    jobs = [
+        {**world.train_job, "metadata": {**metadata, "name": name, "uid": f"uid-{name}"}}
+        for name in ("a", "b")
+    ]
+    server = Server([*jobs, world.train_job], set())
+    server.transport = Visibility({"a": 4, "b": 0} if is_served else {})
+
+    @asynccontextmanager
+    async def connect(_arguments: Any) -> AsyncIterator[Any]:
+        yield live.Connection(server, "team-a", live.ServerClock(server))  # type: ignore[arg-type]  # nothing is sent
+
+    monkeypatch.setattr(live, "connect", connect)
+    out = io.StringIO()
+    await get.get_command(parser.parse(["get"]), Console(file=out, width=200), Console(file=out))
+
+    shown = ["position 5 in research, 9 in its ClusterQueue", "position 1 in research, 1 in its ClusterQueue"]
+    assert [each in out.getvalue() for each in shown] == [is_served] * 2
+    versions = ["v1beta2"] if is_served else ["v1beta2", "v1beta1"]
+    path = "/apis/visibility.kueue.x-k8s.io/{}/namespaces/team-a/localqueues/research/pendingworkloads"
+    assert server.transport.requests == [path.format(each) for each in versions]
