@@ -345,7 +345,7 @@ RULES: Final[dict[str, Rule]] = {
         "Activate it: set spec.active of the Workload to true.", _WAITING),
     "workload-evicted": Rule(
         "Kueue evicted the Workload", "Kueue evicted the Workload ({reason}): {words}",
-        "Wait until Kueue admits it again.", _WAITING),
+        "Wait until Kueue admits it again{lacks}.", _WAITING),
     "queued": Rule(
         "Kueue has not admitted the Workload", "Kueue has not admitted the TrainJob in the queue {queue}{words}",
         "{remedy}", _WAITING),

@@ -119,19 +119,37 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
         yield found("queue-missing/cluster", workload, *evidence, words=words)
     elif "inactive" in words or "stopped" in words.lower():
         yield found("queue-inactive", workload, *evidence, queue=queue, words=words)
-    elif evicted.get("status") == "True":
-        reason, words = text(evicted, "reason"), text(evicted, "message")
-        yield found("workload-evicted", workload, *evidence, reason=reason, words=words)
+    elif stopped := [each for each in _queues_of(snapshot, queue) if _is_inactive(each)]:
+        # Kueue does not write this into Workloads that it has tried before.
+        line, words = condition_line(stopped[0], "Active"), text(stopped[0].condition("Active"), "message")
+        yield found("queue-inactive", workload, line, *evidence, queue=queue, words=words)
     else:
         quotas = turns.quotas(snapshot, workload)
-        remedy, severity = _remedy(text(reserved, "message"), quotas)
-        named: dict[str, Any] = {
-            "words": f": {words.rstrip('.')}" if words else "",
-            "remedy": remedy,
-            "queue": queue,
-        }
-        where = turns.position(snapshot, workload)
-        yield found("queued", workload, *evidence, *quotas.lines, *where, severity=severity, **named)
+        evidence = (*evidence, *quotas.lines, *turns.position(snapshot, workload))
+        if evicted.get("status") == "True":
+            reason, why = text(evicted, "reason"), text(evicted, "message")
+            lacks = turns.missing(words) or quotas.missing
+            by = [f"it was preempted for {each}" for each in turns.preemptors(snapshot, why)]
+            named: dict[str, Any] = {
+                "reason": reason,
+                "words": why,
+                "lacks": f"; missing: {lacks}" if lacks else "",
+            }
+            yield found("workload-evicted", workload, *by, *evidence, **named)
+            return
+        remedy, severity = _remedy(words, quotas)
+        named = {"words": f": {words.rstrip('.')}" if words else "", "remedy": remedy, "queue": queue}
+        yield found("queued", workload, *evidence, severity=severity, **named)
+
+
+def _queues_of(snapshot: Snapshot, name: str) -> list[LiveObject]:
+    """Return the ClusterQueue, whose condition is more specific, and the LocalQueue with this name."""
+    local = [each for each in snapshot.all(kinds.LOCAL_QUEUE) if each.name == name]
+    return [*snapshot.all(kinds.CLUSTER_QUEUE), *local]
+
+
+def _is_inactive(queue: LiveObject) -> bool:
+    return queue.condition("Active").get("status") == "False"
 
 
 def _remedy(words: str, quotas: turns.Quotas) -> tuple[str, Severity]:

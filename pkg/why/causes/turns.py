@@ -24,6 +24,7 @@ _MOST_POD_SETS: Final = 16
 _MOST_ADMISSIONS: Final = 100
 _FEWEST_SPANS: Final = 5
 _UNITS: Final = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1))
+_UID: Final = re.compile(r"\bUID: ([0-9a-fA-F-]{1,40})")
 _LACKS: Final = re.compile(
     r"insufficient unused quota for ([^\s,;]+) in flavor ([^\s,;]+), ([^\s,;]{1,40}) more needed"
 )
@@ -74,6 +75,12 @@ def places(pending: Iterable[LiveObject]) -> dict[str, str]:
         for each in pending
         for uid in each.owner_uids
     }
+
+
+def preemptors(snapshot: Snapshot, words: str) -> Iterator[str]:
+    """Yield the Workloads of the namespace for which Kueue preempted another one, from its message."""
+    uids = _UID.findall(words[:MOST_MATCHED])
+    yield from (f"{_job_of(each)}, {each}" for each in snapshot.all(kinds.WORKLOAD) if each.uid in uids)
 
 
 def _job_of(pending: LiveObject) -> str:

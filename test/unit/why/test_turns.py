@@ -13,7 +13,7 @@ from pkg.why import diagnose, kinds, reading
 from pkg.why.causes import turns
 from pkg.why.liveobject import LiveObject
 from pkg.why.snapshot import NOT_INSTALLED
-from testkit.why.world import NOW, TrainJobObjects
+from testkit.why.world import NOW, TrainJobObjects, condition
 
 MESSAGE = (
     "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor a100, 4 more "
@@ -245,3 +245,44 @@ def test_the_resources_of_a_gangs_queue_are_shown(
 
     assert list(turns.resources(snapshot, queue.group_kind, "q")) == [f"Queue q: {line}"]
     assert list(turns.resources(snapshot, queue.group_kind, "other")) == []
+
+
+@pytest.mark.parametrize("kind", ["LocalQueue", "ClusterQueue"])
+def test_a_queue_that_was_stopped_after_kueue_tried_the_train_job_is_the_cause(kind: str) -> None:
+    world = TrainJobObjects()
+    queue_of_kueue(world, flavor("a100", gpu="16"))
+    workload = next(each for each in world.objects if each["kind"] == "Workload")
+    workload["status"]["conditions"] = [condition("QuotaReserved", "False", "Pending", MESSAGE)]
+    queue = next(each for each in world.objects if each["kind"] == kind)
+    queue["status"] = {"conditions": [condition("Active", "False", "Stopped", f"{kind} is stopped")]}
+
+    (found,) = world.verdict().findings
+
+    assert (found.cause, found.summary) == (
+        "queue-inactive", f"the queue team-queue does not admit jobs: {kind} is stopped"
+    )  # fmt: skip
+    assert found.evidence[0].startswith(f"condition Active of {kind}")
+
+
+def test_a_train_job_that_kueue_preempted_has_a_place_in_the_queue_and_the_names_of_those_that_took_its_quota() -> (
+    None
+):
+    world = TrainJobObjects()
+    queue_of_kueue(world, flavor("a100", gpu="16"), used=[reserved("a100", "16")])
+    words = "Preempted to accommodate a workload (UID: abc-1, JobUID: 1) due to prioritization in the ClusterQueue"
+    workload = next(each for each in world.objects if each["kind"] == "Workload")
+    workload["status"]["conditions"] = [condition("Evicted", reason="Preempted", message=words)]
+    other = world.make("kueue.x-k8s.io/v1beta1", "Workload", "trainjob-urgent-1")
+    other["metadata"] |= {
+        "uid": "abc-1",
+        "ownerReferences": [{"kind": "TrainJob", "name": "urgent", "uid": "1"}],
+    }
+    snapshot = world.snapshot()
+    objects = {**snapshot.objects, turns.PENDING: [LiveObject(pending("llama", 2, 4))]}
+
+    (found,) = diagnose(dataclasses.replace(snapshot, objects=objects)).findings
+
+    assert found.cause == "workload-evicted"
+    assert found.evidence[0] == "it was preempted for urgent, Workload trainjob-urgent-1"
+    assert "position 5 in the ClusterQueue, and 3 in the LocalQueue team-queue" in found.evidence
+    assert found.advice == "Wait until Kueue admits it again; missing: 8 gpu in flavor a100."
