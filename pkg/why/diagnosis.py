@@ -13,7 +13,7 @@ from typing import Final
 
 from controller_runtime.machinery import JSON
 
-from pkg.why import kinds
+from pkg.why import activity, kinds
 from pkg.why.causes import (
     admission,
     containers,
@@ -130,6 +130,8 @@ class Verdict:
     findings: tuple[Finding, ...]
     unread: tuple[str, ...] = ()
     """The kinds that could not be read, and why."""
+    known: tuple[str, ...] = ()
+    """What the containers do, if the TrainJob runs or starts."""
 
     @property
     def exit_code(self) -> int:
@@ -155,6 +157,7 @@ class Verdict:
             "progress": self.progress,
             "findings": [each.to_dict() for each in self.findings],
             "unread": list(self.unread),
+            "known": list(self.known),
         }
 
 
@@ -169,7 +172,8 @@ def diagnose(snapshot: Snapshot) -> Verdict:
     unread = tuple(
         f"{kind}: {reason}" for kind, reason in reasons if reason != NOT_INSTALLED and kind != turns.PENDING
     )
-    return Verdict(job.namespace, job.name, state, progress, findings, unread)
+    known = activity.lines(snapshot) if state in (State.RUNNING, State.STARTING) else ()
+    return Verdict(job.namespace, job.name, state, progress, findings, unread, tuple(known))
 
 
 def _findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -267,5 +271,6 @@ def _unexplained(snapshot: Snapshot) -> Finding:
     evidence += [f"phase of {pod} is {pod.text('status', 'phase')}" for pod in snapshot.pods[:3]]
     for pod in snapshot.pods[:3]:
         evidence += [snapshot.quote(each) for each in snapshot.events(pod)[:1]]
+    evidence += activity.lines(snapshot)
     what = "the pods cannot be read" if unread else "no cause is visible"
     return found("unexplained", job, *evidence, state=state, what=what)

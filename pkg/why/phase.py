@@ -14,7 +14,7 @@ from controller_runtime.machinery import JSON
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants.trainer import ANCESTOR_TRAINER, LABEL_TRAIN_JOB_ANCESTOR, LAUNCHER, NODE
 from pkg.why.causes.statuses import of_pod
-from pkg.why.liveobject import LiveObject, ago, number, text
+from pkg.why.liveobject import LiveObject, ago, at, number, text
 from pkg.why.snapshot import Snapshot, finished, runs, step_of
 
 _INITIALIZER: Final = "initializer"
@@ -184,6 +184,8 @@ def _reason(pod: LiveObject) -> str:
     for status in of_pod(pod) if pod.text("status", "phase") != "Succeeded" else ():
         if status.waiting not in ("", "PodInitializing"):
             return status.waiting
+        if status.is_init and at(status.data, "state", "running") is not None and not runs(pod):
+            return f"init container {status.name} runs"
         if (ended := status.ended) is not None and number(ended, "exitCode"):
             return f"{text(ended, 'reason')} (exit code {number(ended, 'exitCode')})"
     scheduled = pod.condition("PodScheduled")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, TypedDict
 
@@ -23,7 +24,7 @@ from controller_runtime.rest import NoKindMatchError, Request, RestError, RoundT
 from controller_runtime.rest.request import segment
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
-from pkg.why import kinds
+from pkg.why import activity, kinds
 from pkg.why.causes import (
     containers,
     controllers,
@@ -35,6 +36,7 @@ from pkg.why.causes import (
     templates,
     turns,
 )
+from pkg.why.causes.statuses import Status
 from pkg.why.liveobject import LiveObject, at, maps
 from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
 
@@ -50,6 +52,7 @@ _summary: Final = msgspec.json.Decoder(dict[str, JSON]).decode
 _VISIBILITY: Final = ("v1beta2", "v1beta1")
 _LOGS: Final = 3
 _LOG_LINES: Final = 20
+_OUTPUT_LINES: Final = 5
 _LOG_BYTES: Final = 16384
 _LOG_SECONDS: Final = 5.0
 
@@ -74,6 +77,7 @@ class Reading:
         self._truncated: dict[str, str] = {}
         self._absent: set[Reference] = set()
         self._logs: dict[tuple[str, str], list[str]] = {}
+        self._outputs: dict[tuple[str, str], list[str]] = {}
         self._refused: dict[str, str] | None = None
 
     async def take(self, now: datetime) -> Snapshot:
@@ -111,7 +115,12 @@ class Reading:
                     await self._look_up(Reference(kinds.CLUSTER_QUEUE, "", name))
         absent = frozenset(self._absent)
         return dataclasses.replace(
-            snapshot, absent=absent, logs=self._logs, truncated=self._truncated, refused=self._refused
+            snapshot,
+            absent=absent,
+            logs=self._logs,
+            outputs=self._outputs,
+            truncated=self._truncated,
+            refused=self._refused,
         )
 
     async def _list(self, wanted: Iterable[tuple[str, Selection]]) -> None:
@@ -173,7 +182,10 @@ class Reading:
             failed = [each for each in containers.failed_containers(snapshot) if not each.is_gone]
             for status in failed[:_LOGS]:
                 previous = at(status.data, "state", "terminated") is None
-                group.start_soon(self._read_log, self._client, status.pod.name, status.name, previous)
+                group.start_soon(self._read_log, self._client, status, previous)
+            if not failed:
+                for status in activity.watched(snapshot):
+                    group.start_soon(self._read_output, self._client, status)
 
     async def _dry_run(self, snapshot: Snapshot) -> None:
         """Ask the API server why it refuses the Jobs of a JobSet that has none; nothing is created.
@@ -201,21 +213,40 @@ class Reading:
         else:
             self._objects[turns.PENDING] = found
 
-    async def _read_log(self, client: LiveClient, pod: str, container: str, previous: bool) -> None:
-        logs, target = client.subresource("log"), pod_named(self._namespace, pod)
+    async def _read_log(self, client: LiveClient, status: Status, previous: bool) -> None:
         try:
-            with anyio.fail_after(_LOG_SECONDS):
-                text = await logs.get(
-                    target,
-                    container=container,
-                    previous=previous,
-                    tail_lines=_LOG_LINES,
-                    limit_bytes=_LOG_BYTES,
-                )
+            found = await self._last_lines(client, status, _LOG_LINES, previous=previous)
         except (StatusError, RestError, TimeoutError) as error:
-            self._unread[f"log of {pod}"] = str(error) or f"no response within {_LOG_SECONDS:g} s"
+            reason = str(error) or f"no response within {_LOG_SECONDS:g} s"
+            self._unread[f"log of {status.pod.name}"] = reason
             return
-        self._logs[pod, container] = text.splitlines()
+        self._logs[status.pod.name, status.name] = found
+
+    async def _read_output(self, client: LiveClient, status: Status) -> None:
+        """Read the last lines of a running container. Without permission, only less is known."""
+        with suppress(StatusError, RestError, TimeoutError):
+            found = await self._last_lines(client, status, _OUTPUT_LINES, timestamps=True)
+            self._outputs[status.pod.name, status.name] = found
+
+    async def _last_lines(
+        self,
+        client: LiveClient,
+        status: Status,
+        lines: int,
+        *,
+        previous: bool = False,
+        timestamps: bool = False,
+    ) -> list[str]:
+        with anyio.fail_after(_LOG_SECONDS):
+            text = await client.subresource("log").get(
+                pod_named(self._namespace, status.pod.name),
+                container=status.name,
+                previous=previous,
+                timestamps=timestamps,
+                tail_lines=lines,
+                limit_bytes=_LOG_BYTES,
+            )
+        return text.splitlines()
 
 
 async def dry_run(client: LiveClient, job_sets: Iterable[LiveObject]) -> tuple[dict[str, str], str]:

@@ -54,6 +54,8 @@ class Snapshot:
     """Objects that were looked up by name and do not exist."""
     logs: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """The last lines of a container's log, by pod and container."""
+    outputs: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """The last lines of the log of a running container with their times, by pod and container."""
     truncated: Mapping[str, str] = field(default_factory=dict)
     """Kinds for which we have read only a part of the objects, with the reason."""
     refused: Mapping[str, str] | None = None

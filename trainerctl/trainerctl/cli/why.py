@@ -39,6 +39,8 @@ def print_text(verdict: Verdict, out: Console) -> None:
     show the cause.
     """
     out.say((verdict.sentence, _STYLES.get(verdict.state, "bold green")))
+    for line in verdict.known:
+        out.say(f"  {line}")
     for number, finding in enumerate(verdict.findings):
         if number == 0 and verdict.exit_code:
             _print(finding, out)

@@ -65,7 +65,7 @@ def test_why_lists_other_findings_and_unread_kinds() -> None:
     assert out.getvalue().endswith("\nNot read:\n  Node: nodes is forbidden\n")
 
 
-def test_a_running_train_job_is_one_line_with_colour_on_a_terminal_alone() -> None:
+def test_what_is_known_of_a_running_train_job_follows_the_sentence_with_colour_on_a_terminal_alone() -> None:
     piped, terminal = io.StringIO(), io.StringIO()
 
     why.print_text(TrainJobObjects().verdict(), Console(file=piped))
@@ -73,7 +73,11 @@ def test_a_running_train_job_is_one_line_with_colour_on_a_terminal_alone() -> No
         TrainJobObjects().verdict(), Console(file=terminal, force_terminal=True, color_system="standard")
     )
 
-    assert piped.getvalue() == "TrainJob team-a/llama runs: 2 of 2 pods.\n"
+    assert piped.getvalue().splitlines() == [
+        "TrainJob team-a/llama runs: 2 of 2 pods.",
+        "  container node of Pod llama-node-0-0-abcde has run for 4m",
+        "  container node of Pod llama-node-0-1-abcde has run for 4m",
+    ]
     assert "\x1b[" in terminal.getvalue()
 
 
