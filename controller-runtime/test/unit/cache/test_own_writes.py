@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers can recognize events of this process's own writes, whether they arrive before or after the response."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from controller_runtime import cache, client
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.machinery import LazyObject
 from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.rest import FakeResponse
 
 Settle = Callable[[], Awaitable[None]]
 
@@ -118,6 +120,30 @@ async def test_an_answer_after_the_end_of_its_object_changes_nothing(
         await made.get(ConfigMap, ("team-a", "a"))
     assert await made.list(ConfigMap) == []
     assert lines == ["add a theirs", "delete a theirs"]
+
+
+async def test_an_answer_during_a_list_is_read_although_the_list_has_shown_a_newer_object(
+    told: Any, server: Any, settle: Settle
+) -> None:
+    """Only the end of a list says which changes the list contains: it shows the objects in any order."""
+    made, _ = told
+    server.put("ours")
+    server.put("newer")
+    await settle()
+    written = ConfigMap.from_dict(server.put("ours", silent=True, data={"n": "2"}))
+    shown = server.put("newer", silent=True)
+
+    async def begin() -> AsyncIterator[bytes]:
+        yield msgspec.json.encode({"type": "ADDED", "object": shown})
+        await anyio.sleep_forever()
+
+    server.faults.append(lambda _: FakeResponse(lines=begin()))
+    server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+    await anyio.sleep(5)
+    newer = await made.get(ConfigMap, ("team-a", "newer"))
+    assert newer.metadata.resource_version == shown["metadata"]["resourceVersion"]
+    made.remember_write(written)
+    assert (await made.get(ConfigMap, ("team-a", "ours"))).data == {"n": "2"}
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])

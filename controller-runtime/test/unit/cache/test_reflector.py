@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 from controller_runtime import rest
@@ -332,6 +333,30 @@ async def test_streams_that_end_before_everything_was_delivered_are_reported_and
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
     assert ["sendInitialEvents" in query for query in answers[:2]] == [True, False]
     assert "limit" in answers[1]
+
+
+async def test_a_stream_that_ends_among_the_existing_objects_does_not_say_what_the_next_list_may_miss(
+    server: Any, start: Any
+) -> None:
+    """Existing objects are sent in any order, so their versions are not a position in the history."""
+    stored = [server.put(name) for name in ("a", "b")]
+
+    async def first_two() -> AsyncIterator[bytes]:
+        for each in stored:
+            yield msgspec.json.encode({"type": "ADDED", "object": each})
+
+    answers = replace_streams(server, first_two)
+    cache = await start(read_timeout=5.0)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a", "b"]
+    # A list in pages is always of the newest state: a server splits no list at a given version.
+    assert [(query.get("resourceVersion"), "limit" in query) for query in answers[1:2]] == [(None, True)]
+    server.version = 77
+    server.bookmark()
+    await anyio.sleep(5)
+    server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+    await anyio.sleep(5)
+    lists = [query for query in answers[2:] if "watch" not in query]
+    assert [(query.get("resourceVersion"), "limit" in query) for query in lists] == [("77", False)]
 
 
 async def test_streams_of_all_objects_that_break_twice_are_replaced_by_a_list(

@@ -233,6 +233,30 @@ class OfRated(Object, group="example.com", version="v1", plural="ofrated"):
     spec: Rated | None = None
 
 
+class Shown(Struct):
+    number: int = Field(default=1, ge=1, le=9)
+    names: Annotated[list[str], Field(min_length=1), pydantic.PlainSerializer(",".join, return_type=str)]
+    parts: list[Annotated[int, Field(ge=1), pydantic.PlainSerializer(str, return_type=str)]] | None = None
+
+    @pydantic.field_serializer("number")
+    def _written(self, value: int) -> str:
+        return "n" * value
+
+
+class OfShown(Object, group="example.com", version="v1", plural="ofshown"):
+    spec: Shown | None = None
+
+
+def test_bounds_of_a_value_are_not_those_of_the_text_that_a_serializer_writes() -> None:
+    found = custom_resource_definition(OfShown)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    text = {"type": "string"}
+    assert found["properties"]["spec"]["properties"] == {
+        "number": text,
+        "names": text,
+        "parts": {"type": "array", "items": text},
+    }
+
+
 def test_a_definition_has_the_names_and_types_that_the_class_writes() -> None:
     found = custom_resource_definition(OfRated)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert found["properties"]["spec"] == {
