@@ -220,11 +220,16 @@ class _EventHandler(Generic[T]):
         immediate = self._handler.immediate and not self._may_wait
         if not self._passes(evt, passes, immediate=immediate):
             return
-        if immediate:
-            self._take_now(call)
-        else:
+        if not immediate:
             self._calls.append(call)
             self._more.set()
+            return
+        try:
+            call()
+        except cache.UndecodableObjectError:
+            raise  # the informer counts this error
+        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
+            self._failed(call, 0, error)
 
     def _passes(self, evt: E, passes: Callable[[E], bool], *, immediate: bool) -> bool:
         """Return True if the predicates pass the event, or if one of them raises an error.
@@ -241,14 +246,6 @@ class _EventHandler(Generic[T]):
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
-
-    def _take_now(self, call: _Call) -> None:
-        try:
-            call()
-        except cache.UndecodableObjectError:
-            raise  # the informer counts this error
-        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
-            self._failed(call, 0, error)
 
     def _failed(self, call: _Call, failures: int, error: BaseException) -> None:
         """Try ``call`` again later. Only the first failure of a call is logged as an error; failures of its retries are

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Final, TypeVar, Unpack
 
 import anyio
@@ -28,7 +28,6 @@ from controller_runtime.machinery import labels as selectors
 
 from . import errors
 from .codec import Entry
-from .handlers import writing
 from .informer import Informer, Outage, SharedInformer
 from .objects import SharedObjects
 from .options import Options
@@ -309,9 +308,14 @@ class Cache:
 
     # Our own writes.
 
-    def writing(self, obj: Object) -> AbstractContextManager[None]:
+    @contextmanager
+    def writing(self, obj: Object) -> Iterator[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
-        return writing((informer.processor for informer in self._informers_of(type(obj).gvk)), obj.key)
+        key = obj.key
+        with ExitStack() as stack:
+            for informer in self._informers_of(type(obj).gvk):
+                stack.enter_context(informer.processor.writing(key))
+            yield
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads return ``obj``, the response to a write, even before the watch reports it."""
@@ -346,8 +350,8 @@ class Cache:
 
     def _informers_of(self, gvk: GVK) -> Sequence[SharedInformer]:
         """Return the informers of a kind: that of full objects, then that of metadata only."""
-        found = (self._informers.get((gvk, metadata)) for metadata in (False, True))
-        return [informer for informer in found if informer is not None]
+        full, metadata = self._informers.get((gvk, False)), self._informers.get((gvk, True))
+        return [informer for informer in (full, metadata) if informer is not None]
 
 
 _NO_PAGES: Final = "continue-not-supported"

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -319,12 +319,3 @@ class Processor:
                 for key in self._store.observed_keys():
                     registration.backlog.setdefault(key, False)
             self._backlog.set()
-
-
-@contextmanager
-def writing(processors: Iterable[Processor], key: NamespacedName) -> Iterator[None]:
-    """Delay changes of ``key`` until the body is done, for the handlers of all ``processors``."""
-    with ExitStack() as stack:
-        for processor in processors:
-            stack.enter_context(processor.writing(key))
-        yield

@@ -122,34 +122,28 @@ class ValidatorHandler(Handler, Generic[T]):
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Return the validator's verdict."""
-        return await self._answer(request.operation, request.object, request.old_object)
+        return await self.handle_json(request, request.object, request.old_object)
 
-    async def handle_json(
-        self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
-    ) -> AdmissionResponse:
+    async def handle_json(self, request: AdmissionRequest, obj: JSON, old: JSON) -> AdmissionResponse:
         """Return the validator's verdict. Each object is decoded only once."""
-        return await self._answer(request.operation, obj, old)
-
-    async def _answer(self, operation: str, obj: JSON, old: JSON) -> AdmissionResponse:
+        kind, validator = self._kind, self._validator
+        warnings: list[str] = []
         try:
-            warnings = await self._validate(operation, obj, old)
+            match request.operation:
+                case "CREATE":
+                    warnings = await validator.validate_create(await offload.run(self._decode, obj))
+                case "UPDATE":
+                    new = await offload.run(self._decode, obj, old)
+                    warnings = await validator.validate_update(await offload.run(decode, kind, old), new)
+                case "DELETE":
+                    warnings = await validator.validate_delete(await offload.run(decode, kind, old))
+                case "CONNECT":
+                    pass
+                case operation:
+                    raise BadRequestError(f'unknown operation "{log.cut(operation)}"')
         except VERDICTS as error:
             return await offload.run(refused, error)
         return allowed(warnings=warnings)
-
-    async def _validate(self, operation: str, obj: JSON, old: JSON) -> list[str]:
-        kind, validator = self._kind, self._validator
-        match operation:
-            case "CREATE":
-                return await validator.validate_create(await offload.run(self._decode, obj))
-            case "UPDATE":
-                new = await offload.run(self._decode, obj, old)
-                return await validator.validate_update(await offload.run(decode, kind, old), new)
-            case "DELETE":
-                return await validator.validate_delete(await offload.run(decode, kind, old))
-            case "CONNECT":
-                return []
-        raise BadRequestError(f'unknown operation "{log.cut(operation)}"')
 
     def _decode(self, data: JSON, old: JSON = None) -> T:
         """Decode a new or changed object.

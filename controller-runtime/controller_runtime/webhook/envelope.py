@@ -20,7 +20,8 @@ MAX_REST: Final = 256 * 1024
 _PIECE: Final = 256 * 1024
 _VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _KIND: Final = "AdmissionReview"
-_NONE: Final = msgspec.Raw(b"null")
+_NULL: Final = b"null"
+_NONE: Final = msgspec.Raw(_NULL)
 _OBJECTS: Final = ("object", "oldObject")
 
 
@@ -111,7 +112,12 @@ def read(body: bytes) -> Review:
         UnreadableError: the body is not an AdmissionReview, or the fields other than its objects are too large.
     """
     try:
-        _check_text(body)
+        if not body.isascii():
+            # Check that this is UTF-8, in pieces: the whole string could take four times as much memory as the body.
+            decode = codecs.getincrementaldecoder("utf-8")().decode
+            for at in range(0, len(body), _PIECE):
+                decode(body[at : at + _PIECE])
+            decode(b"", final=True)
         review = _DECODER.decode(body)
     except rawjson.UNREADABLE as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
@@ -123,26 +129,8 @@ def read(body: bytes) -> Review:
         raise UnreadableError("AdmissionReview has no request, or a request without uid")
     if len(fields.uid) > CUT:
         raise UnreadableError(f"uid of the AdmissionReview is longer than {CUT} characters")
-    objects = (_text(fields.object), _text(fields.old_object))
-    return Review(review.api_version, _rest(fields), *objects)
-
-
-def _check_text(body: bytes) -> None:
-    """Raise UnicodeDecodeError if the body is not UTF-8.
-
-    The body is decoded in pieces, because the whole string could take four times as much memory as the body.
-    """
-    if body.isascii():
-        return
-    decode = codecs.getincrementaldecoder("utf-8")().decode
-    for at in range(0, len(body), _PIECE):
-        decode(body[at : at + _PIECE])
-    decode(b"", final=True)
-
-
-def _rest(request: _Request) -> AdmissionRequest:
-    """Decode all fields of a request except its objects. Raises like :func:`read`."""
-    values = {wire: raw for name, wire in _SMALL if (raw := getattr(request, name)) is not _NONE}
+    # All fields except the two objects are decoded now.
+    values = {wire: raw for name, wire in _SMALL if (raw := getattr(fields, name)) is not _NONE}
     if (size := sum(map(len, values.values()))) > MAX_REST:
         text = f"AdmissionReview has {size} bytes besides its objects; limit is {MAX_REST} bytes"
         raise UnreadableError(text, code=413)
@@ -151,14 +139,11 @@ def _rest(request: _Request) -> AdmissionRequest:
             if (reason := rawjson.check(bytes(raw))) is not None:
                 raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
     try:
-        return AdmissionRequest.from_json(msgspec.json.encode({**values, "uid": request.uid}))
+        request = AdmissionRequest.from_json(msgspec.json.encode({**values, "uid": fields.uid}))
     except rawjson.UNREADABLE as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
     except pydantic_core.ValidationError as error:
         _, problem = first_problem(error)
         raise UnreadableError(f"body is not an AdmissionReview: {cut(problem)}") from error
-
-
-def _text(raw: msgspec.Raw) -> bytes | None:
-    data = bytes(raw)
-    return None if data == b"null" else data
+    obj, old = bytes(fields.object), bytes(fields.old_object)
+    return Review(review.api_version, request, None if obj == _NULL else obj, None if old == _NULL else old)

@@ -271,9 +271,28 @@ class PriorityQueue(Generic[T]):
         while True:
             if self._shutting_down and not (self._draining and self._ready_count):
                 raise QueueShutDownError(f"work queue {self.name or '(unnamed)'} is shut down")
-            if (entry := self._take_express() if express else self._take()) is not None:
-                return entry.key, entry.priority
-            await self._until_woken(self._express_getters if express else self._getters)
+            if express:
+                if (entry := self._take_express()) is not None:
+                    return entry.key, entry.priority
+            else:
+                while self._ready:
+                    _, fair_turn, turn, entry = heapq.heappop(self._ready)
+                    if turn == entry.turn:
+                        self._fair.taken(fair_turn)
+                        self._taken(entry)
+                        return entry.key, entry.priority
+            woken = asyncio.get_running_loop().create_future()
+            getters = self._express_getters if express else self._getters
+            getters.append(woken)
+            try:
+                await woken
+            except BaseException:
+                # A cancelled waiter must pass on its wake-up, or an item would stay in the queue.
+                if woken.done() and not woken.cancelled():
+                    self._wake_one(getters)
+                elif woken in getters:
+                    getters.remove(woken)
+                raise
 
     def done(self, item: T) -> None:
         """Report that the work on ``item`` has ended. If it was added during the work, it may be handed out again."""
@@ -354,14 +373,6 @@ class PriorityQueue(Generic[T]):
         if not self._wake_one(self._getters) and self._express_getters and self._is_express(entry):
             self._wake_one(self._express_getters)
 
-    def _take(self) -> _Entry[T] | None:
-        while self._ready:
-            _, fair_turn, turn, entry = heapq.heappop(self._ready)
-            if turn == entry.turn:
-                self._fair.taken(fair_turn)
-                return self._taken(entry)
-        return None
-
     def _take_express(self) -> _Entry[T] | None:
         """Return an item as described at :meth:`get_with_priority`. It is among the first, because flows take turns."""
         if self._getters:
@@ -378,13 +389,15 @@ class PriorityQueue(Generic[T]):
                 passed.append(row)
         for row in passed:
             heapq.heappush(self._ready, row)
-        return None if found is None else self._taken(found)
+        if found is not None:
+            self._taken(found)
+        return found
 
     def _is_express(self, entry: _Entry[T]) -> bool:
         running = self._in_progress.get(self._flow(entry.key), 0)
         return running + 2 <= max(self._in_progress.values(), default=0)
 
-    def _taken(self, entry: _Entry[T]) -> _Entry[T]:
+    def _taken(self, entry: _Entry[T]) -> None:
         entry.turn = _GONE
         del self._entries[entry.key]
         self._ready_count -= 1
@@ -392,7 +405,6 @@ class PriorityQueue(Generic[T]):
         flow = self._flow(entry.key)
         self._in_progress[flow] = self._in_progress.get(flow, 0) + 1
         self._metrics.taken(entry.key, entry.priority)
-        return entry
 
     def _wait(self, entry: _Entry[T], ready_at: float) -> None:
         entry.ready_at = ready_at
@@ -429,19 +441,6 @@ class PriorityQueue(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    async def _until_woken(self, getters: deque[asyncio.Future[None]]) -> None:
-        woken = asyncio.get_running_loop().create_future()
-        getters.append(woken)
-        try:
-            await woken
-        except BaseException:
-            # A cancelled waiter must pass on its wake-up, or an item would stay in the queue.
-            if woken.done() and not woken.cancelled():
-                self._wake_one(getters)
-            elif woken in getters:
-                getters.remove(woken)
-            raise
 
     def _wake_one(self, getters: deque[asyncio.Future[None]]) -> bool:
         while getters:
