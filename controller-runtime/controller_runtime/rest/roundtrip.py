@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from typing import Final, Protocol
 
-from . import errors
+from . import errors, http1
 from .request import Request
 
 _LONGEST_SHOWN: Final = 256
@@ -93,26 +93,32 @@ class StreamResponse(Response):
         """Yield the body as it arrives.
 
         Raises:
-            TransportError: the connection broke.
+            TransportError, http1.Error: the connection broke.
         """
 
     async def read(self) -> bytes:
-        return b"".join([piece async for piece in self.pieces()])
+        try:
+            return b"".join([piece async for piece in self.pieces()])
+        except http1.Error as error:
+            raise errors.TransportError(str(error), host=self.host) from error
 
     async def lines(self) -> AsyncIterator[bytes]:
         pending: list[bytes] = []
         held = 0
-        async for piece in self.pieces():
-            first, *others = piece.split(b"\n")
-            pending.append(first)
-            held = held + len(first) if not others else len(others[-1])
-            if held > _LONGEST_LINE:
-                raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self.host)
-            for following in others:
-                # A line may be large: keep no reference to the line or parts of it while the caller processes it.
-                pending = [b"".join(pending)]
-                yield pending.pop()
-                pending.append(following)
+        try:
+            async for piece in self.pieces():
+                first, *others = piece.split(b"\n")
+                pending.append(first)
+                held = held + len(first) if not others else len(others[-1])
+                if held > _LONGEST_LINE:
+                    raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self.host)
+                for following in others:
+                    # A line may be large: keep no reference to it or its parts while the caller processes it.
+                    pending = [b"".join(pending)]
+                    yield pending.pop()
+                    pending.append(following)
+        except http1.Error as error:
+            raise errors.TransportError(str(error), host=self.host) from error
         if rest := b"".join(pending):
             yield rest
 

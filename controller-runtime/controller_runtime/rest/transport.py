@@ -262,12 +262,8 @@ class _Stream(StreamResponse):
         self._answer = answer
         self._connection = connection
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        try:
-            async for piece in self._answer.pieces():
-                yield piece
-        except http1.Error as error:
-            raise errors.TransportError(str(error), host=self.host) from error
+    def pieces(self) -> AsyncIterator[bytes]:
+        return self._answer.pieces()
 
     async def close(self) -> None:
         self._connection.give_up(self._answer)

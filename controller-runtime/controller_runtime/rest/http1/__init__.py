@@ -7,15 +7,15 @@ This package handles bytes: heads, framing, sockets, TLS, proxies and the assign
 ``TimeoutError`` if no response was received in time.
 """
 
+from .connection import ORDINARY as ORDINARY
+from .connection import Bounds as Bounds
 from .connection import Connection as Connection
+from .connection import Incoming as Incoming
 from .dial import CONNECT_TIMEOUT as CONNECT_TIMEOUT
 from .dial import Dialer as Dialer
 from .dial import Origin as Origin
 from .dial import keepalive_socket as keepalive_socket
 from .dial import without_credentials as without_credentials
-from .incoming import ORDINARY as ORDINARY
-from .incoming import Bounds as Bounds
-from .incoming import Incoming as Incoming
 from .message import Error as Error
 from .message import GoneError as GoneError
 from .message import Headers as Headers

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Connection: one request after another over one socket.
+"""Connection: one request after another over one socket. Incoming: the response to one of them, as it arrives.
 
 A connection handles one request at a time. It notifies its owner when a response is complete and the connection can be
 reused (``free``), and when the connection can no longer be used (``lost``). A request that is cancelled, times out or
@@ -10,16 +10,159 @@ gets an unexpected response closes only its own connection.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol, cast
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, NamedTuple, Protocol, cast
+from weakref import WeakKeyDictionary
+
+import httptools
 
 from controller_runtime.machinery.errors import one_line
 
-from .incoming import HIGH, ORDINARY, Bounds, Incoming, ResponseParser, buffer_of
-from .message import Error, GoneError
+from .message import Error, GoneError, Headers
 
 _SMALL: Final = 1 << 16
 """A body of up to this many bytes is sent together with the head; a larger body is sent in parts of this size."""
 _LONGEST_HEAD: Final = 1 << 20
+HIGH: Final = 1 << 18
+"""The connection stops reading a stream that has more unread bytes than this."""
+LOW: Final = 1 << 16
+
+
+class Bounds(NamedTuple):
+    """The limits of a whole response: bytes of its body and total seconds."""
+
+    size: int
+    seconds: float
+    unread: int = 0
+    """A response that is larger than ``size`` and is not an error is read and discarded, up to this many bytes."""
+
+
+ORDINARY: Final = Bounds(1 << 24, 120.0)
+"""Limits for one object. They are higher than etcd's size limit and an API server's request timeout."""
+_EXPANSION: Final = 1 << 24
+"""A response is refused if the data of one read decompresses to more bytes than this."""
+_BUFFER: Final = 1 << 17
+_buffers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
+"""One buffer per event loop is enough, because data is parsed as soon as it is read. Without this buffer, TLS would
+allocate 256 KiB for each read."""
+
+
+class Incoming:
+    """One response; ``status`` is 0 until its head has arrived. Without ``bounds`` it is a stream."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, bounds: Bounds | None) -> None:
+        self.status = 0
+        self.headers = Headers()
+        self.whole = bounds is not None
+        """True if the reader waits for the end of the response, False if it waits only for the head."""
+        self.ended = False
+        self.error: BaseException | None = None
+        self.held = 0
+        self.resume: Callable[[], None] | None = None
+        """Makes the connection read again. It is set only while the connection has stopped reading."""
+        self._bounds = bounds or ORDINARY
+        self._loop = loop
+        self._pieces: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._decoder: _Decoder | None = None
+
+    async def arrive(self) -> None:
+        """Wait for the whole response, or for the head of a stream.
+
+        Raises:
+            Error: the response was cut off.
+            TimeoutError: the response was not received in time.
+        """
+        while not (self.ended or (self.status and not self.whole)):
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        if self.error is not None:
+            raise self.error
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives.
+
+        Raises:
+            Error: the body was cut off.
+        """
+        pieces = self._pieces
+        while True:
+            while pieces:
+                self.held -= len(pieces[0])
+                if self.resume is not None and self.held <= LOW:
+                    self.resume()
+                yield pieces.popleft()
+            if self.error is not None:
+                raise self.error
+            if self.ended:
+                return
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+    def body(self) -> bytes:
+        """Return the whole body. The body is not kept: a second call returns empty bytes."""
+        pieces = self._pieces
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        return body
+
+    def begin(self, status: int) -> None:
+        """Process the head that has arrived.
+
+        Raises:
+            Error: the content encoding is not supported.
+        """
+        self.status = status
+        if encoding := self.headers.raw(b"content-encoding").lower():
+            self._decoder = _Decoder.of(encoding)
+        self.whole = self.whole or status >= 400
+
+    def take(self, piece: bytes) -> None:
+        """Add a part of the body.
+
+        Raises:
+            Error: the part cannot be decoded, or the body is too large.
+        """
+        if self._decoder is not None:
+            piece = self._decoder.decode(piece)
+        if piece:
+            self._pieces.append(piece)
+            self.held += len(piece)
+            if self.whole and self.held > self._bounds.size:
+                self._pieces.clear()
+                most = max(self._bounds.size, self._bounds.unread if self.status < 400 else 0)
+                if self.held > most:
+                    raise Error(f"the response is larger than {most} bytes")
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """True if the body ends when the connection ends, because no header states the length of the body."""
+        codings = self.headers.raw(b"transfer-encoding").lower().split(b",")
+        return not self.headers.raw(b"content-length") and codings[-1].strip() != b"chunked"
+
+    @property
+    def total_timeout(self) -> float:
+        """Seconds after which a whole response is aborted even if bytes still arrive."""
+        return self._bounds.seconds
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the response; if the response is incomplete, ``error`` is the reason."""
+        if self.ended:
+            return
+        if error is None and self._decoder is not None and not self._decoder.complete:
+            error = Error("the response was cut off: its compressed body is incomplete")
+        self.ended = True
+        self.error = error
+        self.resume = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the reader."""
+        waiter = self._waiter
+        if waiter is not None and (self.ended or not self.whole) and not waiter.done():
+            waiter.set_result(None)
 
 
 class Owner(Protocol):
@@ -33,17 +176,31 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An asyncio protocol; ``context`` is a value by which the owner distinguishes its connections."""
+    """An asyncio protocol; ``context`` is a value by which the owner distinguishes its connections.
+
+    The ``on_…`` methods are called by httptools, whose parser is written in C.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, context: object = None) -> None:
         self.context = context
         self.idle_since = 0.0
         self._loop = loop
-        self._buffer = buffer_of(loop)
+        buffer = _buffers.get(loop)
+        if buffer is None:
+            buffer = _buffers[loop] = memoryview(bytearray(_BUFFER))
+        self._buffer = buffer
         self._owner = owner
         self._transport: asyncio.Transport | None = None
-        self._parser = ResponseParser()
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._answer: Incoming | None = None
+        self._bodiless = False
+        """True if the response ends with its head, regardless of its headers."""
+        self._extra = False
+        """True if bytes arrived after the end of the requested response."""
+        self._finished = False
+        self._informational = False
+        self._reusable = False
+        """True if the server keeps the connection open."""
         self._sending = False
         self._head_size = 0
         self._writable: asyncio.Future[None] | None = None
@@ -103,8 +260,8 @@ class Connection(asyncio.BufferedProtocol):
             TimeoutError: the response was not received in time.
         """
         transport = self.transport
-        answer = self._answer = self._parser.answer = Incoming(self._loop, bounds)
-        self._parser.bodiless, self._head_size, self._last_input = bodiless, 0, 0.0
+        answer = self._answer = Incoming(self._loop, bounds)
+        self._bodiless, self._head_size, self._last_input = bodiless, 0, 0.0
         if deadline is not None:
             self._idle_timeout = timeout or 0.0
             self._total_deadline = self._loop.time() + answer.total_timeout
@@ -186,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, error: BaseException | None) -> None:
         """End the current response and report the connection as lost."""
-        answer, self._answer, self._parser.answer = self._answer, None, None
+        answer, self._answer = self._answer, None
         if answer is not None:
             answer.end(error)
         if self._timer is not None:
@@ -206,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
         error: Error | None
         if answer is None:
             error = None
-        elif not answer.status and not self._head_size and not self._parser.informational:
+        elif not answer.status and not self._head_size and not self._informational:
             error = GoneError(
                 one_line(exc) if exc is not None else "the server closed the connection without a response"
             )
@@ -218,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
             error.__cause__ = exc
         self._end(error)
         self._transport = None
-        self._parser.close()
+        self._parser = None
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 
@@ -247,13 +404,20 @@ class Connection(asyncio.BufferedProtocol):
             self._last_input = self._loop.time()
         else:
             self._head_size += len(data)
-        parser = self._parser
         try:
-            parser.feed(data)
-        except Error as error:
-            self.abort(error)
-            return
-        if parser.finished:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._extra = True
+            if not self._finished:
+                refused = error.__context__
+                if not isinstance(refused, Error):
+                    upgrade = isinstance(error, httptools.HttpParserUpgrade)  # its text is only a position
+                    reason = "it switches to another protocol" if upgrade else one_line(error)
+                    refused = Error(f"malformed response: {reason}")
+                    refused.__cause__ = error
+                self.abort(refused)
+                return
+        if self._finished:
             self._finish(answer)
         elif not answer.status:
             if self._head_size > _LONGEST_HEAD:
@@ -272,16 +436,82 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish(self, answer: Incoming) -> None:
         """Deliver the complete response, and free or close the connection."""
-        parser = self._parser
-        parser.finished = False
-        reusable = parser.reusable and not self._sending and not parser.extra
+        self._finished = False
+        reusable = self._reusable and not self._sending and not self._extra
         if answer.resume is not None:
             answer.resume()
-        if not parser.bodiless and not reusable:
+        if not self._bodiless and not reusable:
             answer.end()
             self.abort()
             return
-        self._answer = parser.answer = self._deadline = None
+        self._answer = self._deadline = None
         answer.end()
-        if not parser.bodiless:
+        if not self._bodiless:
             self._owner.free(self)
+
+    # Callbacks of the parser.
+
+    def on_message_begin(self) -> None:
+        self._extra = self._finished
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        answer = self._answer
+        if answer is not None and not answer.status:
+            answer.headers.add(name, value)
+
+    def on_headers_complete(self) -> None:
+        answer = self._answer
+        status = self._parser.get_status_code()
+        if answer is None or self._finished:
+            self._extra = True
+        elif status < 200:
+            self._informational = True
+            answer.headers.clear()
+        else:
+            self._informational = False
+            self._reusable = self._parser.should_keep_alive()
+            answer.begin(status)
+            self._finished = self._bodiless
+
+    def on_body(self, body: bytes) -> None:
+        answer = self._answer
+        if answer is None or self._finished:
+            self._extra = True
+        else:
+            answer.take(body)
+
+    def on_message_complete(self) -> None:
+        if not self._informational:
+            self._finished = True
+
+
+class _Decoder:
+    """Decompresses a body. Some proxies compress responses although no request asks for it."""
+
+    def __init__(self, bits: int) -> None:
+        self._inflate = zlib.decompressobj(bits)
+        self._fed = False
+
+    @classmethod
+    def of(cls, encoding: bytes) -> _Decoder | None:
+        if encoding == b"identity":
+            return None
+        if encoding in (b"gzip", b"x-gzip", b"deflate"):
+            return cls(zlib.MAX_WBITS | 32)
+        raise Error(
+            f"the response is encoded as {encoding.decode('ascii', 'replace')!r}, which was not requested"
+        )
+
+    @property
+    def complete(self) -> bool:
+        return self._inflate.eof or not self._fed
+
+    def decode(self, piece: bytes) -> bytes:
+        self._fed = True
+        try:
+            decoded = self._inflate.decompress(piece, _EXPANSION)
+        except zlib.error as error:
+            raise Error(f"the response cannot be decoded: {error}") from error
+        if self._inflate.unconsumed_tail:
+            raise Error(f"the response cannot be decoded: {len(piece)} bytes become more than {_EXPANSION}")
+        return decoded
