@@ -77,8 +77,8 @@ class UpdateEvent(Generic[T_co]):
     __slots__ = ("_new", "_old")
 
     def __init__(self, old: T_co | LazyObject[T_co], new: T_co | LazyObject[T_co]) -> None:
-        self._old = LazyObject.of(old)
-        self._new = LazyObject.of(new)
+        self._old = old if isinstance(old, LazyObject) else LazyObject.of(old)
+        self._new = new if isinstance(new, LazyObject) else LazyObject.of(new)
 
     @property
     def old(self) -> T_co:

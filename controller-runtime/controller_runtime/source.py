@@ -25,6 +25,7 @@ import anyio.lowlevel
 
 from controller_runtime import cache, event, handler, log, offload, predicate, reconcile, rest, workqueue
 from controller_runtime.machinery import (
+    LazyObject,
     NamespacedName,
     Object,
     PartialObjectMetadata,
@@ -34,7 +35,7 @@ from controller_runtime.machinery import (
 )
 from controller_runtime.machinery.backoff import exponential
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.workqueue import Origins
+from controller_runtime.workqueue import Triggers
 
 T = TypeVar("T", bound=Object)
 Queue = handler.Queue
@@ -56,9 +57,6 @@ NeedsWork = Callable[[NamespacedName], Awaitable[bool]]
 
 _log = log.logger_from("controller-runtime.source")
 _Call = Callable[[], Awaitable[None] | None]
-E = TypeVar(
-    "E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any], event.GenericEvent[Any]
-)
 
 
 class Informers(Protocol):
@@ -123,7 +121,9 @@ class _EventHandler(Generic[T]):
         methods = (handle.create, handle.update, handle.delete, handle.generic)
         # A subclass of an immediate handler may have replaced a method by a coroutine function.
         self._may_wait = any(map(inspect.iscoroutinefunction, methods))
-        self._predicate = predicate.and_(*predicates)
+        self._predicates = predicates
+        self._queue: Queue
+        self._triggers: Triggers[reconcile.Request] | None = None
         self._calls: deque[_Call] = deque()
         self._retries = _Retries()
         self._busy = False
@@ -142,46 +142,88 @@ class _EventHandler(Generic[T]):
                 text = "Handler cannot be prepared, it gets events nevertheless"
                 _log.error(text, source=self._name, error=raised.as_error(error))
 
-    def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
+    def feed(self, queue: Queue) -> None:
+        """Set the queue that the handler gets. This is called before the first event."""
+        self._queue = queue
+        triggers = getattr(queue, "triggers", None)
+        self._triggers = triggers if isinstance(triggers, Triggers) else None
+
+    def on_add(self, obj: LazyObject[T], initial: bool) -> None:
         """Pass on a creation; objects of the first list have low priority."""
-        if Origins.wanted():
-            queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
-        if evt.is_in_initial_list:
+        evt, queue = event.CreateEvent(obj, initial), self._queue
+        if self._triggers is not None and self._triggers.wanted():
+            queue = self._noting(self._triggers, "listed" if initial else "created", evt.key)
+        if initial:
             queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
-        self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
+        self._pass("create", evt, queue)
 
-    def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
+    def on_update(self, old: LazyObject[T], new: LazyObject[T]) -> None:
         """Pass on an update; an update that changes nothing has low priority."""
-        if Origins.wanted():
-            queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
-        if not evt.changed:
+        evt, queue = event.UpdateEvent(old, new), self._queue
+        changed = evt.changed
+        if self._triggers is not None and self._triggers.wanted():
+            queue = self._noting(self._triggers, "updated" if changed else "resynced", evt.key)
+        if not changed:
             queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
-        self._pass(evt, self._predicate.update, partial(self._handler.update, evt, queue))
+        self._pass("update", evt, queue)
 
-    def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
+    def on_delete(self, obj: LazyObject[T], unknown: bool) -> None:
         """Pass on a deletion."""
-        if Origins.wanted():
-            queue = self._noting(queue, "deleted", evt.key)
-        self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
+        evt, queue = event.DeleteEvent(obj, unknown), self._queue
+        if self._triggers is not None and self._triggers.wanted():
+            queue = self._noting(self._triggers, "deleted", evt.key)
+        self._pass("delete", evt, queue)
 
-    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+    async def generic(self, evt: event.GenericEvent[T]) -> None:
         """Handle a generic event before its producer continues."""
-        if Origins.wanted():
-            queue = self._noting(queue, "reported", evt.key)
-        await self._take(partial(self._generic, evt, queue), 0)
+        queue = self._queue
+        if self._triggers is not None and self._triggers.wanted():
+            queue = self._noting(self._triggers, "reported", evt.key)
 
-    def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> Awaitable[None] | None:
-        passes = self._passes(evt, self._predicate.generic, immediate=self._handler.immediate)
-        return self._handler.generic(evt, queue) if passes else None
+        def call() -> Awaitable[None] | None:
+            passes = self._passes("generic", evt, immediate=self._handler.immediate)
+            return self._handler.generic(evt, queue) if passes else None
 
-    def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
-        """Return a queue that notes the event as the origin of each request, or ``queue`` itself if it keeps no
-        origins.
+        await self._take(call, 0)
+
+    def _noting(self, triggers: Triggers[reconcile.Request], change: str, key: NamespacedName) -> Queue:
+        """Return a queue that notes the event as the trigger of each request."""
+        trigger = f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}"
+        return workqueue.WithTrigger(self._queue, triggers, trigger)
+
+    def _pass(self, change: str, evt: event.Event[T], queue: Queue) -> None:
+        """Pass an event on if the predicates pass it. ``change`` is the name of the method for it."""
+        immediate = self._handler.immediate and not self._may_wait
+        if not self._passes(change, evt, immediate=immediate):
+            return
+        call: _Call = partial(getattr(self._handler, change), evt, queue)
+        if not immediate:
+            self._calls.append(call)
+            self._more.set()
+            return
+        try:
+            call()
+        except cache.UndecodableObjectError:
+            raise  # the informer counts this error
+        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
+            self._failed(call, 0, error)
+
+    def _passes(self, change: str, evt: event.Event[T], *, immediate: bool) -> bool:
+        """Return True if the predicates pass the event, or if one of them raises an error.
+
+        An extra event is harmless, but a lost event is not.
         """
-        origins = getattr(queue, "origins", None)
-        if not isinstance(origins, Origins):
-            return queue
-        return workqueue.WithOrigin(queue, origins, f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}")
+        try:
+            for each in self._predicates:
+                if not getattr(each, change)(evt):
+                    return False
+            if not immediate:
+                self._handler.decode(evt)
+        except cache.UndecodableObjectError:
+            raise  # the informer counts this error
+        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
+            _log.error("Predicate failed, so the event passes", source=self._name, error=error)
+        return True
 
     async def run(self) -> None:
         """Run the queued calls in order, and retry those that failed, until cancelled."""
@@ -215,37 +257,6 @@ class _EventHandler(Generic[T]):
                 await waiting
         except raised.FAILURES as error:  # an event that cannot be handled must not end the source
             self._failed(call, failures, raised.as_error(error))
-
-    def _pass(self, evt: E, passes: Callable[[E], bool], call: _Call) -> None:
-        immediate = self._handler.immediate and not self._may_wait
-        if not self._passes(evt, passes, immediate=immediate):
-            return
-        if not immediate:
-            self._calls.append(call)
-            self._more.set()
-            return
-        try:
-            call()
-        except cache.UndecodableObjectError:
-            raise  # the informer counts this error
-        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
-            self._failed(call, 0, error)
-
-    def _passes(self, evt: E, passes: Callable[[E], bool], *, immediate: bool) -> bool:
-        """Return True if the predicates pass the event, or if one of them raises an error.
-
-        An extra event is harmless, but a lost event is not.
-        """
-        try:
-            if not passes(evt):
-                return False
-            if not immediate:
-                self._handler.decode(evt)
-        except cache.UndecodableObjectError:
-            raise  # the informer counts this error
-        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
-            _log.error("Predicate failed, so the event passes", source=self._name, error=error)
-        return True
 
     def _failed(self, call: _Call, failures: int, error: BaseException) -> None:
         """Try ``call`` again later. Only the first failure of a call is logged as an error; failures of its retries are
@@ -323,13 +334,9 @@ class Kind(SyncingSource, Generic[T]):
         self._informer = await self._informers.get_informer(self._kind)
         events = self._events
         await events.prepare(self._informers)
-        registration = self._informer.add_event_handler(
-            cache.LazyHandlerFuncs(
-                on_add=lambda obj, initial: events.create(event.CreateEvent(obj, initial), queue),
-                on_update=lambda old, new: events.update(event.UpdateEvent(old, new), queue),
-                on_delete=lambda obj, unknown: events.delete(event.DeleteEvent(obj, unknown), queue),
-            )
-        )
+        events.feed(queue)
+        handlers = cache.LazyHandlerFuncs(events.on_add, events.on_update, events.on_delete)
+        registration = self._informer.add_event_handler(handlers)
         self._started.set()
         try:
             await events.run()
@@ -429,10 +436,11 @@ class Channel(Source, Generic[T]):
 
     async def start(self, queue: Queue) -> None:
         """Handle one event after another; read the next from the stream when the previous one has been handled."""
+        self._events.feed(queue)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._events.run)
             async for evt in self._stream:
-                await self._events.generic(evt, queue)
+                await self._events.generic(evt)
             await self._events.finish()
             tasks.cancel_scope.cancel()
 

@@ -257,8 +257,8 @@ class Controller:
         began = time.perf_counter()
         try:
             with log.into_context(**{"reconcileID": ident, **_fields(self.name, self.settings, request)}):
-                if workqueue.Origins.wanted():
-                    _log.debug("Reconciling", triggers=self.queue.origins.take(request))
+                if self.queue.triggers.wanted():
+                    _log.debug("Reconciling", triggers=self.queue.triggers.take(request))
                 self._conclude(request, await self._outcome(request), priority)
         finally:
             _current.reset(token)
@@ -316,7 +316,7 @@ class Controller:
             if outcomes.is_terminal(outcome) or outcomes.is_undecodable(outcome, request, self.settings.kind):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
-                self.queue.origins.note(request, f"retry after {raised.name(outcome)}")
+                self.queue.triggers.note(request, f"retry after {raised.name(outcome)}")
                 self.queue.add(request, priority=priority, after=self._retries.delay(request, outcome))
                 if outcomes.is_unreachable(outcome):
                     return
@@ -329,7 +329,7 @@ class Controller:
             if self._traces:
                 _log.trace("Reconcile done, requeueing", after=after)
             self._retries.forget(request)
-            self.queue.origins.note(request, "requeue_after of the reconciler")
+            self.queue.triggers.note(request, "requeue_after of the reconciler")
             self.queue.add(request, priority=priority, after=after.total_seconds())
             metrics.RECONCILE_TOTAL.labels(self.name, REQUEUE_AFTER).inc()
         else:

@@ -15,6 +15,7 @@ from .context import bound as bound
 from .context import into_context as into_context
 from .context import into_context_late as into_context_late
 from .context import logger_from as logger_from
+from .context import may_write as may_write
 from .encode import CUT as CUT
 from .encode import LineLimiter as LineLimiter
 from .encode import cut as cut
@@ -28,7 +29,6 @@ from .options import Encoder as Encoder
 from .options import Options as Options
 from .options import TimeEncoding as TimeEncoding
 from .options import limit as limit
-from .options import may_write as may_write
 from .options import parse_encoder as parse_encoder
 from .options import parse_level as parse_level
 from .options import parse_stacktrace_level as parse_stacktrace_level

@@ -8,12 +8,11 @@ Importing this module does not load structlog: it is loaded when the log is set 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from .options import LEVELS, OURS
+from .options import LEVELS, OURS, level_of
 
 if TYPE_CHECKING:
     from .setup import Logger
@@ -25,16 +24,16 @@ _bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
 )
 
 
-class _Bound:
-    """Binds fields while the block runs.
+class into_context:  # noqa: N801 -- a function to its callers
+    """Bind keys and values to every line logged within the ``with`` block and within the tasks that the block starts.
 
     All fields are in one context variable. structlog has a variable for each field, which takes ten times as long.
     """
 
     __slots__ = ("_fields", "_token")
 
-    def __init__(self, fields: Mapping[str, object]) -> None:
-        self._fields = fields
+    def __init__(self, **fields: object) -> None:
+        self._fields: Mapping[str, object] = {**_bound.get(), **fields}
         self._token: Token[Mapping[str, object]]
 
     def __enter__(self) -> None:
@@ -42,13 +41,6 @@ class _Bound:
 
     def __exit__(self, *_: object) -> None:
         _bound.reset(self._token)
-
-
-def into_context(**fields: object) -> AbstractContextManager[None]:
-    """Bind keys and values to every line logged within the ``with`` block and within the tasks that the block
-    starts.
-    """
-    return _Bound({**_bound.get(), **fields})
 
 
 class _Late(Mapping[str, object]):
@@ -76,18 +68,27 @@ class _Late(Mapping[str, object]):
         return len(self._fields())
 
 
-def into_context_late(make: Callable[[], Mapping[str, object]]) -> AbstractContextManager[None]:
-    """Bind the fields that ``make`` returns, as :func:`into_context` does.
+class into_context_late(into_context):  # noqa: N801 -- a function to its callers
+    """Bind the fields that ``make`` returns, as :class:`into_context` does.
 
     ``make`` is called only when the first line is written. The state that ``make`` reads must not change while the
     block runs.
     """
-    return _Bound(_Late(_bound.get(), make))
+
+    __slots__ = ()
+
+    def __init__(self, make: Callable[[], Mapping[str, object]]) -> None:
+        self._fields = _Late(_bound.get(), make)
 
 
 def bound() -> Mapping[str, object]:
     """Return the fields bound to the current context."""
     return _bound.get()
+
+
+def may_write(verbosity: int) -> bool:
+    """Return True if a line of ``verbosity`` may be written."""
+    return OURS.isEnabledFor(level_of(verbosity))
 
 
 def logger_from(name: str = "") -> Logger:

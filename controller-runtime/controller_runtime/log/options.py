@@ -185,8 +185,3 @@ def limit(verbosity: int) -> int:
     before, _limit.verbosity = current(), verbosity
     OURS.setLevel(level_of(verbosity))
     return before
-
-
-def may_write(verbosity: int) -> bool:
-    """Return True if a line of ``verbosity`` may be written."""
-    return OURS.isEnabledFor(level_of(verbosity))

@@ -32,13 +32,11 @@ from controller_runtime import log, rest
 from controller_runtime.machinery import GVK, raised
 from controller_runtime.machinery.lru import LRU
 from controller_runtime.reconcile import Reconciler, Request, Result
-from controller_runtime.workqueue import Origins
+from controller_runtime.workqueue import Triggers
 
 from .interface import Instrumentable, Subject, UIDs
 
 _SCOPE: Final = "controller_runtime"
-_ALWAYS: Final = -128
-"""A verbosity so low that origins are always kept, even if the log does not show them."""
 _MOST_UIDS: Final = 4096
 FLUSH: Final = 5.0
 """Maximum seconds for sending the last spans at the end of the process."""
@@ -68,15 +66,13 @@ class Tracing:
             runnable.instrument(self, uids)
 
     def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:
-        """Return ``inner`` with spans for each reconcile; the queue keeps the origins of its items from now on."""
-        origins: TimedOrigins[Request] = TimedOrigins()
-        subject.queue.origins = origins
-        Origins.kept_from = _ALWAYS
-        return _TracedReconciler(inner, subject, origins, self._tracer)
+        """Return ``inner`` with spans for each reconcile; the queue keeps the triggers of its items from now on."""
+        triggers: TimedTriggers[Request] = TimedTriggers()
+        subject.queue.triggers = triggers
+        return _TracedReconciler(inner, subject, triggers, self._tracer)
 
     async def shutdown(self, timeout: float = FLUSH) -> None:
         """Send the last spans, for at most ``timeout`` seconds, and stop recording."""
-        Origins.kept_from = log.DEBUG
         with anyio.move_on_after(timeout, shield=True):
             await anyio.to_thread.run_sync(self._provider.shutdown, abandon_on_cancel=True)
 
@@ -86,19 +82,19 @@ class _TracedReconciler(Reconciler):
         self,
         inner: Reconciler,
         subject: Subject,
-        origins: TimedOrigins[Request],
+        triggers: TimedTriggers[Request],
         tracer: trace.Tracer,
     ) -> None:
         self._inner = inner
         self._subject = subject
-        self._origins = origins
+        self._triggers = triggers
         self._tracer = tracer
         self._uids: LRU[Request, str] = LRU(_MOST_UIDS)
 
     async def reconcile(self, request: Request) -> Result:
         """Call the inner reconciler within spans; return its result or raise its error."""
         uid = self._uid(request)
-        stay = self._origins.take_stay(request)
+        wait = self._triggers.take_wait(request)
         began = time.time_ns()
         with _root(uid):
             span = self._tracer.start_span(
@@ -106,14 +102,14 @@ class _TracedReconciler(Reconciler):
                 Context(),
                 kind=trace.SpanKind.CONSUMER,
                 attributes=self._attributes(request, uid),
-                start_time=stay.since if stay else began,
+                start_time=wait.since if wait else began,
             )
         with (
             trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False),
             recording(span),
         ):
-            if stay is not None:
-                self._record_stay(stay, began)
+            if wait is not None:
+                self._record_wait(wait, began)
             started = self._tracer.start_as_current_span(
                 "reconcile", start_time=began, record_exception=False, set_status_on_exception=False
             )
@@ -124,10 +120,10 @@ class _TracedReconciler(Reconciler):
                     inner.set_attribute("requeue_after", result.requeue_after.total_seconds())
                 return result
 
-    def _record_stay(self, stay: QueueStay, until: int) -> None:
-        span = self._tracer.start_span("queue", start_time=stay.since)
-        for origin, at in stay.origins.items():
-            span.add_event("trigger", {"trigger": origin}, timestamp=at)
+    def _record_wait(self, wait: QueueWait, until: int) -> None:
+        span = self._tracer.start_span("queue", start_time=wait.since)
+        for trigger, at in wait.triggers.items():
+            span.add_event("trigger", {"trigger": trigger}, timestamp=at)
         span.end(until)
 
     def _attributes(self, request: Request, uid: str) -> dict[str, str]:
@@ -189,46 +185,48 @@ class UIDGenerator(RandomIdGenerator):
 
 
 @dataclass(slots=True)
-class QueueStay:
+class QueueWait:
     """Why and when an item was added to a queue. Times are nanoseconds since the epoch."""
 
     since: int
-    """The time of the item's first origin."""
-    origins: dict[str, int] = field(default_factory=dict)
-    """The time of each origin."""
+    """The time of the item's first trigger."""
+    triggers: dict[str, int] = field(default_factory=dict)
+    """The time of each trigger."""
 
 
-class TimedOrigins(Origins[T]):
-    """Records the origins of each item and their times.
+class TimedTriggers(Triggers[T]):
+    """Records the triggers of each item and their times.
 
-    The controller takes the origins for its log. Then the tracer takes the times.
+    The controller takes the triggers for its log. Then the tracer takes the times.
     """
+
+    wanted = staticmethod(lambda: True)
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting: OrderedDict[T, QueueStay] = OrderedDict()
-        self._taken: dict[T, QueueStay] = {}
+        self._waiting: OrderedDict[T, QueueWait] = OrderedDict()
+        self._taken: dict[T, QueueWait] = {}
 
-    def note(self, item: T, origin: str) -> None:
-        """Record one more origin of an item, with the current time."""
-        super().note(item, origin)
+    def note(self, item: T, trigger: str) -> None:
+        """Record one more trigger of an item, with the current time."""
+        super().note(item, trigger)
         now = time.time_ns()
-        stay = self._waiting.setdefault(item, QueueStay(now))
-        stay.origins[origin] = now
+        wait = self._waiting.setdefault(item, QueueWait(now))
+        wait.triggers[trigger] = now
         kept = self._kept.get(item, {})
-        if len(stay.origins) > len(kept):
-            stay.origins = {each: time for each, time in stay.origins.items() if each in kept}
+        if len(wait.triggers) > len(kept):
+            wait.triggers = {each: time for each, time in wait.triggers.items() if each in kept}
         if len(self._waiting) > len(self._kept):
             self._waiting.popitem(last=False)
 
     def take(self, item: T) -> list[str]:
-        """Return the origins of an item, oldest first, and forget them. Their times are kept for :meth:`take_stay`."""
-        if (stay := self._waiting.pop(item, None)) is not None:
-            self._taken[item] = stay
+        """Return the triggers of an item, oldest first, and forget them. Their times are kept for :meth:`take_wait`."""
+        if (wait := self._waiting.pop(item, None)) is not None:
+            self._taken[item] = wait
         return super().take(item)
 
-    def take_stay(self, item: T) -> QueueStay | None:
-        """Return the origins of an item that was just taken, with their times, and forget them.
+    def take_wait(self, item: T) -> QueueWait | None:
+        """Return the triggers of an item that was just taken, with their times, and forget them.
 
         Return None if there are none.
         """

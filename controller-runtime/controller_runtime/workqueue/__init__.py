@@ -4,11 +4,11 @@
 
 from .priorityqueue import LOW_PRIORITY as LOW_PRIORITY
 from .priorityqueue import Adder as Adder
-from .priorityqueue import Origins as Origins
 from .priorityqueue import PriorityQueue as PriorityQueue
 from .priorityqueue import QueueShutDownError as QueueShutDownError
+from .priorityqueue import Triggers as Triggers
 from .priorityqueue import WithDefaultPriority as WithDefaultPriority
-from .priorityqueue import WithOrigin as WithOrigin
+from .priorityqueue import WithTrigger as WithTrigger
 from .ratelimiters import BucketRateLimiter as BucketRateLimiter
 from .ratelimiters import ItemExponentialFailureRateLimiter as ItemExponentialFailureRateLimiter
 from .ratelimiters import ItemFastSlowRateLimiter as ItemFastSlowRateLimiter

@@ -11,32 +11,34 @@ controller's queue are namespaces. An item that is raised to a higher priority g
 
 Everything happens on one event loop; only coroutine methods yield to the loop.
 
-Workers get only items. The origins of an item are texts that say why the item was added. They are kept separately, for
+Workers get only items. The triggers of an item are texts that say why the item was added. They are kept separately, for
 logs and spans, and only while the log level is debug or spans are recorded. They do not influence any work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
+import itertools
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
+from prometheus_client.metrics import Gauge
 
-from controller_runtime import log
+from controller_runtime import log, metrics
 
-from .metrics import Metrics
-from .ratelimiters import ItemExponentialFailureRateLimiter, LoopClock, RateLimiter
+from .ratelimiters import ItemExponentialFailureRateLimiter, RateLimiter
 
 T = TypeVar("T", bound=Hashable)
 T_contra = TypeVar("T_contra", bound=Hashable, contravariant=True)
 
 MOST_ITEMS: Final = 4096
-"""Maximum number of items whose origins are kept. If there are more, the oldest are dropped."""
-MOST_ORIGINS: Final = 8
-"""Maximum number of origins that are kept for an item; the most recent ones are kept."""
+"""Maximum number of items whose triggers are kept. If there are more, the oldest are dropped."""
+MOST_TRIGGERS: Final = 8
+"""Maximum number of triggers that are kept for an item; the most recent ones are kept."""
 LOW_PRIORITY: Final = -100
 """The priority of work that is not urgent: objects of the first list, and resyncs."""
 _GONE: Final = -1
@@ -44,6 +46,11 @@ _SLACK: Final = 64
 _FLOWS: Final = 256
 _EXPRESS: Final = 32
 """How many of the first items are searched for an express item."""
+MAX_PRIORITIES: Final = 25
+"""Maximum number of priorities that have their own depth series; all other priorities share one series."""
+OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
+NORMAL_PRIORITY: Final = ""
+"""The label of priority 0. Go managers without priority queues (the default up to v0.22) use the same label."""
 
 
 class QueueShutDownError(Exception):
@@ -75,12 +82,11 @@ class WithDefaultPriority(Adder[T_contra]):
         self._queue.add(item, priority=priority, after=after, rate_limited=rate_limited)
 
 
-class Origins(Generic[T]):
-    """The last origins of each item that waits in a queue."""
+class Triggers(Generic[T]):
+    """The last triggers of each item that waits in a queue: texts that say why the item was added."""
 
-    kept_from: ClassVar[int] = log.DEBUG
-    """Origins are kept if the log verbosity is at least this value. Tracing lowers the value for the whole process,
-    because spans show origins."""
+    wanted: Callable[[], bool] = staticmethod(functools.partial(log.may_write, log.DEBUG))
+    """Returns True if triggers are kept now: while the log level is debug."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[T, dict[str, None]] = OrderedDict()
@@ -88,68 +94,59 @@ class Origins(Generic[T]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    @staticmethod
-    def wanted() -> bool:
-        """Return True if origins are kept now."""
-        return log.may_write(Origins.kept_from)
-
-    def note(self, item: T, origin: str) -> None:
-        """Record an origin of an item. Do nothing if origins are not kept now."""
-        if not Origins.wanted():
+    def note(self, item: T, trigger: str) -> None:
+        """Record a trigger of an item. Do nothing if triggers are not kept now."""
+        if not self.wanted():
             return
-        origins = self._kept.setdefault(item, {})
-        origins.pop(origin, None)
-        origins[origin] = None
-        if len(origins) > MOST_ORIGINS:
-            del origins[next(iter(origins))]
+        triggers = self._kept.setdefault(item, {})
+        triggers.pop(trigger, None)
+        triggers[trigger] = None
+        if len(triggers) > MOST_TRIGGERS:
+            del triggers[next(iter(triggers))]
         if len(self._kept) > MOST_ITEMS:
             self._kept.popitem(last=False)
 
     def take(self, item: T) -> list[str]:
-        """Return the origins of an item, oldest first, and forget them."""
+        """Return the triggers of an item, oldest first, and forget them."""
         return list(self._kept.pop(item, ()))
 
 
-class WithOrigin(Adder[T]):
-    """Adds items to a queue, and notes their origin."""
+class WithTrigger(Adder[T]):
+    """Adds items to a queue, and notes their trigger."""
 
-    def __init__(self, queue: Adder[T], origins: Origins[T], origin: str) -> None:
+    def __init__(self, queue: Adder[T], triggers: Triggers[T], trigger: str) -> None:
         self._queue = queue
-        self._origins = origins
-        self._origin = origin
+        self._triggers = triggers
+        self._trigger = trigger
 
     def add(
         self, item: T, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
         """Add ``item`` to the wrapped queue."""
-        self._origins.note(item, self._origin)
+        self._triggers.note(item, self._trigger)
         self._queue.add(item, priority=priority, after=after, rate_limited=rate_limited)
 
 
 class _FairTurns:
     """Numbers items so that flows take turns if the items are taken in the order of their numbers (fair queuing)."""
 
-    __slots__ = ("_last", "_now", "_prune_at")
+    __slots__ = ("_last", "_prune_at", "now")
 
     def __init__(self) -> None:
-        self._now = 0
+        self.now = 0
+        """The number of the last item that was taken."""
         self._last: dict[str, int] = {}
-        """The last number of each flow. Numbers up to ``_now`` do not matter, and may be missing."""
+        """The last number of each flow. Numbers up to ``now`` do not matter, and may be missing."""
         self._prune_at = _FLOWS
 
     def next(self, flow: str) -> int:
         """Return the number of a new item, which follows the flow's last item and the last item that was taken."""
-        last, now = self._last.get(flow, 0), self._now
+        last, now = self._last.get(flow, 0), self.now
         turn = self._last[flow] = (max(now, last)) + 1
         if len(self._last) > self._prune_at:
             self._last = {each: number for each, number in self._last.items() if number > now}
             self._prune_at = max(_FLOWS, 2 * len(self._last))
         return turn
-
-    def taken(self, turn: int) -> None:
-        """Report that the item with the number ``turn`` was taken."""
-        if turn > self._now:
-            self._now = turn
 
 
 class _Entry(Generic[T]):
@@ -167,6 +164,99 @@ class _Entry(Generic[T]):
         """When the item becomes ready; None if it is ready."""
 
 
+class _Metrics(Generic[T]):
+    """The series of one queue in :data:`controller_runtime.metrics.REGISTRY`; a queue without a name has none.
+
+    Queues of the same name add up. No call raises anything.
+    """
+
+    def __init__(self, name: str, clock: Callable[[], float]) -> None:
+        self._name = name
+        self._clock = clock
+        self._ready: dict[T, float] = {}
+        """When each item became ready."""
+        self._taken: dict[T, float] = {}
+        """When each item in progress was taken."""
+        if not name:
+            return
+        self._adds = metrics.WORKQUEUE_ADDS.labels(name, name)
+        self._retries = metrics.WORKQUEUE_RETRIES.labels(name, name)
+        self._queue_duration = metrics.WORKQUEUE_QUEUE_DURATION.labels(name, name)
+        self._work_duration = metrics.WORKQUEUE_WORK_DURATION.labels(name, name)
+        self._depths: dict[int, Gauge] = {}
+        self._depth(0)
+        metrics.WORKQUEUE_UNFINISHED_WORK.labels(name, name).set_function(lambda: float(sum(self._ages())))
+        longest = metrics.WORKQUEUE_LONGEST_RUNNING.labels(name, name)
+        longest.set_function(lambda: max(self._ages(), default=0.0))
+
+    def retried(self) -> None:
+        """Record that an item was added with a delay."""
+        if self._name:
+            self._retries.inc()
+
+    def added(self, item: T, priority: int) -> None:
+        """Record that ``item`` became ready."""
+        if self._name:
+            self._adds.inc()
+            self._depth(priority).inc()
+            self._ready.setdefault(item, self._clock())
+
+    def moved(self, old: int, new: int) -> None:
+        """Record that a ready item changed its priority."""
+        if self._name:
+            self._depth(old).dec()
+            self._depth(new).inc()
+
+    def taken(self, item: T, priority: int) -> None:
+        """Record that ``item`` was handed out."""
+        if self._name:
+            now = self._taken[item] = self._clock()
+            self._depth(priority).dec()
+            if (since := self._ready.pop(item, None)) is not None:
+                self._queue_duration.observe(now - since)
+
+    def done(self, item: T) -> None:
+        """Record that the work on ``item`` ended."""
+        if (since := self._taken.pop(item, None)) is not None:
+            self._work_duration.observe(self._clock() - since)
+
+    def dropped(self, item: T, priority: int) -> None:
+        """Record that a ready item was dropped at shutdown."""
+        if self._name:
+            self._ready.pop(item, None)
+            self._depth(priority).dec()
+
+    def _depth(self, priority: int) -> Gauge:
+        depth = self._depths.get(priority)
+        if depth is not None:
+            return depth
+        # A priority keeps its series, so that additions and removals change the same series.
+        if len(self._depths) >= MAX_PRIORITIES:
+            return metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, OTHER_PRIORITIES)
+        label = str(priority) if priority else NORMAL_PRIORITY
+        depth = self._depths[priority] = metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, label)
+        return depth
+
+    def _ages(self) -> Iterable[float]:
+        if not self._taken:  # also when the loop has ended: then nothing is in progress
+            return ()
+        now = self._clock()
+        return tuple(now - since for since in self._taken.values())
+
+
+class _LoopClock:
+    """The time of the event loop in which the clock is first used."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __call__(self) -> float:
+        """Return the loop's time. Raises RuntimeError if the first call is made outside an event loop."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time()
+
+
 class PriorityQueue(Generic[T]):
     """A deduplicating, delaying, rate limiting priority queue."""
 
@@ -180,10 +270,10 @@ class PriorityQueue(Generic[T]):
     ) -> None:
         """Make an empty queue. Without a name it has no metrics. ``flow`` returns the flow of an item."""
         self.name = name
-        self.origins: Origins[T] = Origins()
+        self.triggers: Triggers[T] = Triggers()
         self._limiter = rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
-        self._clock = clock if clock is not None else LoopClock()
-        self._metrics: Metrics[T] = Metrics(name, self._clock)
+        self._clock = clock if clock is not None else _LoopClock()
+        self._metrics: _Metrics[T] = _Metrics(name, self._clock)
         self._flow = flow
         self._fair = _FairTurns()
         self._in_progress: dict[str, int] = {}
@@ -193,7 +283,7 @@ class PriorityQueue(Generic[T]):
         self._waiting: list[tuple[float, int, int, _Entry[T]]] = []
         self._working: set[T] = set()
         self._ready_count = 0
-        self._turns = 0
+        self._turns = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._getters: deque[asyncio.Future[None]] = deque()
         self._express_getters: deque[asyncio.Future[None]] = deque()
@@ -229,7 +319,7 @@ class PriorityQueue(Generic[T]):
             self._metrics.retried()
         entry = self._entries.get(item)
         if entry is None:
-            entry = self._entries[item] = _Entry(item, priority or 0, self._next_turn(), ready_at)
+            entry = self._entries[item] = _Entry(item, priority or 0, next(self._turns), ready_at)
             if ready_at is None:
                 self._became_ready(entry)
             else:
@@ -244,7 +334,7 @@ class PriorityQueue(Generic[T]):
             if entry.ready_at is None:
                 self._metrics.moved(entry.priority, priority)
             entry.priority = priority
-            entry.turn = self._next_turn()
+            entry.turn = next(self._turns)
             entry.fair_turn = self._fair.next(self._flow(entry.key))
         if entry.ready_at is None:
             if raised:
@@ -278,7 +368,7 @@ class PriorityQueue(Generic[T]):
                 while self._ready:
                     _, fair_turn, turn, entry = heapq.heappop(self._ready)
                     if turn == entry.turn:
-                        self._fair.taken(fair_turn)
+                        self._fair.now = max(self._fair.now, fair_turn)
                         self._taken(entry)
                         return entry.key, entry.priority
             woken = asyncio.get_running_loop().create_future()
@@ -346,14 +436,10 @@ class PriorityQueue(Generic[T]):
         while self._working or self._ready_count:
             await self._idle.wait()
 
-    def _next_turn(self) -> int:
-        self._turns += 1
-        return self._turns
-
     def _time_is_up(self, entry: _Entry[T]) -> None:
         # Items are served in the order in which they became ready, not in which they were added.
         entry.ready_at = None
-        entry.turn = self._next_turn()
+        entry.turn = next(self._turns)
         self._became_ready(entry)
 
     def _became_ready(self, entry: _Entry[T]) -> None:

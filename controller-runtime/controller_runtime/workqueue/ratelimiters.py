@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
@@ -18,19 +17,6 @@ BASE_DELAY: Final = 0.005
 MAX_DELAY: Final = 1000.0
 OVERALL_QPS: Final = 10.0
 OVERALL_BURST: Final = 100
-
-
-class LoopClock:
-    """The time of the event loop in which the clock is first used."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def __call__(self) -> float:
-        """Return the loop's time. Raises RuntimeError if the first call is made outside an event loop."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop.time()
 
 
 class RateLimiter(ABC, Generic[T]):

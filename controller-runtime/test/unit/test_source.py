@@ -509,11 +509,11 @@ async def test_at_debug_the_queue_has_the_event_that_added_a_request(
         async with running(kind) as queue:
             await kind.wait_for_sync(60)
             await settle()
-            assert queue.origins.take(Request("ns", "old")) == ["Pod ns/old listed"]
+            assert queue.triggers.take(Request("ns", "old")) == ["Pod ns/old listed"]
             for change in (world.put, world.put, world.remove):
                 change(make_pod("new"))
                 await settle()
-            assert queue.origins.take(Request("ns", "new")) == [
+            assert queue.triggers.take(Request("ns", "new")) == [
                 f"Pod ns/new {change}" for change in ("created", "updated", "deleted")
             ]
 
@@ -533,4 +533,4 @@ async def test_at_info_an_event_is_not_noted(
             world.put(make_pod("new"))
             await settle()
             assert await drain(queue) == [("ns/new", 0)]
-            assert len(queue.origins) == 0
+            assert len(queue.triggers) == 0

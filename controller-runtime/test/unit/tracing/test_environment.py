@@ -12,9 +12,7 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from controller_runtime import log
 from controller_runtime.tracing import MissingExtraError, from_environment
-from controller_runtime.workqueue import Origins
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
@@ -42,7 +40,6 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ExportTraceServi
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         yield received
         server.shutdown()
-    Origins.kept_from = log.DEBUG
 
 
 @pytest.mark.real_time

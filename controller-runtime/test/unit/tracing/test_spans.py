@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -21,7 +20,7 @@ from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.reconcile import Reconciler, Request, Result
 from controller_runtime.tracing import Subject, Tracing, UIDGenerator, trace_id
-from controller_runtime.workqueue import Origins, PriorityQueue
+from controller_runtime.workqueue import PriorityQueue, Triggers
 from ctrl_testkit.managers import new_manager, running
 from ctrl_testkit.odd_exceptions import Odd
 
@@ -45,9 +44,8 @@ class Spans:
 
 
 @pytest.fixture
-def spans() -> Iterator[Spans]:
-    yield Spans()
-    Origins.kept_from = log.DEBUG
+def spans() -> Spans:
+    return Spans()
 
 
 class Server:
@@ -204,13 +202,22 @@ async def test_an_unsampled_reconcile_runs_and_records_nothing(world: Any, spans
     assert [request.headers.get("traceparent") for request in server.sent] == [None]
 
 
+def test_only_the_queue_of_a_traced_controller_keeps_triggers(spans: Spans) -> None:
+    log.limit(log.INFO)
+    traced, other = PriorityQueue[Request](), PriorityQueue[Request]()
+    spans.tracing.reconciler(Parent.__new__(Parent), Subject("traced", None, traced, lambda _kind, _key: ""))
+    for queue in (traced, other):
+        queue.triggers.note(Request("ns", "a"), "x")
+    assert (len(traced.triggers), len(other.triggers)) == (1, 0)
+
+
 async def test_without_tracing_nothing_is_wrapped(world: Any) -> None:
     server = Server(world)
     mgr = new_manager(server)
     parent = Parent(mgr)
     made = ctrl.new_controller_managed_by(mgr).for_(ConfigMap).build(parent)
     assert made._reconciler is parent
-    assert type(made.queue.origins) is Origins
+    assert type(made.queue.triggers) is Triggers
     assert isinstance(mgr._main, rest.FakeTransport)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from controller_runtime import metrics
 from controller_runtime.workqueue import PriorityQueue
-from controller_runtime.workqueue.metrics import MAX_PRIORITIES, OTHER_PRIORITIES
+from controller_runtime.workqueue.priorityqueue import MAX_PRIORITIES, OTHER_PRIORITIES
 
 
 @pytest.fixture
