@@ -41,6 +41,11 @@ _CONNECT_RETRY: Final = 1.0
 _ATTEMPT_TIMEOUT: Final = 4.0
 """Seconds that an attempt to reach the server may take. The value is small, so that failures are logged soon."""
 
+_NO_API_SERVER: Final = frozenset(
+    {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
+)
+"""Statuses of GET /version that an API server never has: the path or the scheme of the address is wrong."""
+
 _log = log.logger_from("controller-runtime.manager")
 
 
@@ -293,6 +298,12 @@ class Manager:
             if self._first_status == HTTPStatus.UNAUTHORIZED:
                 raise CredentialsError(
                     f"the API server does not accept the credentials: {self.config.address}"
+                )
+            if self._first_status in _NO_API_SERVER:
+                _log.warning(
+                    "The address may not be that of an API server: GET /version failed",
+                    host=self.config.address,
+                    status=self._first_status,
                 )
         return self._first_status
 

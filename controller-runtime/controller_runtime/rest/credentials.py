@@ -22,7 +22,15 @@ from .tls import IssuedPair
 TOKEN_FILE_PERIOD: Final = 60.0
 """Seconds after which a token file is read again; the kubelet rewrites a token well before it expires."""
 _EXPIRY_MARGIN: Final = timedelta(seconds=10)
+_UNFIT: Final = re.compile(r"[\x00-\x1f\x7f]")
+"""Characters that a header cannot have."""
 _QUOTED_ENTRY: Final = re.compile(r"(?<=Expected key )(\S+) in .*\{.*")
+
+
+def _bearer(token: str) -> dict[str, str]:
+    if _UNFIT.search(token):
+        raise ConfigError("the token contains a line break or another control character")
+    return {"Authorization": f"Bearer {token}"}
 
 
 class Credentials(ABC):
@@ -69,7 +77,7 @@ class StaticToken(_Fixed):
     """A bearer token that never changes."""
 
     def __init__(self, token: str) -> None:
-        super().__init__({"Authorization": f"Bearer {token}"})
+        super().__init__(_bearer(token))
 
 
 class Basic(_Fixed):
@@ -96,7 +104,7 @@ class TokenFile(Credentials):
     async def headers(self) -> dict[str, str]:
         if anyio.current_time() - self._read_at >= self._period:
             self._read()
-        return {"Authorization": f"Bearer {self._token}"}
+        return _bearer(self._token)
 
     def for_another_loop(self) -> Credentials:
         made = TokenFile(self._path, period=self._period)
@@ -112,7 +120,8 @@ class TokenFile(Credentials):
         try:
             token = self._path.read_text(encoding="utf-8").strip()
             problem = "" if token else "is empty"
-        except (OSError, UnicodeDecodeError) as error:
+            _bearer(token)
+        except (OSError, UnicodeDecodeError, ConfigError) as error:
             token = ""
             problem = getattr(error, "strerror", None) or str(error)
         if token:
@@ -192,12 +201,16 @@ class PluginCredentials(Credentials):
         except Exception as error:
             # A plugin may issue anything, and its configuration may contain anything.
             raise ConfigError(f"{self._label}: {redacted(error)}") from error
+        try:
+            headers = _bearer(found.token) if found.token else {}
+        except ConfigError as error:
+            raise ConfigError(f"{self._label}: {error}") from error
         if found.cert and self.issued is not None:
             self.issued.renew(found.cert, found.key)
         elif found.cert:
             self.issued = IssuedPair(found.cert, found.key)
         self._expiry = found.expiry
-        self._headers = {"Authorization": f"Bearer {found.token}"} if found.token else {}
+        self._headers = headers
 
 
 def redacted(error: BaseException) -> str:

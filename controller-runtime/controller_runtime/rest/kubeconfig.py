@@ -180,7 +180,10 @@ class Access:
         if path := user.path("tokenFile"):
             credentials = TokenFile(path)
         elif token := user.text("token"):
-            credentials = StaticToken(token)
+            try:
+                credentials = StaticToken(token)
+            except ConfigError as error:
+                raise user.error("token", str(error).removeprefix("the token ")) from error
         elif user.text("username") or user.text("password"):
             credentials = Basic(user.text("username"), user.text("password"))
         elif id_token is not None:
@@ -188,6 +191,12 @@ class Access:
         elif plugin is not None and not (user.pem("client-certificate") and user.pem("client-key")):
             credentials = self._renewed_by(lambda: login.run_plugin(plugin, self._shown_to(plugin)))
         else:
+            if not (user.pem("client-certificate") or user.pem("client-key")):
+                _log.warning(
+                    "No credentials: the API server treats this client as anonymous",
+                    kubeconfig=self.source,
+                    user=user.label,
+                )
             return Anonymous()
         await credentials.headers()
         if isinstance(credentials, PluginCredentials):

@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import cache, controller, rest, webhook
+from controller_runtime import cache, controller, log, rest, webhook
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.envtest import Authority, eventually
 from controller_runtime.machinery import NamespacedName
@@ -455,6 +455,15 @@ async def test_a_server_that_does_not_accept_the_credentials_ends_the_start(diar
     with pytest.raises(CredentialsError, match="the API server does not accept the credentials: "):
         await mgr.start()
     assert (anyio.current_time(), diary) == (1000, [])
+
+
+@pytest.mark.parametrize("status", [200, 400, 403, 404])
+async def test_an_address_that_is_not_that_of_an_api_server_is_reported_once(status: int) -> None:
+    mgr = new_manager(lambda _: rest.FakeResponse(status, {}))
+    with log.captured() as lines:
+        assert await mgr.reach(1) == await mgr.reach(1) == status
+    found = [line["status"] for line in lines if "may not be that of an API server" in line["event"]]
+    assert found == ([status] if status in (400, 404) else [])
 
 
 async def test_defaults_of_controllers_are_not_the_options_of_one() -> None:

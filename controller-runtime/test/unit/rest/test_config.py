@@ -132,6 +132,7 @@ ABSENT_PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/n
         pytest.param({"as": "jane", "as-groups": "a"}, "as-groups must be a list of strings", id="groups"),
         pytest.param({"as": "jane", "as-user-extra": ["a"]}, "as-user-extra must be a map", id="extra"),
         pytest.param({"token": 3}, "token must be a string", id="type"),
+        pytest.param({"token": "a\n"}, "token contains a line break", id="line break"),
     ],
 )
 async def test_a_bad_user_is_named(write: Write, user: dict[str, Any], complaint: str) -> None:
@@ -186,8 +187,12 @@ async def test_a_user_name_and_password_make_basic_credentials(write: Write) -> 
 
 
 async def test_a_user_without_credentials_is_anonymous(write: Write) -> None:
-    config = await rest.load_config(str(write()))
+    with capture_logs() as lines:
+        config = await rest.load_config(str(write(cluster={"server": "https://c.test"})))
     assert await config.credentials.headers() == {}
+    assert [line["event"] for line in lines] == [
+        "No credentials: the API server treats this client as anonymous"
+    ]
 
 
 async def test_a_user_may_act_as_another(write: Write) -> None:

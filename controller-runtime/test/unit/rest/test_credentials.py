@@ -65,3 +65,16 @@ async def test_a_file_that_never_held_a_token_is_named(token: Token) -> None:
     token.write(" \n")
     with pytest.raises(rest.ConfigError, match=f"token file {token.path}: is empty"):
         await token.credentials.headers()
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\x00b", "a\tb"])
+async def test_a_token_that_no_header_can_have_is_refused_before_any_request(token: Token, text: str) -> None:
+    with pytest.raises(rest.ConfigError, match="the token contains a line break"):
+        rest.StaticToken(text)
+    token.write(text)
+    with pytest.raises(rest.ConfigError, match=f"token file {token.path}: the token contains a line break"):
+        await token.credentials.headers()
+    token.write("good")
+    assert await bearer(token.credentials) == "good"
+    token.write(text)
+    assert not await token.credentials.refresh(), "the last good token is used"
