@@ -196,7 +196,7 @@ class Controller:
                 async with anyio.create_task_group() as workers:
                     most = self.settings.max_concurrent_reconciles
                     for number in range(2 * most if most > 1 else 1):
-                        workers.start_soon(self._work, number >= most)
+                        workers.start_soon(self._work, number >= most, name=f"controller {self.name}")
                     self._ready.set()
             _log.info("All workers finished")
             self._tasks = None

@@ -33,6 +33,7 @@ from .errors import CredentialsError, ManagerError, UnreachableError
 from .lifecycle import Lifecycle
 from .options import ControllerDefaults, Options
 from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
+from .watchdog import Watchdog
 
 T = TypeVar("T", bound=Object)
 _INFORMERS: Final = "informers"
@@ -124,6 +125,8 @@ class Manager:
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
         self._lifecycle.events.add(self._broadcaster)
+        if transport is None:  # a simulated loop has a clock of its own
+            self._lifecycle.events.add(Watchdog(self.options.graceful_shutdown_timeout))
         self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
             self._servers = made = servers.build(self.options, self._unthrottled, self._healthz, self._readyz)
