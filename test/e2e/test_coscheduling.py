@@ -18,7 +18,7 @@ from trainerctl.localcluster.options import Options
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -176,3 +176,25 @@ async def test_a_gang_whose_jobs_wait_for_each_other_completes(
 
     await eventually(complete, timeout=120, reason="initializer, nodes and launcher have run")
     assert (await cluster_client.get(PodGroup, train_job.key)).spec.min_member == 1
+
+
+async def test_the_shipped_runtime_with_a_launcher_completes_as_a_gang(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    """The launcher of ``deepspeed-distributed`` exists only when its nodes are ready, so the gang is the nodes."""
+    shipped = await cluster_client.get(ClusterTrainingRuntime, ("", "deepspeed-distributed"))
+    policy = {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 20}}}
+    where = {"name": "deepspeed", "namespace": cluster_namespace}
+    spec = {**shipped.to_dict()["spec"], **policy}
+    await cluster_client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
+    train_job = {
+        "runtimeRef": {"kind": "TrainingRuntime", "name": "deepspeed"},
+        "trainer": {"numNodes": NODES, "command": ["deepspeed", "train.py"]},
+    }
+    job = await cluster_client.create(TrainJob.from_dict({"metadata": where, "spec": train_job}))
+
+    async def complete() -> bool:
+        return is_true((await cluster_client.get(TrainJob, job.key)).status.conditions, "Complete")
+
+    await eventually(complete, timeout=120, reason="the launcher has run")
+    assert (await cluster_client.get(PodGroup, job.key)).spec.min_member == NODES - 1
