@@ -30,11 +30,11 @@ from .budget import Budget, OverBudgetError
 from .ownercache import READ_TTL
 from .owners import short
 from .plugins import GroupingError, InvalidOwnerError
-from .plugins.grouper import name_part
+from .plugins.grouper import HASH_LENGTH, fitting
 from .plugins.native import native_gang
 from .plugins.podjob import APP_SELECTOR_LABEL, is_spark_pod
 from .podgroup import Handler, Metadata, Rules, SubGroupMetadata
-from .podgrouper import KEPT_LENGTH, Grouping, PodGrouper
+from .podgrouper import Grouping, PodGrouper
 from .regrouping import Regrouping
 from .servedrules import CurrentRules, fixed
 from .settings import Settings
@@ -368,10 +368,11 @@ def keeps_group(pod: Pod, group: str, owners: Iterable[Owner | OwnerReference] |
 def _is_ours(pod: Pod, group: str) -> bool:
     """Return True if we may have given this group to an earlier pod without owners that had the name of ``pod``."""
     if is_spark_pod(pod):
-        return group == name_part(pod.labels[APP_SELECTOR_LABEL])
+        return group == fitting(pod.labels[APP_SELECTOR_LABEL])
     gang = native_gang(pod)
     if len(group) == names.DNS1123_SUBDOMAIN_MAX_LENGTH:
-        kept = f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-"[:KEPT_LENGTH]
+        # The name was too long: see fitting.
+        kept = f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-"[: len(group) - 1 - HASH_LENGTH]
         return group.startswith(kept.removesuffix("."))
     base = re.escape(pod.name) if gang is None else f"{re.escape(gang.name)}(-[a-z0-9.-]+)?"
     pattern = f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{_UID}"

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import re
 from typing import Final, NamedTuple
 
 from controller_runtime import log
@@ -18,18 +18,16 @@ from .hub import PluginsHub
 from .ownercache import OwnerCache
 from .owners import DirectOwners, pod_as_owner, short
 from .plugins import Grouper, GroupingError, Inputs, InvalidOwnerError, fields
+from .plugins.grouper import fitting
 from .plugins.native import native_gang
 from .podgroup import OLDEST, Metadata, Rules
-
-HASH_LENGTH: Final = 8
-KEPT_LENGTH: Final = names.DNS1123_SUBDOMAIN_MAX_LENGTH - 1 - HASH_LENGTH
-"""Length of the beginning of a group's name that is too long. If it ends with a dot, a hyphen replaces the dot."""
 
 _MAX_DEPTH: Final = 64
 """Maximum length of a chain of owners; the chains of real workloads are less than a tenth as long."""
 _SHOWN: Final = 4
 """Maximum number of owner references that an error message shows."""
 _SHOWN_LENGTH: Final = 1024
+_SUB_GROUP_NAME: Final = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 _log: Final = log.logger_from("podgrouper")
 
@@ -43,16 +41,23 @@ class Grouping(NamedTuple):
     owners: list[PartialObjectMetadata]
     """The metadata of the pod's owners, nearest first, including the top owner; empty for a pod without owners."""
     inputs: Inputs
+    rules: Rules = OLDEST
 
     async def metadata(self, pod: Pod) -> Metadata:
         """Return the group of ``pod``. Errors of the grouper are raised unchanged."""
         with self.inputs.collecting():
             metadata = await self.grouper.get_pod_group_metadata(self.top_owner, pod, *self.owners)
         metadata.unread = next(iter(self.inputs.unread), "")
-        metadata.name = _fitting(metadata.name, names.DNS1123_SUBDOMAIN_MAX_LENGTH)
-        for part in metadata.sub_groups:  # a label of the pods has the name as its value
-            part.name = _fitting(part.name, names.LABEL_VALUE_MAX_LENGTH)
-            part.parent = part.parent and _fitting(part.parent, names.LABEL_VALUE_MAX_LENGTH)
+        metadata.name = fitting(metadata.name, is_valid=bool)
+        # A label of the pods has the name of the subgroup as its value. Later schemas of PodGroup permit fewer names.
+        is_valid = bool if self.rules is Rules.V0_13 else _SUB_GROUP_NAME.fullmatch
+        fitted = {
+            each.name: fitting(each.name, names.LABEL_VALUE_MAX_LENGTH, is_valid)
+            for each in metadata.sub_groups
+        }
+        for part in metadata.sub_groups:
+            part.name = fitted[part.name]
+            part.parent = part.parent and fitted.get(part.parent, part.parent)
         return metadata
 
 
@@ -87,7 +92,7 @@ class PodGrouper:
             # The walk used metadata of an owner that has been deleted, and another one with its name was created.
             reference = OwnerReference(kind=found.gvk.kind, name=top.name, uid=top.metadata.uid or "")
             raise GroupingError(_not_found(reference, pod, _expired(reference)))
-        return Grouping(grouper, found, owners, inputs)
+        return Grouping(grouper, found, owners, inputs, rules)
 
     async def is_current(self, found: Grouping, namespace: str) -> bool:
         """Return False if an owner may have changed since :meth:`get_pod_owners` returned ``found``."""
@@ -141,16 +146,6 @@ class PodGrouper:
             owners.append(owner)
             references = owner.metadata.owner_references or []
         return (owners[-1] if owners else pod_as_owner(pod.metadata)), owners
-
-
-def _fitting(name: str, limit: int) -> str:
-    """Return a name of at most ``limit`` characters: of a longer name, the beginning and a hash of the whole name."""
-    if len(name) <= limit:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:HASH_LENGTH]
-    kept = name[: limit - 1 - HASH_LENGTH]
-    # In the name of a group, a dot must not precede a hyphen.
-    return f"{kept[:-1]}--{digest}" if kept.endswith(".") else f"{kept}-{digest}"
 
 
 def _expired(reference: OwnerReference) -> ExpiredError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,21 +20,32 @@ from controller_runtime.machinery import GVK, Object, Unstructured, names
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
+HASH_LENGTH: Final = 8
+
 
 def runs_in(pod: Pod, group: str) -> bool:
     """Return True if the pod has a node and is in the group. Such a pod keeps the group, even of an earlier release."""
     return bool(pod.spec.node_name) and pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD) == group
 
 
-def name_part(label: str) -> str:
-    """Return the value of a label as a part of a group's name.
+def fitting(
+    name: str,
+    limit: int = names.DNS1123_SUBDOMAIN_MAX_LENGTH,
+    is_valid: Callable[[str], object] = lambda name: not names.is_dns1123_subdomain(name),
+) -> str:
+    """Return ``name`` if it has at most ``limit`` characters and is valid.
 
-    If the value is not valid in a name, its invalid characters are replaced, and a hash of the value is appended.
+    Otherwise, return another name, in which invalid characters are replaced, and which ends with a hash of ``name``.
     """
-    if not names.is_dns1123_subdomain(label):
-        return label
-    digest = hashlib.sha256(label.encode()).hexdigest()[:8]
-    return f"{re.sub('[^a-z0-9]+', '-', label.lower())}-{digest}"
+    valid = is_valid(name)
+    if valid and len(name) <= limit:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:HASH_LENGTH]
+    kept = name if valid else re.sub("[^a-z0-9]+", "-", name.lower())
+    kept = kept[: limit - 1 - HASH_LENGTH]
+    # In the name of a group, a dot must not precede a hyphen.
+    kept = f"{kept[:-1]}-" if kept.endswith(".") else kept
+    return f"{kept}-{digest}".lstrip("-")
 
 
 class Key(NamedTuple):

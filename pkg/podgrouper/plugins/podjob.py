@@ -15,7 +15,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
 from .delegating import DelegatingGrouper
-from .grouper import Reads, name_part
+from .grouper import Reads, fitting
 
 APP_NAME_LABEL: Final = "spark-app-name"
 APP_SELECTOR_LABEL: Final = "spark-app-selector"
@@ -36,4 +36,4 @@ class PodJobGrouper(DelegatingGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Name the group of a Spark pod after the application."""
         if is_spark_pod(pod):
-            metadata.name = name_part(pod.labels[APP_SELECTOR_LABEL])
+            metadata.name = fitting(pod.labels[APP_SELECTOR_LABEL])

@@ -28,7 +28,7 @@ from pkg.podgrouper.plugins import fields, segments
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
-from pkg.podgrouper.plugins.grouper import Reads, name_part, runs_in
+from pkg.podgrouper.plugins.grouper import Reads, fitting, runs_in
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
 PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
@@ -81,7 +81,7 @@ class RayGrouper(ReadingGrouper):
             if (own := next((each for each in sub_groups if each.name == label), None)) is not None:
                 own.pods_references.append(pod.name)
             elif label and not runs_in(pod, metadata.name):
-                metadata.name += f"-{name_part(label)}"
+                metadata.name += f"-{fitting(label)}"
                 metadata.min_available, metadata.sub_groups = 1, []
             else:
                 _log.debug("Ray pod is in no subgroup", namespace=pod.namespace, name=pod.name, group=label)

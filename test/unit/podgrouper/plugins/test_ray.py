@@ -295,3 +295,20 @@ async def test_each_run_of_a_cron_job_has_the_groups_of_its_ray_job(
     assert (worker.name, worker.queue, worker.min_available) == ("pg-rj-uid-rj", "nightly", 2)
     assert [each.name for each in worker.sub_groups] == ["headgroup", "w"]
     assert (submitted.name, submitted.queue, submitted.sub_groups) == ("pg-rj-uid-rj-rj", "nightly", [])
+
+
+@pytest.mark.parametrize("name", ["smallGroup", "gpu_workers", "gpu.a100", "w" * 63, "W" * 63])
+async def test_a_subgroup_of_any_worker_group_has_a_name_that_the_newer_schema_permits(
+    name: str, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    """KubeRay permits every value of a label, and its chart makes names such as smallGroup."""
+    worker = {"groupName": name, "replicas": 1}
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec={"workerGroupSpecs": [worker]})
+    pod = make_pod("p", cluster, labels={"ray.io/group": name})
+
+    older, newer = [await group(pod, cluster, rules=rules) for rules in (Rules.V0_13, Rules.V0_15)]
+
+    assert older.sub_groups[1].name == name
+    assert not valid.is_dns1123_label(newer.sub_groups[1].name)
+    assert (newer.sub_groups[1].name == name) is (not valid.is_dns1123_label(name))
+    assert newer.sub_groups[1].pods_references == ["p"]
