@@ -8,6 +8,7 @@ Grove's operator writes PodGangs for schedulers. A label of the pod names its Po
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Final, TypeVar
@@ -95,6 +96,9 @@ class GroveGrouper(ReadingGrouper):
         children = [reader.sub_group(index, group) for index, group in enumerate(groups)]
         for child in children:
             child.parent = parent_of.get(child.name)
+        sizes = Counter(child.parent for child in children)
+        for parent in parents:  # it may name pod groups of another gang, or of another parent
+            parent.min_sub_group = sizes[parent.name] or None
         metadata.sub_groups = parents + children
         metadata.min_available = fields.int32(sum(child.min_available for child in children))
         return metadata
@@ -162,9 +166,7 @@ class _Gang:
                 with failing(f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: "):
                     constraint = self.constraint(config, "topologyConstraint")
             parent_of.update(dict.fromkeys(groups, name))
-            parents.append(
-                SubGroupMetadata(name=name, min_sub_group=len(groups), topology_constraints=constraint)
-            )
+            parents.append(SubGroupMetadata(name=name, topology_constraints=constraint))
         return parents, parent_of
 
     def sub_group(self, index: int, group: JSON) -> SubGroupMetadata:

@@ -63,19 +63,19 @@ class LwsGrouper(DelegatingGrouper):
         if size <= 0:
             raise GroupingError(f"invalid leaderWorkerTemplate.size {size} in {where}")
         size = fields.int32(size)
+        with suppress(
+            KeyError, ValueError
+        ):  # after an edit, replicas keep their size until they are created again
+            size = fields.int32(atoi(pod.annotations[SIZE_ANNOTATION]))
         with failing(f"failed to get startupPolicy from {where}: "):
             policy = fields.nested_string(owner, "spec", "startupPolicy")
         index = pod.labels.get(WORKER_INDEX_LABEL)
         if self._rules is not Rules.V0_13 and index is not None and _worker_index(pod) < 0:
             raise GroupingError(f"workerIndex {index} is not valid. It must be bigger than 0")
-        if policy == LEADER_READY:
-            if _is_leader(pod) and not pod.spec.node_name:
-                size = 1
-            else:
-                with suppress(KeyError, ValueError):
-                    size = fields.int32(atoi(pod.annotations[SIZE_ANNOTATION]))
-        elif policy not in (None, LEADER_CREATED):
+        if policy not in (None, LEADER_CREATED, LEADER_READY):
             raise GroupingError(f"unknown startupPolicy: {policy}")
+        if policy == LEADER_READY and _is_leader(pod) and not pod.spec.node_name:
+            size = 1
         metadata.min_available = size
         metadata.sub_groups = _sub_groups(owner, pod, size, self._rules)
         with suppress(KeyError, ValueError):
@@ -99,7 +99,7 @@ def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[Su
     """Return the subgroups of a replica of ``size`` pods. Add the pod to its subgroup."""
     where = f"LWS {lws.namespace}/{lws.name}"
     with failing(f"failed to get sub group policy for {where}: "):
-        layout = _layout(lws, size)
+        layout = _layout(lws, size) if size > 1 else None
     if layout is None:
         groups = [SubGroupMetadata(name=_LEADER, min_available=1)]
         if size > 1:
@@ -220,9 +220,8 @@ class _Layout:
             )
             for index in range(last + 1)
         ]
-        # Upstream counts the leader into the only segment, even an extra leader.
         workers = self.size - 1 - last * self.segment_size
-        groups[-1].min_available = workers + (last == 0) if self._leader_is_extra else workers + 1
+        groups[-1].min_available = workers + (not self._leader_is_extra)
         return groups
 
     def _segment(self, worker: int) -> int:

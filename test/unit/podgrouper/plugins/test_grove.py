@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
+from pkg.podgrouper.podgroup import pod_group_for
 
 PACK = {"topologyConstraint": {"packConstraint": {"required": "rack", "preferred": "host"}}}
 AT_0 = r"failed to parse spec.podgroups\[0\] from PodGang team-a/gang. Err: "
@@ -78,3 +80,30 @@ async def test_groves_annotation_names_the_topology_before_kais(
     metadata = await group(make_pod("p", clique_set, labels={"grove.io/podgang": "gang"}), clique_set, gang)
 
     assert (metadata.topology, metadata.required_topology_level) == ("t", "rack")
+
+
+async def test_a_parent_requires_only_the_subgroups_that_it_contains(
+    make_object: Any, make_pod: Any, group: Any
+) -> None:
+    """It may name pod groups that the gang does not have, or one pod group twice."""
+    parts = [{"name": name, "minReplicas": 1, "podReferences": []} for name in ("a", "b")]
+    configs = [
+        {"name": "first", "podGroupNames": ["a", "b", "gone"], **PACK},
+        {"name": "second", "podGroupNames": ["b", "b"], **PACK},
+        {"name": "third", "podGroupNames": ["gone"], **PACK},
+    ]
+    spec = {"podgroups": parts, "topologyConstraintGroupConfigs": configs}
+    clique_set = make_object("grove.io/v1alpha1", "PodCliqueSet", "set")
+    annotations = {"grove.io/topology-name": "t"}
+    gang = make_object("scheduler.grove.io/v1alpha1", "PodGang", "gang", spec=spec, annotations=annotations)
+
+    metadata = await group(make_pod("p", clique_set, labels={"grove.io/podgang": "gang"}), clique_set, gang)
+
+    groups = pod_group_for(metadata, Rules.V0_17).spec.sub_groups or []
+    assert [(each.name, each.parent, each.min_sub_group, each.min_member) for each in groups] == [
+        ("first", None, 1, None),
+        ("second", None, 1, None),
+        ("third", None, None, 0),  # a subgroup without subgroups may not require any
+        ("a", "first", None, 1),
+        ("b", "second", None, 1),
+    ]
