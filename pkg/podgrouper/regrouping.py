@@ -31,6 +31,10 @@ LATER: Final = 30.0
 """If a group was deleted and so was an owner, its pods are reconciled after this many seconds. Most pods do not exist
 then; those that were orphaned need another group.
 """
+PATIENCE: Final = 5
+"""One pod is to bring a deleted group back. If the group is not back this many periods after the turn of the pod, all
+its pods are reconciled.
+"""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -62,6 +66,8 @@ class Regrouping(handler.EventHandler[PodGroup]):
         self._groups_of: dict[Key, dict[NamespacedName, None]] = {}
         self._changed: dict[Key, None] = {}
         self._deleted: dict[NamespacedName, None] = {}
+        self._awaited: dict[NamespacedName, int] = {}
+        """Deleted groups that one pod is to bring back, and for how many more periods we wait for them."""
         self._pending: dict[str, dict[NamespacedName, float]] = {}
         """Pods that wait for their turn, by namespace, and after how many seconds they are to be reconciled."""
         self._again: set[NamespacedName] = set()
@@ -109,7 +115,9 @@ class Regrouping(handler.EventHandler[PodGroup]):
     # Changes.
 
     def create(self, evt: event.CreateEvent[PodGroup], queue: handler.Queue) -> None:
-        """Ignore a new group."""
+        """Wait no more for a deleted group that is back."""
+        self._deleted.pop(evt.key, None)
+        self._awaited.pop(evt.key, None)
 
     def update(self, evt: event.UpdateEvent[PodGroup], queue: handler.Queue) -> None:
         """Ignore a changed group: it is compared when a pod or an owner changes, as in upstream."""
@@ -148,7 +156,7 @@ class Regrouping(handler.EventHandler[PodGroup]):
                     queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=pods.pop(pod) + turn)
                 if not pods:
                     del self._pending[namespace]
-            if self._pending:
+            if self._pending or self._awaited:
                 self._news.set()
 
     def _collect(self, exists: Callable[[Key], bool]) -> None:
@@ -156,9 +164,18 @@ class Regrouping(handler.EventHandler[PodGroup]):
         changed, self._changed = self._changed, {}
         deleted, self._deleted = self._deleted, {}
         delays = {group: 0.0 for key in changed for group in self._groups_of.get(key, ())}
+        overdue = [key for key, periods in self._awaited.items() if not periods]
+        self._awaited = {key: periods - 1 for key, periods in self._awaited.items() if periods}
+        delays.update(dict.fromkeys((key for key in overdue if key in self._groups), 0.0))
         for key in deleted:
-            if (group := self._groups.get(key)) is not None:
-                delays[key] = 0.0 if all(map(exists, group.owners)) else LATER
+            if (group := self._groups.get(key)) is None:
+                continue
+            if not all(map(exists, group.owners)):
+                delays[key] = LATER
+            elif key not in delays:
+                pending = self._pending.setdefault(key.namespace, {})
+                self._awaited[key] = PATIENCE + len(pending) // PORTION
+                pending.setdefault(next(iter(group.pods)), 0.0)
         groups = [(self._groups[key].pods, delay) for key, delay in delays.items()]
         for pods, delay in (*((islice(pods, 1), delay) for pods, delay in groups), *groups):
             for pod in pods:

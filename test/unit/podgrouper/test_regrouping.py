@@ -8,7 +8,7 @@ from typing import Any, cast
 import anyio
 import pytest
 from controller_runtime import handler, source
-from controller_runtime.event import DeleteEvent
+from controller_runtime.event import CreateEvent, DeleteEvent
 from controller_runtime.machinery import GVK, LazyObject, NamespacedName, metadata_only
 from controller_runtime.reconcile import Request
 
@@ -17,7 +17,7 @@ from pkg.podgrouper import PodGrouper, PodReconciler
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError, Inputs, Key, inputs
 from pkg.podgrouper.podgroup import Handler
-from pkg.podgrouper.regrouping import LATER, PERIOD, PORTION, Regrouping
+from pkg.podgrouper.regrouping import LATER, PATIENCE, PERIOD, PORTION, Regrouping
 from testkit.owner_world import DirectClient, OwnerServer, Recorder
 
 JOB = GVK("batch", "v1", "Job")
@@ -129,9 +129,44 @@ async def test_a_deleted_group_reaches_its_pods_but_later_if_an_owner_is_gone_to
     actions = deletion(regrouping), deletion(regrouping, "own"), deletion(regrouping, "unknown")
 
     queue = await fed(regrouping, *actions, seconds=2 * PERIOD, gone=[OWNER])
-    assert queue.added == [(PERIOD + LATER, "a"), (PERIOD + PERIOD / PORTION, "b")]
+    assert queue.added == [(PERIOD, "b"), (PERIOD + LATER + PERIOD / PORTION, "a")]
     queue = await fed(regrouping, *actions, seconds=2 * PERIOD)
     assert queue.added == [(PERIOD, "a"), (PERIOD + PERIOD / PORTION, "b")]
+
+
+async def test_one_pod_brings_a_deleted_group_back_and_all_are_tried_if_it_does_not() -> None:
+    regrouping = Regrouping()
+    for name in ("a1", "a2", "b1", "b2"):
+        regrouping.note(pod(name), name[0], [OWNER])
+    back = PodGroup.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})
+
+    queue = await fed(
+        regrouping,
+        deletion(regrouping, "a"),
+        deletion(regrouping, "b"),
+        *[lambda: None] * 12,
+        lambda: regrouping.create(CreateEvent(back), None),  # type: ignore[arg-type]  # the queue is not used
+        seconds=(PATIENCE + 3) * PERIOD,
+    )
+
+    assert queue.names == ["a1", "b1", "b1", "b2"]
+
+
+async def test_a_deleted_group_whose_pods_are_gone_is_not_awaited() -> None:
+    regrouping = Regrouping()
+    for name in ("a1", "a2"):
+        regrouping.note(pod(name), "a", [OWNER])
+
+    queue = await fed(
+        regrouping,
+        deletion(regrouping, "a"),
+        *[lambda: None] * 12,
+        lambda: regrouping.forget(pod("a1")),
+        lambda: regrouping.forget(pod("a2")),
+        seconds=(PATIENCE + 3) * PERIOD,
+    )
+
+    assert queue.names == ["a1"]
 
 
 async def test_many_pods_of_a_namespace_come_in_portions_and_do_not_delay_those_of_others() -> None:
