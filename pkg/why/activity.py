@@ -98,7 +98,8 @@ def _of_waiting(snapshot: Snapshot) -> Iterator[str]:
     elif not snapshot.all_jobs:
         yield "its JobSet has no Jobs yet"
     for job in [each for each in snapshot.jobs if snapshot.missing_pods(each)][:_MOST]:
-        yield f"{job}, {ago(job.created, snapshot.now)} old, lacks {snapshot.missing_pods(job)} pods"
+        count = snapshot.missing_pods(job)
+        yield f"{job}, {ago(job.created, snapshot.now)} old, lacks {count} pod{'s' if count > 1 else ''}"
     for pod in snapshot.pods[:_MOST]:
         waits = [f"{each.label} waits: {each.waiting}" for each in of_pod(pod) if each.waiting]
         node = pod.text("spec", "nodeName")

@@ -18,7 +18,7 @@ from typing import Final, TypedDict
 import anyio
 import msgspec
 from controller_runtime.client import LiveClient, Reader
-from controller_runtime.machinery import GVK, JSON, Object, metadata_only, unstructured
+from controller_runtime.machinery import GVK, JSON, Object, Unstructured, metadata_only, unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError, StatusError
 from controller_runtime.rest import NoKindMatchError, Request, RestError, RoundTripper, decoded
 from controller_runtime.rest.request import segment
@@ -44,7 +44,7 @@ _PAGE: Final = 500
 _PAGES: Final = 40
 """We read at most this many pages of a kind, because a namespace may have any number of events."""
 _DRY_RUNS: Final = 8
-"""Maximum number of Jobs that are sent in dry runs."""
+"""Maximum number of Jobs or pods that are sent in dry runs."""
 _PENDING: Final = 500
 _PENDING_PAGES: Final = 10
 """We read at most this many pages of the Workloads that wait in a LocalQueue."""
@@ -79,6 +79,7 @@ class Reading:
         self._logs: dict[tuple[str, str], list[str]] = {}
         self._outputs: dict[tuple[str, str], list[str]] = {}
         self._refused: dict[str, str] | None = None
+        self._webhooks_are_read = False
 
     async def take(self, now: datetime) -> Snapshot:
         """Return the snapshot.
@@ -103,10 +104,7 @@ class Reading:
             group.start_soon(self._read_position, snapshot)
             group.start_soon(self._read_controllers)
             if any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
-                group.start_soon(
-                    self._list,
-                    [(kind, Selection()) for kind in (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)],
-                )
+                group.start_soon(self._read_webhooks)
         if references.runtime_of(train_job) in self._absent:
             await self._look_up(references.runtime_of_other_kind(train_job))
         if queues.unadmitted(snapshot) is not None:
@@ -188,18 +186,28 @@ class Reading:
                     group.start_soon(self._read_output, self._client, status)
 
     async def _dry_run(self, snapshot: Snapshot) -> None:
-        """Ask the API server why it refuses the Jobs of a JobSet that has none; nothing is created.
+        """Ask the API server why it refuses the Jobs of a JobSet, or the pods of Jobs; nothing is created.
 
-        If the user may not create Jobs, the API server was not asked.
+        If the user may not create Jobs or pods, the API server was not asked.
         """
         job_set = snapshot.job_set
-        if not isinstance(self._client, LiveClient) or job_set is None or not templates.lacks_jobs(snapshot):
+        if not isinstance(self._client, LiveClient) or job_set is None:
             return
-        refused, unknown = await dry_run(self._client, [job_set])
+        lacks_jobs = templates.lacks_jobs(snapshot)
+        pods = (LiveObject(templates.pod_of(job)) for job in templates.podless(snapshot))
+        refused, unknown = await dry_run(self._client, [job_set] if lacks_jobs else pods)
         if unknown:
-            self._unread["dry run of Jobs"] = unknown
-        else:
+            self._unread[f"dry run of {'Jobs' if lacks_jobs else 'pods'}"] = unknown
+        elif lacks_jobs or refused:
             self._refused = refused
+            if any("webhook" in each for each in refused.values()):
+                await self._read_webhooks()
+
+    async def _read_webhooks(self) -> None:
+        if not self._webhooks_are_read:
+            self._webhooks_are_read = True
+            webhooks = (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)
+            await self._list([(kind, Selection()) for kind in webhooks])
 
     async def _read_position(self, snapshot: Snapshot) -> None:
         """Read the Workloads that wait in the same LocalQueue, from Kueue's visibility API."""
@@ -249,28 +257,29 @@ class Reading:
         return text.splitlines()
 
 
-async def dry_run(client: LiveClient, job_sets: Iterable[LiveObject]) -> tuple[dict[str, str], str]:
-    """Try to create the Jobs of JobSets in a dry run.
+async def dry_run(client: LiveClient, objects: Iterable[LiveObject]) -> tuple[dict[str, str], str]:
+    """Try to create pods, or the Jobs of JobSets, in a dry run.
 
-    Return the API server's texts about the Jobs that it refuses, by their names. If the user may not create Jobs, or
-    the API server cannot be reached, return the reason as the second value.
+    Return the API server's texts about the objects that it refuses, by their names. If the user may not create them,
+    or the API server or a webhook cannot answer, return the reason as the second value.
     """
     refused: dict[str, str] = {}
-    jobs = itertools.chain.from_iterable(map(templates.jobs_of, job_sets))
-    for data in itertools.islice(jobs, _DRY_RUNS):
-        job = unstructured(kinds.VERSIONS[kinds.JOB][0]).from_dict(data)
+    made_of = (templates.jobs_of(each) if each.kind == "JobSet" else [each.data] for each in objects)
+    for data in itertools.islice(itertools.chain.from_iterable(made_of), _DRY_RUNS):
+        made = Unstructured.wrap(dict(data))
         try:
-            await client.create(job, dry_run=True)
+            await client.create(made, dry_run=True)
         except AlreadyExistsError:
             continue
         except (StatusError, RestError) as error:
             message = str(error)
             if (
                 not isinstance(error, StatusError)
+                or "does not support dry run" in message
                 or refusals.refused(message, LiveObject(data)).cause == "forbidden"
             ):
                 return {}, message
-            refused[job.name] = message
+            refused[made.name] = message
     return refused, ""
 
 

@@ -59,7 +59,7 @@ class Snapshot:
     truncated: Mapping[str, str] = field(default_factory=dict)
     """Kinds for which we have read only a part of the objects, with the reason."""
     refused: Mapping[str, str] | None = None
-    """The API server's texts about the Jobs that it refuses in a dry run, by their names. None if it was not asked."""
+    """The API server's texts about the Jobs or pods that it refuses in a dry run, by name. None if it was not asked."""
 
     removed_pods: Sequence[LiveObject] = ()
     """Pods of the TrainJob that were removed, as they ended. Only local clusters keep them."""

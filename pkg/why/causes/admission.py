@@ -33,8 +33,13 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _refused(snapshot, job_set, _JOB_SET)
     for job in snapshot.jobs:
         if snapshot.missing_pods(job):
-            pods = [pod.created for pod in snapshot.all_pods if pod.owned_by(job.uid)]
-            yield from _refused(snapshot, job, _JOB, max(filter(None, pods), default=None))
+            yield from refused_pods(snapshot, job)
+
+
+def refused_pods(snapshot: Snapshot, job: LiveObject) -> list[Finding]:
+    """Return the finding that a recent event says why the API server refuses the pods of a Job."""
+    pods = [pod.created for pod in snapshot.all_pods if pod.owned_by(job.uid)]
+    return list(_refused(snapshot, job, _JOB, max(filter(None, pods), default=None)))
 
 
 def _refused(
@@ -44,10 +49,15 @@ def _refused(
         seen = event_time(event)
         if seen is None or snapshot.now - seen > RETRIED or (since is not None and seen < since):
             return
-        message = event.text("message")
-        refusal = refusals.refused(message, obj, snapshot.quote(event))
-        shown = _rules(snapshot, refusal.cause, message)
-        yield dataclasses.replace(refusal, evidence=(*refusal.evidence, *shown))
+        yield with_rules(snapshot, obj, event.text("message"), snapshot.quote(event))
+
+
+def with_rules(snapshot: Snapshot, obj: LiveObject, message: str, *evidence: str) -> Finding:
+    """Return the cause that the API server's text shows, with the quotas, LimitRanges or webhooks that refused."""
+    refusal = refusals.refused(message, obj, *evidence)
+    return dataclasses.replace(
+        refusal, evidence=(*refusal.evidence, *_rules(snapshot, refusal.cause, message))
+    )
 
 
 def lacks_jobs(snapshot: Snapshot) -> bool:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that JobSet cannot create, because the API server refuses them.
+"""Jobs that JobSet cannot create, and pods that Jobs cannot create, because the API server refuses them.
 
-Newer versions of JobSet record an event with the API server's text, which :mod:`admission` reads. Otherwise the text
-comes from a dry run. If no dry run is possible, the pod templates are checked for common mistakes.
+While there is an event with the API server's text, :mod:`admission` reads it. Otherwise the text comes from a dry run.
+If no dry run of the Jobs is possible, the pod templates are checked for common mistakes.
 """
 
 from __future__ import annotations
@@ -15,15 +15,24 @@ from controller_runtime.machinery import JSON
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY, JobSet
 from pkg.util import podtemplate
+from pkg.why import kinds
 from pkg.why.causes import admission, refusals
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, at, maps, text
-from pkg.why.snapshot import Snapshot, finished
+from pkg.why.snapshot import COMPLETION_INDEX, PATIENCE, Snapshot, finished
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each reason why the API server refuses the Jobs of the JobSet."""
+    """Yield a finding for each reason why the API server refuses Jobs or pods."""
     job_set = snapshot.job_set
+    for job in podless(snapshot):
+        pod = text(pod_of(job), "metadata", "name")
+        if message := (snapshot.refused or {}).get(pod):
+            count = snapshot.missing_pods(job)
+            lacks = f"{job} lacks {count} pod{'s' if count > 1 else ''}"
+            yield admission.with_rules(
+                snapshot, job, message, lacks, f"a dry run of the Pod {pod}: {message}"
+            )
     if job_set is None or not lacks_jobs(snapshot):
         return
     if snapshot.refused is not None:
@@ -43,6 +52,32 @@ def lacks_jobs(snapshot: Snapshot) -> bool:
     if job_set.at("spec", "suspend") is True or snapshot.events(job_set, "JobCreationFailed"):
         return False
     return admission.lacks_jobs(snapshot)
+
+
+def podless(snapshot: Snapshot) -> list[LiveObject]:
+    """Return the Jobs that have lacked pods for some time, although no recent event gives the reason."""
+    if kinds.POD in snapshot.unread:
+        return []
+    return [
+        job
+        for job in snapshot.jobs
+        if snapshot.missing_pods(job)
+        and job.older_than(PATIENCE, snapshot.now)
+        and snapshot.spec_is_settled(job)
+        and not admission.refused_pods(snapshot, job)
+    ]
+
+
+def pod_of(job: LiveObject) -> dict[str, JSON]:
+    """Return a pod of a Job for a dry run. It has the first completion index, so that no leader has to exist before."""
+    template = job.at("spec", "template")
+    metadata = {
+        "name": f"{job.name}-0-00000",
+        "namespace": job.namespace,
+        "labels": at(template, "metadata", "labels") or {},
+        "annotations": {**(at(template, "metadata", "annotations") or {}), COMPLETION_INDEX: "0"},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": at(template, "spec") or {}}
 
 
 def jobs_of(job_set: LiveObject) -> Iterator[dict[str, JSON]]:

@@ -188,5 +188,6 @@ async def test_the_last_lines_of_running_containers_are_read_unless_something_ha
     }
     assert all(len(lines) == 5 for lines in found.outputs.values())
     logs = [call.options for call in asked.calls if call.subresource == "log"]
-    assert len(logs) == 2 and all(each["timestamps"] and not each.get("previous") for each in logs)
+    assert len(logs) == 2
+    assert all(each["timestamps"] and not each.get("previous") for each in logs)
     assert (dict(failed.outputs), list(failed.logs)) == ({}, [(names[0], "node")])

@@ -90,3 +90,71 @@ async def test_a_controller_does_not_react_if_a_dry_run_admits_its_jobs() -> Non
 async def test_a_job_set_with_jobs_is_not_asked_about() -> None:
     snapshot, client = await taken(TrainJobObjects(), None)
     assert (snapshot.refused, client.asked) == (None, [])
+
+
+QUOTA = 'pods "llama-node-0-0-00000" is forbidden: exceeded quota: team, requested: pods=1, used: pods=0, limited: pods=0'
+HOOK = 'Internal error occurred: failed calling webhook "policy.example.com": connection refused'
+
+
+def without_pods(*, event_age: float | None = None) -> TrainJobObjects:
+    """Return a TrainJob whose Job has no pods, and an event of this age that says so."""
+    world = TrainJobObjects()
+    world.without_pods()
+    world.job["spec"]["template"] = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "node"}]},
+    }
+    world.job["metadata"]["labels"] = {"jobset.sigs.k8s.io/jobset-name": "llama"}
+    if event_age is not None:
+        world.event(world.job, "FailedCreate", f"Error creating: {QUOTA}", age=event_age)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ForbiddenError(QUOTA, code=403, reason="Forbidden"), "quota-exceeded"),
+        (StatusError(HOOK, code=500, reason="InternalError"), "webhook-unreachable"),
+    ],
+)
+async def test_after_the_events_are_gone_a_dry_run_says_why_a_job_has_no_pods(
+    error: StatusError, cause: str
+) -> None:
+    world = without_pods()
+    version = "admissionregistration.k8s.io/v1"
+    hook = world.make(version, "ValidatingWebhookConfiguration", "policy")
+    del hook["metadata"]["namespace"]
+    hook["webhooks"] = [{"name": "policy.example.com", "clientConfig": {"url": "https://policy"}}]
+
+    snapshot, client = await taken(world, error)
+    found, _ = gravest(snapshot)
+
+    assert (found.cause, found.subjects) == (cause, ("Job llama-node-0",))
+    assert str(error) in found.evidence[1]
+    assert any("https://policy" in each for each in found.evidence) == (cause == "webhook-unreachable")
+    (asked,) = client.asked
+    assert (asked["kind"], asked["metadata"]["labels"]) == ("Pod", {"a": "b"})
+    assert asked["metadata"]["annotations"] == {"batch.kubernetes.io/job-completion-index": "0"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['pods is forbidden: User "ann" cannot create resource "pods" in API group ""',
+     'admission webhook "policy.example.com" does not support dry run'],
+)  # fmt: skip
+async def test_a_pod_that_cannot_be_tried_is_no_cause(text: str) -> None:
+    snapshot, _ = await taken(without_pods(), StatusError(text, code=403, reason="Forbidden"))
+
+    assert snapshot.unread["dry run of pods"] == text
+    assert snapshot.refused is None
+
+
+@pytest.mark.parametrize(("age", "tries"), [(60, 0), (3600, 1)])
+async def test_pods_are_tried_only_if_no_recent_event_gives_the_reason(age: float, tries: int) -> None:
+    world = without_pods(event_age=age)
+    for each in world.objects:
+        each["metadata"]["creationTimestamp"] = "2026-03-02T10:00:00Z"
+    snapshot, client = await taken(world, ForbiddenError(QUOTA, code=403, reason="Forbidden"))
+
+    assert len(client.asked) == tries
+    assert gravest(snapshot)[0].cause == "quota-exceeded"
