@@ -264,11 +264,12 @@ RULES: Final[dict[str, Rule]] = {
         "Check the headless service of the JobSet, the cluster's DNS, and network policies that block port 53."),
     "crash-loop": Rule(
         "a container fails again and again",
-        "the {status.label} fails again and again with exit code {code}{signal}{restarted}", "{remedy} --previous"),
+        "the {status.label} fails again and again with exit code {code}{signal}{restarted}{said}",
+        "{remedy} --previous"),
     "crash-loop/restarts": Rule(
         "", "the {status.label} restarted {status.restarts} times, last after exit code {code}", "{remedy}"),
     "container-failed": Rule(
-        "a container failed", "the {status.label} failed with exit code {code}{signal}", "{remedy}"),
+        "a container failed", "the {status.label} failed with exit code {code}{signal}{said}", "{remedy}"),
     "container-failed/killed": Rule(
         "", "the {status.label} failed with exit code {code}{signal}",
         "A process cannot log SIGKILL. Usually the memory ran out: look for an OOM kill in the kernel's log of the "

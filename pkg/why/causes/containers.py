@@ -30,6 +30,7 @@ _CONFIG: Final = (
 _KEY: Final = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
 _NO_COMMAND: Final = re.compile(
     r"executable file `[^`]{1,200}` not found"
+    r"|\[Errno 8\] Exec format error"
     r"|(?<!fork/)\bexec(?:: \\?\"| /)(?!nvidia-container)[^\n]{0,200}?"
     r"(?:executable file not found|no such file or directory|permission denied|exec format error)",
     re.IGNORECASE,
@@ -62,6 +63,36 @@ _UNRESOLVED: Final = re.compile(
 _WARNING: Final = re.compile(r"\[W[^\]]*socket\.cpp")
 _NO_RENDEZVOUS: Final = re.compile(r"DistNetworkError|client socket has timed out")
 """PyTorch warns while the name of the first node does not resolve yet, and ends with this error if it never does."""
+_SAID: Final = {
+    r"CUDA out of memory|CUDA error: out of memory|HIP out of memory|RESOURCE_EXHAUSTED: Out of memory": (
+        "The memory of the GPU ran out: use a smaller batch or shorter sequences, checkpoint activations, or shard the "
+        "model over more GPUs. "
+    ),
+    r"[Ww]atchdog caught collective operation timeout|ncclRemoteError|NCCL communicator was aborted": (
+        "The ranks waited for each other: a rank that failed, hangs or is slow is the cause. Compare all logs: "
+        "{everything}. "
+    ),
+    r"\d{1,6}/\d{1,6} clients joined|RendezvousTimeoutError|RendezvousConnectionError|DistStoreError": (
+        "Not all ranks met: check that all pods started, and that the container sets none of MASTER_ADDR, RANK, "
+        "WORLD_SIZE and PET_*, which the runtime sets. "
+    ),
+    r"insufficient shared memory|unable to (?:open|write to) (?:shared memory|file </torch_)": (
+        "The shared memory is full: mount an emptyDir with medium: Memory at /dev/shm, or use fewer data workers. "
+    ),
+    r"No space left on device|Disk quota exceeded": (
+        "A disk is full: write to a volume with more room, or raise ephemeral-storage in "
+        "spec.trainer.resourcesPerNode. "
+    ),
+    r"\b40[13] Client Error|GatedRepoError|ExpiredToken|InvalidAccessKeyId|invalid_grant": (
+        "A server refused the credentials: check the token in its Secret, and what it permits. "
+    ),
+    r"ModuleNotFoundError: No module named|cannot open shared object file": (
+        "The image lacks a package: use an image that contains it, or let the command install it. "
+    ),
+}
+"""What to do about an error that a training prints in its log. A word of the text must be specific to the error."""
+_OTHER_MACHINE: Final = re.compile(r"\bexec(?: user process caused:?|[ /]\S*:) exec format error")
+"""The first process prints this if the image is built for another architecture."""
 _NOT_EXECUTED: Final = (126, 127)
 """A shell ends with these codes if it cannot execute a command or does not find it."""
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
@@ -177,6 +208,8 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     evidence = (status.line, *words[-2:], *lines_of(snapshot, status))
     logged = snapshot.logs.get((pod.name, status.name), ())
     shown = (*words, *(f"log of {status.name}: {line}" for line in logged))
+    if other := [line for line in shown if _OTHER_MACHINE.search(line)]:
+        return found("command-not-found", pod, *evidence, status=status, words=_last(other[-1]))
     is_lasting = any(map(_NO_RENDEZVOUS.search, shown))
     unresolved = [line for line in shown if _UNRESOLVED.search(line)]
     if unresolved := [line for line in unresolved if is_lasting or not _WARNING.search(line)]:
@@ -192,11 +225,26 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     if status.waiting == "CrashLoopBackOff":
         times = "once" if status.restarts == 1 else f"{status.restarts} times"
         restarted = f", restarted {times}" if status.restarts else ""
-        return found("crash-loop", pod, *evidence, restarted=restarted, **named)
+        return found("crash-loop", pod, *evidence, restarted=restarted, **_told(snapshot, status, named))
     if code == _KILLED:
         node = pod.text("spec", "nodeName") or "of the pod"
         return found("container-failed/killed", pod, *evidence, node=node, **named)
-    return found("container-failed", pod, *evidence, **named)
+    return found("container-failed", pod, *evidence, **_told(snapshot, status, named))
+
+
+def _told(snapshot: Snapshot, status: Status, named: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a rule with the last line of the output that tells the cause, and what to do about it."""
+    job, message = snapshot.train_job, text(status.ended, "message").splitlines()
+    lines = [*message, *snapshot.logs.get((status.pod.name, status.name), ())]
+    for line in reversed(lines):
+        for pattern, advice in _SAID.items():
+            if re.search(pattern, line[:MOST_MATCHED]):
+                place = f"{job.name} -n {job.namespace} --step {step_of(status.pod)}"
+                shown = " ".join(line.split())
+                shown = shown if len(shown) <= 160 else f"{shown[:160]}…"
+                advice = advice.format(everything=f"trainerctl logs {place} --all")
+                return {**named, "said": f": {shown}", "remedy": advice + named["remedy"]}
+    return {**named, "said": ""}
 
 
 def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
