@@ -42,19 +42,26 @@ def _running(snapshot: Snapshot) -> Iterator[Status]:
             yield from (each for each in states if each.is_init)
 
 
-def lines(snapshot: Snapshot) -> list[str]:
-    """Return in words what the containers of a TrainJob that runs or starts do, and what to do if it hangs."""
-    seen, shown = watched(snapshot), [_line(snapshot, each) for each in watched(snapshot)]
-    if not seen:
-        shown = list(_of_waiting(snapshot))
-    reported = moment(snapshot.train_job.at("status", "trainerStatus"), "lastUpdatedTime")
-    if reported is not None:
+def facts(snapshot: Snapshot) -> list[str]:
+    """Return in words what the containers of a TrainJob do that runs or starts."""
+    shown = [_line(snapshot, each) for each in watched(snapshot)] or list(_of_waiting(snapshot))
+    if (reported := _reported(snapshot)) is not None:
         shown.append(f"the pods reported their progress {ago(reported, snapshot.now)} ago")
+    return shown
+
+
+def lines(snapshot: Snapshot) -> list[str]:
+    """Return the facts and, if there has been no sign of progress for some time, what to do if the training hangs."""
+    seen, shown, reported = watched(snapshot), facts(snapshot), _reported(snapshot)
     signs = [_last(snapshot, each)[0] or moment(each.data, "state", "running", "startedAt") for each in seen]
     last = max(filter(None, [*signs, reported]), default=None)
     if seen and last is not None and snapshot.now - last >= _SILENT:
         shown.append(f"if it hangs, {_advice(snapshot, seen[0])}")
     return shown
+
+
+def _reported(snapshot: Snapshot) -> datetime | None:
+    return moment(snapshot.train_job.at("status", "trainerStatus"), "lastUpdatedTime")
 
 
 def _line(snapshot: Snapshot, status: Status) -> str:

@@ -50,6 +50,7 @@ _SERVED: Final = (
     ("resource.k8s.io", "v1 v1beta2 v1beta1", "ResourceClaim ResourceClaimTemplate"),
     ("scheduling.k8s.io", "v1", "PriorityClass"),
     ("coordination.k8s.io", "v1", "Lease"),
+    ("storage.k8s.io", "v1", "StorageClass"),
     ("kueue.x-k8s.io", "v1beta1 v1beta2", "Workload LocalQueue ClusterQueue"),
     ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
     ("scheduling.volcano.sh", "v1beta1", "PodGroup Queue"),

@@ -35,6 +35,7 @@ from pkg.why.causes import (
     refusals,
     templates,
     turns,
+    volumes,
 )
 from pkg.why.causes.statuses import Status
 from pkg.why.liveobject import LiveObject, at, maps
@@ -96,6 +97,7 @@ class Reading:
                 *references.references(snapshot),
                 *queues.queues(snapshot),
                 *deletions.references(snapshot),
+                *volumes.storage_classes(snapshot),
             ]
             for reference in dict.fromkeys(named):
                 group.start_soon(self._look_up, reference)

@@ -182,7 +182,8 @@ RULES: Final[dict[str, Rule]] = {
         "Create a PersistentVolume that matches, or set a storage class that provisions one.", _WAITING),
     "claim-pending/warning": Rule(
         "", "the claim {claim.name} cannot be provisioned: {words}", "Correct the claim or its storage class."),
-    "claim-pending/scheduler": Rule("", "{claim} is not bound to a volume", "See the events of the claim."),
+    "claim-pending/scheduler": Rule("", "{claim} is not bound to a volume",
+        "Create a PersistentVolume that matches, or set a storage class that provisions one."),
     "volume-in-use": Rule(
         "a volume is attached to another node", "a volume of {pod} is attached to another node",
         "Stop the pod that uses the volume, or use a volume with access mode ReadWriteMany."),
@@ -459,6 +460,9 @@ RULES: Final[dict[str, Rule]] = {
     "unexplained": Rule(
         "no cause was found", "{state}, and {what}",
         "Look at the objects with kubectl describe, starting with the pods.", _WAITING),
+    "unexplained/init": Rule(
+        "", "the {status.label} of {status.pod} still runs, and the training starts after it",
+        "Read its log: {command}", _WAITING),
     "unexplained/events": Rule(
         "", "the manager has not acted on the TrainJob, and the events that would show why cannot be read",
         "Get permission to list events in namespace {job.namespace}.", _WAITING),

@@ -13,7 +13,7 @@ from pkg.why import kinds
 from pkg.why.causes import references
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, text
-from pkg.why.snapshot import CONTAINER_STEPS, PATIENCE, Snapshot, event_time
+from pkg.why.snapshot import CONTAINER_STEPS, PATIENCE, Reference, Snapshot, event_time
 
 _FAILED: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ?(?P<key>\S+)")
@@ -56,6 +56,17 @@ def _failures(snapshot: Snapshot, pod: LiveObject) -> Iterator[LiveObject]:
         ):
             continue
         yield event
+
+
+def storage_classes(snapshot: Snapshot) -> list[Reference]:
+    """Return references to the storage classes of the claims that are not bound."""
+    return [
+        _class_of(each) for pod in snapshot.pods for each in _pending(snapshot, pod) if _class_of(each).name
+    ]
+
+
+def _class_of(claim: LiveObject) -> Reference:
+    return Reference("StorageClass.storage.k8s.io", "", claim.text("spec", "storageClassName"))
 
 
 def pending(snapshot: Snapshot, pod: LiveObject) -> list[str]:
@@ -103,6 +114,9 @@ def _claim(snapshot: Snapshot, pod: LiveObject, name: str) -> Iterator[Finding]:
         yield found("claim-lost", about, *evidence, claim=claim)
     elif match := _CLASS.search(words):
         yield found("storage-class-missing", about, *evidence, claim=claim, name=match["name"])
+    elif (missing := _class_of(claim)) in snapshot.absent:
+        line = f"{missing} was not found"
+        yield found("storage-class-missing", about, *evidence, line, claim=claim, name=missing.name)
     elif words:
         yield found("claim-pending/warning", about, *evidence, claim=claim, words=words)
     elif kinds.EVENT in snapshot.unread and not pod.text("spec", "nodeName"):

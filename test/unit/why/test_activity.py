@@ -120,6 +120,21 @@ def test_an_init_container_that_runs_is_named_and_its_log_is_the_advice() -> Non
     )
 
 
+def test_an_init_container_that_runs_for_long_is_why_the_train_job_waits() -> None:
+    world = TrainJobObjects(age=3600)
+    for number in range(2):
+        world.container(pod=number, init=True, running={"startedAt": when(3500)})
+    world.remove(*[each for each in world.objects if each["kind"] == "Event"])
+
+    verdict = diagnose(world.snapshot())
+
+    assert (verdict.exit_code, verdict.findings[0].cause) == (3, "unexplained")
+    assert "the init container node of Pod llama-node-0-0-abcde still runs" in verdict.sentence
+    assert verdict.findings[0].advice.startswith(
+        "Read its log: trainerctl logs llama -n team-a --step node --rank 0"
+    )
+
+
 def without_job_set(world: TrainJobObjects) -> None:
     world.without_children()
 

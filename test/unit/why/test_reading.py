@@ -116,6 +116,26 @@ async def test_a_priority_class_that_does_not_exist_is_found_by_its_reference() 
     assert Reference("PriorityClass.scheduling.k8s.io", "", "urgent") in snapshot.absent
 
 
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_storage_class_that_does_not_exist_is_found_although_the_claim_has_no_events(
+    exists: bool,
+) -> None:
+    world = TrainJobObjects()
+    claim = world.make("v1", "PersistentVolumeClaim", "data")
+    claim["spec"], claim["status"] = {"storageClassName": "fast-ssd"}, {"phase": "Pending"}
+    if exists:
+        del world.make("storage.k8s.io/v1", "StorageClass", "fast-ssd")["metadata"]["namespace"]
+    for pod in world.pods:
+        pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    world.unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
+
+    found = diagnose(await reading.take(client_of(world), "team-a", "llama", NOW)).findings[0]
+
+    assert found.cause == ("claim-pending" if exists else "storage-class-missing")
+    assert ("StorageClass fast-ssd was not found" in found.evidence) is not exists
+    assert ("the storage class fast-ssd of the claim data" in found.summary) is not exists
+
+
 async def test_if_the_runtime_is_missing_one_of_the_other_kind_is_looked_up() -> None:
     world = TrainJobObjects()
     world.make("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", "mine")
