@@ -9,8 +9,7 @@ A life is one run of a scenario with one seed. A table names scenarios, as ``FIL
 that occurs once in the module, and the replacement. A mutant may name other scenarios than its table. Each mutant is
 searched for in a separate process, which imports a copy of the package with the bug.
 
-A life that finds a mutant is run again without the bug, and must then pass. There are short searches for all mutants
-first, and then longer ones for those that were not found.
+A life that finds a mutant is run again without the bug, and must then pass.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOUSES = (ROOT, ROOT / "controller-runtime", ROOT / "trainerctl")
-SEARCHES = (30, 250, 2000)
-"""Number of lives of each search; all mutants are searched for before those that are left get the next search."""
 ROUND = 10
 """Number of lives of one scenario that run before lives of the next scenario."""
 
@@ -45,14 +42,12 @@ class Mutant:
     module: str
     old: str
     new: str
-    scenarios: tuple[str, ...] = ()
+    scenarios: Sequence[str] = ()
 
     def applied(self, source: str) -> str:
         """Return the module's ``source`` with the bug. Raises ValueError if the text does not occur exactly once."""
-        if source.count(self.old) != 1:
-            raise ValueError(
-                f"{self.name}: {self.module} contains {self.old!r} {source.count(self.old)} times"
-            )
+        if (count := source.count(self.old)) != 1:
+            raise ValueError(f"{self.name}: {self.module} contains {self.old!r} {count} times")
         return source.replace(self.old, self.new)
 
     def plant(self, folder: Path) -> None:
@@ -68,50 +63,31 @@ class Mutant:
         module.write_text(self.applied(module.read_text()))
 
 
-@dataclass(frozen=True)
-class Table:
-    """The scenarios and mutants of a file."""
-
-    file: Path
-    scenarios: list[str]
-    mutants: list[Mutant]
-
-    @classmethod
-    def read(cls, file: Path) -> Table:
-        """Return the table in a file."""
-        found = tomllib.loads(file.read_text())
-        return cls(file, found["scenarios"], [Mutant(**each) for each in found["mutant"]])
+def read(table: Path) -> list[Mutant]:
+    """Return the mutants of a table."""
+    found = tomllib.loads(table.read_text())
+    return [Mutant(**{"scenarios": found["scenarios"], **each}) for each in found["mutant"]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search for the mutants of tables; return 1 if a mutant was not found."""
     parser = argparse.ArgumentParser(description="Count the simulated lives until a planted bug is found.")
     parser.add_argument("tables", type=Path, nargs="+", metavar="TABLE")
-    parser.add_argument(
-        "--lives", type=int, default=SEARCHES[-1], help="lives until a mutant counts as not found"
-    )
+    parser.add_argument("--lives", type=int, default=2000, help="lives until a mutant counts as not found")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="search for these mutants only")
     given = parser.parse_args(arguments)
-    missed = [
-        (mutant, mutant.scenarios or tuple(table.scenarios))
-        for table in map(Table.read, given.tables)
-        for mutant in table.mutants
-        if not given.only or mutant.name in given.only
-    ]
-    after = 0
-    for until in (*(each for each in SEARCHES if each < given.lives), given.lives):
-        searched, missed = missed, []
-        for mutant, scenarios in searched:
-            found, failure = _in_child(mutant, scenarios, after, until)
-            if found is None:
-                missed.append((mutant, scenarios))
-            elif (other := _in_child(None, scenarios, found - 1, found)[1]) != "":
-                raise SystemExit(f"the life that finds {mutant.name!r} also fails without it: {other}")
-            lives = str(found) if found is not None else f"not in {until:,}"
-            sys.stdout.write(f"{mutant.name}: {lives} {failure}".rstrip() + "\n")
-            sys.stdout.flush()
-        after = until
-    return int(bool(missed))
+    all_found = True
+    for mutant in itertools.chain.from_iterable(map(read, given.tables)):
+        if given.only and mutant.name not in given.only:
+            continue
+        found, failure = _in_child(mutant, mutant.scenarios, 0, given.lives)
+        if found is not None and (other := _in_child(None, mutant.scenarios, found - 1, found)[1]):
+            raise SystemExit(f"the life that finds {mutant.name!r} also fails without it: {other}")
+        all_found = all_found and found is not None
+        lives = str(found) if found is not None else f"not in {given.lives:,}"
+        sys.stdout.write(f"{mutant.name}: {lives} {failure}".rstrip() + "\n")
+        sys.stdout.flush()
+    return int(not all_found)
 
 
 def _in_child(

@@ -10,6 +10,7 @@ its package, then the parity tests, until one fails or their CPU time is used up
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -24,15 +25,11 @@ from pathlib import Path
 SECONDS = 60
 ADDRESS_SPACE = 8 << 30
 """Memory limit of the tests, because an edit may make a loop allocate without end."""
-NEVER_RUN = "core/ReplaceBinaryOperator_BitOr_"
-"""Operators that mostly edit annotations, such as ``int | None``, which are not evaluated."""
+NEVER_RUN = "core/ReplaceBinaryOperator_BitOr_"  # mostly edits of annotations, which are not evaluated
 
 
 def draw(session: Path, seed: int, count: int, only: Sequence[str]) -> None:
-    """Keep ``count`` edits of a session, at most one of each line, and delete all others.
-
-    The seed determines which lines are drawn, and which edit of each line.
-    """
+    """Keep ``count`` edits of a session, at most one of each line, which the seed determines, and delete all others."""
     chance = random.Random(seed)  # noqa: S311 no secret
     with closing(sqlite3.connect(session)) as connection, connection as database:
         found = database.execute(
@@ -45,11 +42,11 @@ def draw(session: Path, seed: int, count: int, only: Sequence[str]) -> None:
                 edits[module, row].append(job)
         lines = list(edits)
         chance.shuffle(lines)
-        kept = [(chance.choice(edits[line]),) for line in lines[:count]]
-        database.execute("CREATE TEMPORARY TABLE kept (job_id)")
-        database.executemany("INSERT INTO kept VALUES (?)", kept)
-        for table in ("work_items", "mutation_specs"):
-            database.execute(f"DELETE FROM {table} WHERE job_id NOT IN (SELECT job_id FROM kept)")  # noqa: S608
+        kept = json.dumps([chance.choice(edits[line]) for line in lines[:count]])
+        database.execute(
+            "DELETE FROM work_items WHERE job_id NOT IN (SELECT value FROM json_each(?))", [kept]
+        )
+        database.execute("DELETE FROM mutation_specs WHERE job_id NOT IN (SELECT job_id FROM work_items)")
 
 
 def selected(file: str, root: Path) -> tuple[Path, list[str]]:

@@ -11,13 +11,13 @@ import pytest
 import trainerctl
 
 import pkg
-from hack.mutants import Mutant, Table
+from hack.mutants import Mutant, read
 
 ROOT = Path(__file__).parents[3]
 MUTANTS = [
     pytest.param(mutant, id=f"{file.stem}: {mutant.name}")
     for file in sorted((ROOT / "test/sim/mutants").glob("*.toml"))
-    for mutant in Table.read(file).mutants
+    for mutant in read(file)
 ]
 
 
