@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds common mistakes in the pod templates of a JobSet, for which the API server will refuse the JobSet's Jobs.
+"""Finds common mistakes in the pod templates of a JobSet, for which the API server will refuse its Jobs or their pods.
 
 Only what every supported API server refuses is reported. The API server has the last word, because this is not checked:
 whether the objects exist to which a template refers, quotas, and admission; the fields of the Job around the template;
-Windows; annotations for AppArmor and seccomp; rare volume sources and projections; sysctls, ``matchLabelKeys``,
-``resizePolicy`` and rules for restarts; the sums of pod-level resources.
+Windows; annotations for AppArmor and seccomp; rare volume sources; user namespaces; ``resizePolicy`` and rules for
+restarts; divisors; the sums of pod-level resources.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ _SHOWN: Final = 128
 """Maximum number of characters of a tenant's value in a message."""
 _READ: Final = 1024
 """Names are checked up to this length. The limits for names are lower."""
+_TRIMMED: Final = "must not have leading or trailing whitespace"
+_GATED: Final = "must not be set together with schedulingGates"
+_IN_PODS: Final = (_TRIMMED, _GATED)
+"""What the API server refuses in pods, although it accepts it in the templates of Jobs."""
 _HUGE_PAGES: Final = "hugepages-"
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 class Violation(NamedTuple):
-    """A field of a pod template for which the API server will refuse the Jobs of a replicated job."""
+    """A field of a pod template for which the API server will refuse the Jobs of a replicated job, or their pods."""
 
     job: str
     """The name of the replicated job."""
@@ -49,7 +53,8 @@ class Violation(NamedTuple):
     @property
     def sentence(self) -> str:
         """The violation in one sentence."""
-        return f"the API server will refuse the Jobs of {cut(self.job, _SHOWN)}: {self.error}"
+        refused = "pods" if self.error.detail in _IN_PODS else "Jobs"
+        return f"the API server will refuse the {refused} of {cut(self.job, _SHOWN)}: {self.error}"
 
 
 def violations(job_set: Data) -> list[Violation]:
@@ -82,7 +87,7 @@ _Rule = Any
 """The rule for a value: a check, a map with the rules for fields, or a list with the rule for items.
 
 In a map, ``name!`` is a required field, ``name*`` is a field that must be unique among the items of a list, and the
-empty name has a function that yields the problems of the map as a whole. A pair of checks is for the keys and the
+empty name has functions that yield the problems of the map as a whole. A pair of checks is for the keys and the
 values of a map.
 """
 
@@ -93,7 +98,8 @@ def _walk(value: Any, rule: _Rule, path: Path) -> Problems:
         for key, of_field in rule.items():
             name = key.rstrip("!*")
             if not name:
-                yield from (((*path, *below), detail) for below, detail in of_field(value))
+                for check in of_field:
+                    yield from (((*path, *below), detail) for below, detail in check(value))
             elif not (held := value.get(name)) and "!" in key:
                 yield (*path, name), ""
             elif held not in (None, ""):
@@ -155,6 +161,34 @@ def _address(value: Any) -> str:
     return ""
 
 
+def _forbidden(value: Any) -> str:
+    return "must not be set here" if value is not None else ""
+
+
+def _not_negative(value: Any) -> str:
+    return "must not be negative" if _amount(value) < 0 else ""
+
+
+def _single(value: Any) -> str:
+    return "" if len(value) == 1 else "must have one value"
+
+
+def _image(value: Any) -> str:
+    return "" if value == value.strip() else _TRIMMED
+
+
+def _choice(*of: str, besides: Sequence[str] = (), required: bool = True) -> Callable[[Data], Problems]:
+    """Return a check that a map has one of the fields ``of``, or at most one field except those ``besides``."""
+
+    def check(data: Data) -> Problems:
+        present = [name for name in of or data if data.get(name) is not None and name not in besides]
+        if required and not present:
+            yield (), f"must have {' or '.join(of) or 'a source'}"
+        yield from (((name,), f"must not be set together with {present[0]}") for name in present[1:2])
+
+    return check
+
+
 def _is_device(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name
 
@@ -172,6 +206,14 @@ def _amount(value: Any) -> int:
     return quantity.parse(str(value)).nanos
 
 
+def _page(name: str) -> int:
+    """Return the size of a huge page in billionths of a byte, or 0 if the resource is misnamed."""
+    try:
+        return _amount(name.removeprefix(_HUGE_PAGES))
+    except ValueError:
+        return 0
+
+
 def _resources(data: Data) -> Problems:
     limits, requests = _map(data, "limits"), _map(data, "requests")
     for kind, amounts in (("limits", limits), ("requests", requests)):
@@ -180,6 +222,8 @@ def _resources(data: Data) -> Problems:
                 yield (kind, name), "must not be negative"
             elif _is_device(name) and amount % 10**9:
                 yield (kind, name), "must be an integer"
+            elif name.startswith(_HUGE_PAGES) and ((page := _page(name)) <= 0 or amount % page):
+                yield (kind, name), f"must be a multiple of {cut(name.removeprefix(_HUGE_PAGES), _SHOWN)}"
     for name, value in requests.items():
         exact, limit = _is_device(name) or name.startswith(_HUGE_PAGES), limits.get(name)
         if limit is None and exact:
@@ -195,43 +239,23 @@ def _resources(data: Data) -> Problems:
     used = {*limits, *requests}
     if any(name.startswith(_HUGE_PAGES) for name in used) and not used & {"cpu", "memory"}:
         yield (), "huge pages need cpu or memory, too"
-
-
-def _sole(*also: str) -> Callable[[Data], Problems]:
-    """Return a check that a map has at most one field besides ``also``."""
-
-    def check(data: Data) -> Problems:
-        present = [name for name, held in data.items() if held is not None and name not in also]
-        yield from (((name,), f"must not be set together with {present[0]}") for name in present[1:2])
-
-    return check
-
-
-def _handler(data: Data) -> Problems:
-    present = [name for name in _ACTIONS if data.get(name) is not None]
-    yield from (((name,), f"must not be set together with {present[0]}") for name in present[1:2])
-    if not present:
-        yield (), "must have a handler, such as exec or httpGet"
+    claims = set[Any]()
+    for index, claim in enumerate(_maps(data, "claims")):
+        if (claimed := (claim.get("name"), claim.get("request") or "")) in claims:
+            yield ("claims", index, "name"), "must be unique"
+        claims.add(claimed)
 
 
 def _toleration(data: Data) -> Problems:
     operator, value = data.get("operator") or "Equal", data.get("value") or ""
     if not data.get("key") and operator != "Exists":
         yield ("operator",), "must be Exists if the key is empty"
-    if (
-        detail := _VALUE(value)
-        if operator == "Equal"
-        else value and operator == "Exists" and "must be empty for the operator Exists"
-    ):
+    if operator == "Equal" and (detail := _VALUE(value)):
         yield ("value",), detail
+    elif operator == "Exists" and value:
+        yield ("value",), "must be empty for the operator Exists"
     if data.get("tolerationSeconds") is not None and data.get("effect") != "NoExecute":
         yield ("effect",), "must be NoExecute if tolerationSeconds is set"
-
-
-def _variable(data: Data) -> Problems:
-    source = data.get("valueFrom")
-    if source is not None and (not source or data.get("value")):
-        yield ("valueFrom",), "must not be set together with value" if source else "must have a source"
 
 
 def _requirement(data: Data) -> Problems:
@@ -242,86 +266,90 @@ def _requirement(data: Data) -> Problems:
         yield ("values",), f"must have {'one value' if operator in ('Gt', 'Lt') else 'values'} for {operator}"
 
 
-def _source(data: Data) -> Problems:
-    yield from _sole("prefix")(data)
-    if not data.get("configMapRef") and not data.get("secretRef"):
-        yield (), "must have configMapRef or secretRef"
-
-
-def _empty_dir(data: Data) -> Problems:
-    if _amount(data.get("sizeLimit") or 0) < 0:
-        yield ("sizeLimit",), "must not be negative"
-
-
-def _claim(data: Data) -> Problems:
-    yield from _sole("name")(data)
-    if not data.get("resourceClaimName") and not data.get("resourceClaimTemplateName"):
-        yield (), "must have resourceClaimName or resourceClaimTemplateName"
+def _profile(data: Data) -> Problems:
+    if data.get("type") == "Localhost" and not data.get("localhostProfile"):
+        yield ("localhostProfile",), ""
+    elif data.get("type") != "Localhost" and data.get("localhostProfile") is not None:
+        yield ("localhostProfile",), "can only be set for the type Localhost"
 
 
 def _spread(data: Data) -> Problems:
     if data.get("minDomains") is not None and data.get("whenUnsatisfiable") != "DoNotSchedule":
         yield ("minDomains",), "needs whenUnsatisfiable: DoNotSchedule"
+    if data.get("matchLabelKeys") and data.get("labelSelector") is None:
+        yield ("matchLabelKeys",), "needs a labelSelector"
+
+
+def _variable(data: Data) -> Problems:
+    if data.get("valueFrom") is not None and data.get("value"):
+        yield ("valueFrom",), "must not be set together with value"
+
+
+def _mount(data: Data) -> Problems:
+    if data.get("subPath") and data.get("subPathExpr"):
+        yield ("subPathExpr",), "must not be set together with subPath"
+    if data.get("recursiveReadOnly") in ("Enabled", "IfPossible") and not data.get("readOnly"):
+        yield ("recursiveReadOnly",), "needs readOnly"
 
 
 def _container(data: Data) -> Problems:
     context = _map(data, "securityContext")
     privileged, added = context.get("privileged"), _at(context, ("capabilities", "add")) or ()
     if context.get("allowPrivilegeEscalation") is False and (privileged or "CAP_SYS_ADMIN" in added):
-        yield (
-            ("securityContext", "allowPrivilegeEscalation"),
-            "cannot be false with privileged or CAP_SYS_ADMIN",
-        )
+        path = ("securityContext", "allowPrivilegeEscalation")
+        yield path, "cannot be false with privileged or CAP_SYS_ADMIN"
     for index, mount in enumerate(_maps(data, "volumeMounts")):
-        if mount.get("subPath") and mount.get("subPathExpr"):
-            yield ("volumeMounts", index, "subPathExpr"), "must not be set together with subPath"
         if mount.get("mountPropagation") == "Bidirectional" and not privileged:
             yield ("volumeMounts", index, "mountPropagation"), "Bidirectional needs a privileged container"
-    for name in ("livenessProbe", "startupProbe"):
-        if _at(data, (name, "successThreshold")) not in (None, 0, 1):
-            yield (name, "successThreshold"), "must be 1"
 
 
 def _pod(data: Data) -> Problems:
     if data.get("hostPID") and data.get("shareProcessNamespace"):
         yield ("shareProcessNamespace",), "must not be set together with hostPID"
-    if data.get("dnsPolicy") == "None" and not _at(data, ("dnsConfig", "nameservers")):
-        yield ("dnsConfig", "nameservers"), ""
+    if data.get("schedulingGates") and data.get("nodeName"):
+        yield ("nodeName",), _GATED
+    servers = len(_at(data, ("dnsConfig", "nameservers")) or ())
+    if servers > 3 or (data.get("dnsPolicy") == "None" and not servers):
+        yield ("dnsConfig", "nameservers"), "must have at most 3 servers" if servers else ""
     pairs = set[Any]()
     for index, each in enumerate(_maps(data, "topologySpreadConstraints")):
         if (pair := (str(each.get("topologyKey")), str(each.get("whenUnsatisfiable")))) in pairs:
             yield ("topologySpreadConstraints", index), "repeats topologyKey and whenUnsatisfiable"
         pairs.add(pair)
-    yield from _containers(data)
 
 
-def _containers(data: Data) -> Problems:
-    claims = {each.get("name") for each in _maps(data, "resourceClaims")}
-    taken, host_ports = set[Any](), set[Any]()
-    for kind in ("containers", "initContainers"):
-        for index, each in enumerate(_maps(data, kind)):
-            if (name := each.get("name")) in taken and name:
-                yield (kind, index, "name"), "must be unique"
-            taken.add(name)
-            for at, claim in enumerate(_maps(_map(each, "resources"), "claims")):
-                if claim.get("name") not in claims:
-                    yield (
-                        (kind, index, "resources", "claims", at, "name"),
-                        "the pod has no such resource claim",
-                    )
-            if kind == "initContainers":
-                for field_name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
-                    if each.get(field_name) is not None and each.get("restartPolicy") != "Always":
-                        yield (kind, index, field_name), "needs restartPolicy Always in an init container"
-                continue
-            for at, port in enumerate(_maps(each, "ports")):
-                number = port.get("hostPort") or None
-                if data.get("hostNetwork") and number not in (None, port.get("containerPort")):
-                    yield (kind, index, "ports", at, "hostPort"), "must equal containerPort with hostNetwork"
-                key = (port.get("protocol") or "TCP", port.get("hostIP") or "", number)
-                if number is not None and key in host_ports:
-                    yield (kind, index, "ports", at, "hostPort"), "must be unique in the pod"
-                host_ports.add(key)
+def _names(data: Data) -> Problems:
+    for kind in ("limits", "requests"):
+        for name in _map(data, "resources", kind):
+            if name not in ("cpu", "memory") and not name.startswith(_HUGE_PAGES):
+                yield ("resources", kind, name), "only containers can have this resource"
+    claims, taken = {each.get("name") for each in _maps(data, "resourceClaims")}, set[Any]()
+    for kind, index, each in _containers(data):
+        if (own := each.get("name")) in taken and own:
+            yield (kind, index, "name"), "must be unique"
+        taken.add(own)
+        for at, claim in enumerate(_maps(_map(each, "resources"), "claims")):
+            if claim.get("name") not in claims:
+                yield (kind, index, "resources", "claims", at, "name"), "the pod has no such resource claim"
+
+
+def _host_ports(data: Data) -> Problems:
+    taken = set[Any]()
+    for index, container in enumerate(_maps(data, "containers")):
+        for at, port in enumerate(_maps(container, "ports")):
+            path, number = ("containers", index, "ports", at, "hostPort"), port.get("hostPort") or None
+            if data.get("hostNetwork") and number not in (None, port.get("containerPort")):
+                yield path, "must equal containerPort with hostNetwork"
+            key = (port.get("protocol") or "TCP", port.get("hostIP") or "", number)
+            if number is not None and key in taken:
+                yield path, "must be unique in the pod"
+            taken.add(key)
+
+
+def _init_container(data: Data) -> Problems:
+    for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+        if data.get(name) is not None and data.get("restartPolicy") != "Always":
+            yield (name,), "needs restartPolicy Always in an init container"
 
 
 def _job(data: Data) -> Problems:
@@ -331,14 +359,27 @@ def _job(data: Data) -> Problems:
 
 
 def _mounts(job: Data, claimed: set[Any]) -> Problems:
-    """Yield a problem for each mount whose volume is neither in the pod nor ``claimed``."""
+    """Yield a problem for each mount whose volume is neither in the pod nor ``claimed``, or is of the wrong kind."""
     pod = _map(job, "template", "spec")
-    volumes = {each.get("name") for each in _maps(pod, "volumes")} | claimed
-    for kind, place in itertools.product(("containers", "initContainers"), ("volumeMounts", "volumeDevices")):
-        for index, container in enumerate(_maps(pod, kind)):
+    volumes = {each.get("name"): each for each in _maps(pod, "volumes")}
+    for kind, index, container in _containers(pod):
+        mounted = {each.get("name") for each in _maps(container, "volumeMounts")}
+        for place in ("volumeMounts", "volumeDevices"):
             for at, mount in enumerate(_maps(container, place)):
-                if mount.get("name") not in volumes:
-                    yield ("template", "spec", kind, index, place, at, "name"), "the pod has no such volume"
+                name, path = mount.get("name"), ("template", "spec", kind, index, place, at, "name")
+                if name not in volumes and name not in claimed:
+                    yield path, "the pod has no such volume"
+                elif place == "volumeDevices" and name in mounted:
+                    yield path, "must not be the name of a volume mount"
+                elif place == "volumeDevices" and not (
+                    name in claimed or volumes[name].keys() & {"persistentVolumeClaim", "ephemeral"}
+                ):
+                    yield path, "must be a volume with a persistentVolumeClaim"
+
+
+def _containers(pod: Data) -> Iterator[tuple[str, int, Data]]:
+    for kind in ("containers", "initContainers"):
+        yield from ((kind, index, each) for index, each in enumerate(_maps(pod, kind)))
 
 
 def _maps(data: Data, name: str) -> Sequence[Data]:
@@ -385,44 +426,71 @@ _PORT_NAME: Final = _matching(
 _VARIABLE: Final = _matching("[ -<>-~]*", "must consist of printable ASCII characters except '='")
 _NO_BACKSTEPS: Final = _matching(r"(?!(.*/)?\.\.(/|\Z)).*", "must not contain '..'")
 _BELOW: Final = _matching(r"(?!/)(?!(.*/)?\.\.(/|\Z)).*", "must be a relative path without '..'")
+_KEPT: Final = _matching(
+    r"(?!\.\.?\Z|\.\.)[-._a-zA-Z0-9]+", "must consist of letters, digits, '-', '_' and '.'"
+)
+_SEARCH: Final = _matching(r"\.|(_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\.|\Z))+", "must be the name of a domain")
+_SYSCTL: Final = _matching(
+    r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?", "is not a sysctl"
+)
 _FIELD: Final = _matching(
-    r"metadata\.(name|namespace|uid|(labels|annotations)\[.*\])|spec\.(nodeName|serviceAccountName)"
-    r"|status\.(host|pod)IPs?",
+    r"metadata\.(name|namespace|uid|(labels|annotations)\['([-.\w]+/)?[A-Za-z0-9]([-.\w]*[A-Za-z0-9])?'\])"
+    r"|spec\.(nodeName|serviceAccountName)|status\.(host|pod)IPs?",
     "containers cannot read this field",
+)
+_FIELD_OF_VOLUME: Final = _matching(
+    r"metadata\.(name|namespace|uid|labels|annotations|(labels|annotations)\['.*'\])",
+    "volumes cannot have this field",
+)
+_AMOUNT: Final = _matching(
+    r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.*)", "containers cannot read this resource"
 )
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 # fmt: off
 _LABELS: Final = (_KEY, _VALUE)
-_ACTIONS: Final = {
-    "exec": {"command!": None}, "httpGet": {"port!": _port}, "tcpSocket": {"port!": _port}, "grpc": {"port!": _PORT},
-    "sleep": None,
+_HANDLER: Final = {
+    "exec": {"command!": None}, "tcpSocket": {"port!": _port}, "grpc": {"port!": _PORT}, "sleep": {"seconds": _NUMBER},
+    "httpGet": {
+        "port!": _port, "scheme": _one_of("HTTP", "HTTPS"),
+        "httpHeaders": [{"name!": _matching("[-A-Za-z0-9]+", "must consist of letters, digits and hyphens")}],
+    },
+    "": [_choice("exec", "httpGet", "tcpSocket", "grpc", "sleep")],
 }
-_HANDLER: Final = {**_ACTIONS, "": _handler}
 _PROBE: Final = {
     **_HANDLER, "initialDelaySeconds": _NUMBER, "timeoutSeconds": _NUMBER, "periodSeconds": _NUMBER,
-    "successThreshold": _NUMBER, "failureThreshold": _NUMBER,
+    "successThreshold": _NUMBER, "failureThreshold": _NUMBER, "terminationGracePeriodSeconds": _between(1),
 }
-_RESOURCES: Final = {"limits": (_resource, _any), "requests": (_resource, _any), "": _resources}
+_RESOURCES: Final = {"limits": (_resource, _any), "requests": (_resource, _any), "": [_resources]}
 _EXPRESSION: Final = {
-    "key!": _KEY, "operator!": _one_of("In", "NotIn", "Exists", "DoesNotExist"), "": _requirement,
+    "key!": _KEY, "operator!": _one_of("In", "NotIn", "Exists", "DoesNotExist"), "": [_requirement],
 }
 _SELECTOR: Final = {"matchLabels": _LABELS, "matchExpressions": [_EXPRESSION]}
 _NODE_TERM: Final = {
     "matchExpressions": [{**_EXPRESSION, "operator!": _one_of("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")}],
-    "matchFields": [{"key!": _one_of("metadata.name"), "operator!": _one_of("In", "NotIn"), "values!": None}],
+    "matchFields": [{"key!": _one_of("metadata.name"), "operator!": _one_of("In", "NotIn"), "values!": _single}],
 }
-_POD_TERM: Final = {"topologyKey!": _KEY, "labelSelector": _SELECTOR, "namespaceSelector": _SELECTOR}
+_POD_TERM: Final = {
+    "topologyKey!": _KEY, "labelSelector": _SELECTOR, "namespaceSelector": _SELECTOR, "namespaces": [_LABEL],
+}
 _POD_AFFINITY: Final = {_REQUIRED: [_POD_TERM], _PREFERRED: [{"weight!": _WEIGHT, "podAffinityTerm": _POD_TERM}]}
-_KEY_REF: Final = {"name!": None, "key!": None}
-_FILES: Final = {"defaultMode": _MODE, "items": [{"key!": None, "path!": _BELOW, "mode": _MODE}]}
-_PROFILE: Final = {"type!": _one_of("Localhost", "RuntimeDefault", "Unconfined")}
+_KEY_REF: Final = {"name!": None, "key!": _KEPT}
+_ITEMS: Final = {"items": [{"key!": None, "path!": _BELOW, "mode": _MODE}]}
+_DOWNWARD: Final = {
+    "items": [{
+        "path!": _BELOW, "mode": _MODE, "fieldRef": {"fieldPath!": _FIELD_OF_VOLUME},
+        "resourceFieldRef": {"containerName!": None, "resource!": _AMOUNT},
+        "": [_choice("fieldRef", "resourceFieldRef")],
+    }],
+}
+_PROFILE: Final = {"type!": _one_of("Localhost", "RuntimeDefault", "Unconfined"), "": [_profile]}
 _SECURITY: Final = {
     "runAsUser": _NUMBER, "runAsGroup": _NUMBER, "fsGroup": _NUMBER, "procMount": _one_of("Default", "Unmasked"),
     "fsGroupChangePolicy": _one_of("OnRootMismatch", "Always"), "seccompProfile": _PROFILE, "appArmorProfile": _PROFILE,
+    "supplementalGroups": [_NUMBER], "sysctls": [{"name!*": _SYSCTL}],
 }
 _CONTAINER: Final = {
-    "name!": _LABEL, "image!": None, "imagePullPolicy": _one_of("Always", "IfNotPresent", "Never"),
+    "name!": _LABEL, "image!": _image, "imagePullPolicy": _one_of("Always", "IfNotPresent", "Never"),
     "terminationMessagePolicy": _one_of("File", "FallbackToLogsOnError"),
     "restartPolicy": _one_of("Always", "Never", "OnFailure"),
     "ports": [{
@@ -430,41 +498,75 @@ _CONTAINER: Final = {
         "protocol": _one_of("TCP", "UDP", "SCTP"),
     }],
     "env": [{
-        "name!": _VARIABLE, "": _variable,
+        "name!": _VARIABLE, "": [_variable],
         "valueFrom": {
             "configMapKeyRef": _KEY_REF, "secretKeyRef": _KEY_REF, "fieldRef": {"fieldPath!": _FIELD},
-            "resourceFieldRef": {"resource!": None}, "": _sole(),
+            "resourceFieldRef": {"resource!": _AMOUNT}, "": [_choice()],
         },
     }],
     "envFrom": [{
-        "prefix": _VARIABLE, "configMapRef": {"name!": None}, "secretRef": {"name!": None}, "": _source,
+        "prefix": _VARIABLE, "configMapRef": {"name!": _SUBDOMAIN}, "secretRef": {"name!": _SUBDOMAIN},
+        "": [_choice("configMapRef", "secretRef")],
     }],
     "volumeMounts": [{
         "name!": None, "mountPath!*": None, "subPath": _BELOW, "subPathExpr": _BELOW,
         "mountPropagation": _one_of("None", "HostToContainer", "Bidirectional"),
+        "recursiveReadOnly": _one_of("Disabled", "Enabled", "IfPossible"), "": [_mount],
     }],
-    "resources": _RESOURCES, "livenessProbe": _PROBE, "readinessProbe": _PROBE, "startupProbe": _PROBE,
-    "lifecycle": {"postStart": _HANDLER, "preStop": _HANDLER}, "securityContext": _SECURITY, "": _container,
+    "volumeDevices": [{"name!*": None, "devicePath!*": _NO_BACKSTEPS}],
+    "resources": _RESOURCES, "readinessProbe": {**_PROBE, "terminationGracePeriodSeconds": _forbidden},
+    "livenessProbe": {**_PROBE, "successThreshold": _between(0, 1)},
+    "startupProbe": {**_PROBE, "successThreshold": _between(0, 1)},
+    "lifecycle": {"postStart": _HANDLER, "preStop": _HANDLER}, "securityContext": _SECURITY, "": [_container],
 }
 _VOLUME: Final = {
-    "name!*": _LABEL, "": _sole("name"),  # a volume without a source is an emptyDir
-    "emptyDir": {"": _empty_dir}, "hostPath": {"path!": _NO_BACKSTEPS},
-    "persistentVolumeClaim": {"claimName!": None}, "csi": {"driver!": None},
+    "name!*": _LABEL, "": [_choice(besides=("name",), required=False)],  # a volume without a source is an emptyDir
+    "emptyDir": {"sizeLimit": _not_negative}, "persistentVolumeClaim": {"claimName!": None},
+    "hostPath": {
+        "path!": _NO_BACKSTEPS, "type": _one_of(
+            "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"
+        ),
+    },
+    "csi": {"driver!": _text(lambda name: names.is_dns1123_subdomain(name.lower()))},
     "nfs": {"server!": None, "path!": _matching("/.*", "must be an absolute path")},
-    "secret": {"secretName!": None, **_FILES}, "configMap": {"name!": None, **_FILES},
+    "secret": {"secretName!": None, "defaultMode": _MODE, **_ITEMS},
+    "configMap": {"name!": None, "defaultMode": _MODE, **_ITEMS}, "downwardAPI": {"defaultMode": _MODE, **_DOWNWARD},
+    "projected": {
+        "defaultMode": _MODE,
+        "sources": [{
+            "secret": {"name!": None, **_ITEMS}, "configMap": {"name!": None, **_ITEMS}, "downwardAPI": _DOWNWARD,
+            "serviceAccountToken": {"path!": _BELOW, "expirationSeconds": _between(600, 2**32)},
+            "": [_choice(required=False)],
+        }],
+    },
+    "ephemeral": {
+        "volumeClaimTemplate!": {
+            "spec!": {
+                "accessModes!": [_one_of("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")],
+                "resources!": {"requests!": {"storage!": None}},
+            },
+        },
+    },
 }
 _POD: Final = {
-    "containers!": [_CONTAINER], "initContainers": [_CONTAINER], "volumes": [_VOLUME], "nodeSelector": _LABELS,
+    "containers!": [_CONTAINER], "initContainers": [{**_CONTAINER, "": [_container, _init_container]}],
+    "ephemeralContainers": _forbidden, "volumes": [_VOLUME], "nodeSelector": _LABELS,
     "restartPolicy": _one_of("OnFailure", "Never"),  # without it, JobSet sets OnFailure
     "serviceAccountName": _SUBDOMAIN, "priorityClassName": _SUBDOMAIN, "runtimeClassName": _SUBDOMAIN,
     "nodeName": _SUBDOMAIN, "hostname": _LABEL, "subdomain": _LABEL, "activeDeadlineSeconds": _between(1),
     "preemptionPolicy": _one_of("PreemptLowerPriority", "Never"),
     "dnsPolicy": _one_of("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
-    "dnsConfig": {"nameservers": [_address]}, "hostAliases": [{"ip!": _address, "hostnames": [_SUBDOMAIN]}],
+    "dnsConfig": {"nameservers": [_address], "searches": [_SEARCH], "options": [{"name!": None}]},
+    "os": {"name!": _one_of("linux", "windows")}, "readinessGates": [{"conditionType!": _KEY}],
+    "hostAliases": [{"ip!": _address, "hostnames": [_SUBDOMAIN]}],
     "securityContext": _SECURITY, "schedulingGates": [{"name!*": _KEY}],
-    "resourceClaims": [{"name!*": _LABEL, "": _claim}], "resources": _RESOURCES,
+    "resources": _RESOURCES,
+    "resourceClaims": [{
+        "name!*": _LABEL, "resourceClaimName": _SUBDOMAIN, "resourceClaimTemplateName": _SUBDOMAIN,
+        "": [_choice("resourceClaimName", "resourceClaimTemplateName")],
+    }],
     "tolerations": [{
-        "key": _KEY, "operator": _one_of("Equal", "Exists", "Lt", "Gt"), "": _toleration,
+        "key": _KEY, "operator": _one_of("Equal", "Exists", "Lt", "Gt"), "": [_toleration],
         "effect": _one_of("NoSchedule", "PreferNoSchedule", "NoExecute"),
     }],
     "affinity": {
@@ -476,16 +578,16 @@ _POD: Final = {
     },
     "topologySpreadConstraints": [{
         "maxSkew!": _between(1), "topologyKey!": None, "minDomains": _between(1), "labelSelector": _SELECTOR,
-        "whenUnsatisfiable!": _one_of("DoNotSchedule", "ScheduleAnyway"), "": _spread,
+        "whenUnsatisfiable!": _one_of("DoNotSchedule", "ScheduleAnyway"), "": [_spread],
         "nodeAffinityPolicy": _one_of("Honor", "Ignore"), "nodeTaintsPolicy": _one_of("Honor", "Ignore"),
     }],
-    "": _pod,
+    "": [_pod, _names, _host_ports],
 }
 _JOB: Final = {
     "template": {
         "metadata": {"labels": _LABELS, "annotations": (lambda key: _KEY(key.lower()), _any)},
         "spec": _POD,
     },
-    "": _job,
+    "": [_job],
 }
 # fmt: on

@@ -4,6 +4,8 @@
 
 from typing import Any
 
+import pytest
+
 from pkg import shipped
 from pkg.util import podtemplate
 
@@ -77,3 +79,43 @@ def test_the_shipped_runtimes_lack_nothing_but_the_image_of_the_trainer() -> Non
         if runtime["kind"] == "ClusterTrainingRuntime":
             found = podtemplate.violations(runtime["spec"]["template"])
             assert {each.path[-1] for each in found} <= {"image"}
+
+
+def test_what_only_the_pods_of_a_job_are_refused_for_is_said_of_the_pods() -> None:
+    found = podtemplate.violations(job_set({"containers": [{"name": "a", "image": "busybox\n"}]}))
+    begin = "the API server will refuse the pods of job-0: spec.template.spec.containers[0].image: "
+    detail = 'Invalid value: "busybox\\n": must not have leading or trailing whitespace'
+    assert [each.sentence for each in found] == [begin + detail]
+    gated = {"containers": [{"name": "a", "image": "x"}], "schedulingGates": [{"name": "g"}], "nodeName": "n"}
+    (found_gate,) = podtemplate.violations(job_set(gated))
+    assert found_gate.sentence.startswith(
+        "the API server will refuse the pods of job-0: spec.template.spec.nodeName"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        (
+            {"resources": {"limits": {"hugepages-2Mi": "3Mi", "cpu": "1"}}},
+            ("resources", "limits", "hugepages-2Mi"),
+        ),
+        (
+            {"resources": {"limits": {"hugepages-x": "3Mi", "cpu": "1"}}},
+            ("resources", "limits", "hugepages-x"),
+        ),
+        ({"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]}, ("volumeDevices", 0, "name")),
+        (
+            {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a/b"}}}]},
+            ("env", 0, "valueFrom", "secretKeyRef", "key"),
+        ),
+        (
+            {"securityContext": {"seccompProfile": {"type": "Localhost"}}},
+            ("securityContext", "seccompProfile", "localhostProfile"),
+        ),
+    ],
+)
+def test_values_must_have_the_form_that_the_api_server_asks_for(changes: Any, path: tuple[Any, ...]) -> None:
+    pod = {"containers": [{"name": "a", "image": "x", **changes}], "volumes": [{"name": "v", "emptyDir": {}}]}
+    (found,) = podtemplate.violations(job_set(pod))
+    assert found.path[7:] == ("containers", 0, *path)
