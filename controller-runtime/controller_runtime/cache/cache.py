@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Final, TypeVar, Unpack
 
 import anyio
@@ -27,9 +27,8 @@ from controller_runtime.machinery import (
 from controller_runtime.machinery import labels as selectors
 
 from . import errors
-from .codec import Entry
+from .codec import Entry, SharedObjects
 from .informer import Informer, Outage, SharedInformer
-from .objects import SharedObjects
 from .options import Options
 
 T = TypeVar("T", bound=Object)
@@ -207,8 +206,10 @@ class Cache:
             NotFoundError: the object does not exist.
             CacheError: the kind cannot be read, see ``errors``.
         """
-        key = NamespacedName.of(key)
-        informer = await self._readable(kind, key.namespace)
+        key = key if type(key) is NamespacedName else NamespacedName.of(key)
+        informer = self._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
+        if informer is None or self._tasks is None or not informer.is_readable(key.namespace):
+            informer = await self._readable(kind, key.namespace)
         entry = self._entry(informer, kind, key)
         try:
             if len(entry.data) <= offload.LARGE:
@@ -312,10 +313,14 @@ class Cache:
     def writing(self, obj: Object) -> Iterator[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
         key = obj.key
-        with ExitStack() as stack:
-            for informer in self._informers_of(type(obj).gvk):
-                stack.enter_context(informer.processor.writing(key))
+        processors = [informer.processor for informer in self._informers_of(type(obj).gvk)]
+        for processor in processors:
+            processor.begin_write(key)
+        try:
             yield
+        finally:
+            for processor in processors:
+                processor.end_write(key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads return ``obj``, the response to a write, even before the watch reports it."""

@@ -1,25 +1,26 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Split lists and watches into objects without decoding them.
+"""Entries: the objects of lists and watches, which are split off without decoding them.
 
 An object is kept as compact JSON, without ``apiVersion`` and ``kind``, which its class knows, and without
 ``managedFields``, which nothing reads. The few metadata fields that indices, selectors and queues need are kept
-beside the JSON.
+beside the JSON. Readers and handlers share a :class:`CachedObject`, which decodes the JSON once, when it is needed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio.lowlevel
 import msgspec
 import pydantic_core
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, NamespacedName, Object, raised, rawjson
+from controller_runtime.machinery import JSON, LazyObject, NamespacedName, Object, Struct, raised, rawjson
 from controller_runtime.machinery import errors as api
+from controller_runtime.machinery.lru import LRU
 from controller_runtime.machinery.object import IDENTIFYING
 from controller_runtime.machinery.rawjson import metadata_text
 from controller_runtime.machinery.rawjson import parts as parts_of
@@ -27,12 +28,19 @@ from controller_runtime.machinery.rawjson import parts as parts_of
 from . import errors
 
 T = TypeVar("T", bound=Object)
+K = TypeVar("K", bound=Object)
+S = TypeVar("S", bound=Struct)
+V = TypeVar("V", bound=msgspec.Struct)
 Transform = Callable[[dict[str, JSON]], dict[str, JSON]]
 """Changes an object's decoded JSON before it is stored, e.g. drops unused fields."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 LARGE: Final = 4 << 20
 """Maximum number of bytes of a page that are decoded in one call."""
+SHARED: Final = 32
+"""Maximum number of objects kept for lazy reads: enough for the running reconciles and for commonly used objects."""
+SHARED_BYTES: Final = 32 << 10
+"""Objects with more bytes of JSON are not kept: a decoded object may need several hundred times as much memory."""
 _ITEMS: Final = b'"items":['
 _BEGIN: Final = re.compile(rb'\{(?:"apiVersion":"[^"\\]{1,512}","kind":"[^"\\]{1,256}",)?"metadata":\{')
 _HEAD: Final = 4096
@@ -87,6 +95,115 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             return ObjectMeta.from_json(metadata_text(self.data))
         except pydantic_core.ValidationError:
             return self.decode(kind).metadata
+
+
+class CachedObject(LazyObject[T]):
+    """An entry of a store, read as an object of one class. If decoding fails, UndecodableObjectError is raised."""
+
+    __slots__ = ("_failed", "_siblings", "entry")
+
+    def __init__(
+        self,
+        kind: type[T],
+        entry: Entry,
+        known: T | None = None,
+        *,
+        failed: Callable[[], None] | None = None,
+    ) -> None:
+        """Wrap ``entry``; ``failed`` is called before a decoding error is raised."""
+        super().__init__(kind, entry.data, known)
+        self.entry = entry
+        self._failed = failed
+        self._siblings: list[CachedObject[Any]] | None = None
+
+    @property
+    def key(self) -> NamespacedName:
+        """Namespace and name, known without decoding."""
+        return self.entry.key
+
+    @property
+    def uid(self) -> str:
+        """The uid, known without decoding."""
+        return self.entry.uid
+
+    @property
+    def resource_version(self) -> str:
+        """The resourceVersion, known without decoding."""
+        return self.entry.resource_version
+
+    def as_kind(self, kind: type[K]) -> CachedObject[K]:
+        """Return this entry as an object of class ``kind``. The entry is decoded at most once for each class."""
+        if kind is self.kind:
+            return self  # type: ignore[return-value]  # its class is ``kind``
+        if self._siblings is None:
+            self._siblings = [self]
+        for sibling in self._siblings:
+            if sibling.kind is kind:
+                return sibling
+        made = CachedObject(kind, self.entry)
+        made.own_write, made._siblings = self.own_write, self._siblings
+        self._siblings.append(made)
+        return made
+
+    def mark_own_write(self) -> None:
+        """Mark this state as the result of a write by this process."""
+        for each in self._siblings or (self,):
+            each.own_write = True
+
+    @property
+    def is_decodable(self) -> bool:
+        """Whether :attr:`object` can be read."""
+        try:
+            return self.object is not None
+        except errors.UndecodableObjectError:
+            return False
+
+    def outline(self) -> CachedObject[T]:
+        """Return the object with only its metadata. Use it if the other fields cannot be decoded."""
+        return CachedObject(self.kind, self.entry, self.kind.of_metadata(self.metadata))
+
+    def _decode(self) -> T:
+        try:
+            return self.entry.decode(self.kind)
+        except errors.UndecodableObjectError:
+            if self._failed is not None:
+                self._failed()
+            raise
+
+    def _decode_view(self, shape: type[V]) -> V | None:
+        return None if self.entry.too_large_reason else super()._decode_view(shape)
+
+    def _decode_part(self, name: str, kind: type[S]) -> S | None:
+        if self.entry.too_large_reason:
+            return None
+        try:
+            return super()._decode_part(name, kind)
+        except pydantic_core.ValidationError:
+            return (
+                None  # the caller then decodes the whole object, which raises errors.UndecodableObjectError
+            )
+
+    def _decode_metadata(self) -> ObjectMeta:
+        return self.entry.decode_metadata(self.kind)
+
+
+class SharedObjects:
+    """The most recently read entries. Each is decoded once, and all its readers share the object."""
+
+    def __init__(self) -> None:
+        self._objects: LRU[tuple[type[Object], NamespacedName], CachedObject[Any]] = LRU(SHARED)
+
+    def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
+        """Return ``entry`` as an object of ``kind``; ``failed`` is called when the entry cannot be decoded."""
+        key = (kind, entry.key)
+        shared: CachedObject[T] | None = self._objects.use(key)
+        if shared is None or shared.entry is not entry:
+            shared = CachedObject(kind, entry, failed=failed)
+            if len(entry.data) <= SHARED_BYTES:
+                self._objects[key] = shared
+            else:
+                self._objects.pop(key, None)  # do not keep a former state of the object
+        return shared
 
 
 class Line(msgspec.Struct):

@@ -5,27 +5,60 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
-from controller_runtime import log, offload
-from controller_runtime.machinery import LazyObject, NamespacedName, Object, raised
+from controller_runtime import log, metrics, offload
+from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, raised
 from controller_runtime.machinery.backoff import RandomFunc
+from controller_runtime.machinery.lru import LRU
 
-from .codec import Entry
-from .errors import UndecodableObjectError
-from .objects import CachedObject, UnreadableLog
+from .codec import CachedObject, Entry
+from .errors import CacheError, UndecodableObjectError
 from .store import Store
 
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("cache")
 HOLD: Final = 0.25
 """An event waits at most this many seconds for the response to a write of its object. Usually it waits far less."""
+
+
+MAX_REPORTED: Final = 1024
+"""For this many undecodable objects of a kind, we remember the last log message, so that it is not repeated."""
+
+
+class UnreadableLog:
+    """Counts and logs objects of a kind that cannot be read; each failed read counts."""
+
+    def __init__(self, gvk: GVK) -> None:
+        self.skipped = 0
+        self._gvk = gvk
+        self._reported: LRU[NamespacedName, str] = LRU(MAX_REPORTED)
+
+    def skip(self, error: CacheError) -> None:
+        """Count and log an object that cannot be read.
+
+        An UndecodableObjectError is logged only if its reason differs from the last reason for the object.
+        """
+        self.count()
+        if isinstance(error, UndecodableObjectError) and not self._is_news(error.key, str(error)):
+            return
+        _log.warning("Object skipped", kind=str(self._gvk.group_kind), reason=str(error))
+
+    def _is_news(self, key: NamespacedName, reason: str) -> bool:
+        """Return True if ``reason`` differs from the last reason for this object: each read fails in the same way."""
+        news = self._reported.get(key) != reason
+        self._reported[key] = reason
+        return news
+
+    def count(self) -> None:
+        """Count an object that cannot be read, without logging it: the reader gets the error."""
+        self.skipped += 1
+        metrics.CACHE_SKIPPED_OBJECTS.labels(*self._gvk).inc()
 
 
 class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
@@ -82,10 +115,15 @@ class Registration:
         if unreported or before is None:
             self.add(new, initial=initial)
         elif (on_update := self.handler.on_update) is not None:
+            old, seen = before.as_kind(self.kind), new.as_kind(self.kind)
+            update: Callable[[Any, Any], None] = on_update
             try:
-                on_update(self._given(before), self._given(new))
+                if self._lazy:
+                    update(old, seen)
+                else:
+                    update(old.object, seen.object)
             except UndecodableObjectError:
-                if before.as_kind(self.kind).is_decodable:
+                if old.is_decodable:
                     raise
                 # ``before`` cannot be decoded, so it was never reported: the handler sees the object for the first
                 # time.
@@ -132,79 +170,22 @@ class Deletion(msgspec.Struct):
 class _Writing:
     """Writes of one object that are under way."""
 
-    __slots__ = ("count", "held", "made", "timer")
+    __slots__ = ("count", "delayed", "made", "timer")
 
     def __init__(self) -> None:
         self.count = 0
         self.made: set[tuple[str, str]] = set()
         """The uid and the resourceVersion of each state that the server returned."""
-        self.held: list[tuple[Put | Deletion, CachedObject[Object] | None]] = []
+        self.delayed: list[tuple[Put | Deletion, CachedObject[Object] | None]] = []
         """Delayed changes, each with an object or None. The object is there if our write may have caused the change."""
         self.timer: asyncio.TimerHandle | None = None
 
 
-class HeldEvents:
-    """Holds changes back while a write of the same object is under way, for at most :data:`HOLD` seconds."""
-
-    def __init__(self, notify: Callable[[Put | Deletion], None]) -> None:
-        self._notify = notify
-        self._writing: dict[NamespacedName, _Writing] = {}
-
-    @contextmanager
-    def writing(self, key: NamespacedName) -> Iterator[None]:
-        """Delay changes of ``key`` until the ``with`` block ends, each by at most :data:`HOLD` seconds.
-
-        If a change is delivered before the response to our write arrives, it counts as a change by another writer.
-        """
-        writing = self._writing.setdefault(key, _Writing())
-        writing.count += 1
-        try:
-            yield
-        finally:
-            writing.count -= 1
-            if writing.count == 0:
-                self.release(key)
-                del self._writing[key]
-
-    def answered(self, key: NamespacedName, uid: str, version: str) -> None:
-        """Record the version that a write produced."""
-        if (writing := self._writing.get(key)) is not None:
-            writing.made.add((uid, version))
-
-    def deliver(
-        self, key: NamespacedName, change: Put | Deletion, echo: CachedObject[Object] | None = None
-    ) -> None:
-        """Report a change. While ``key`` is being written, wait until we know who made the change.
-
-        ``echo`` is the object if our write may have caused this change, otherwise None.
-        """
-        if not self._writing or (writing := self._writing.get(key)) is None:
-            self._notify(change)
-            return
-        if not writing.held:
-            writing.timer = asyncio.get_running_loop().call_later(HOLD, self.release, key)
-        writing.held.append((change, echo))
-
-    def release(self, key: NamespacedName) -> None:
-        """Deliver the delayed events of an object."""
-        if not self._writing or (writing := self._writing.get(key)) is None:
-            return
-        if writing.timer is not None:
-            writing.timer.cancel()
-        held, writing.held = writing.held, []
-        for change, echo in held:
-            if echo is not None and (echo.uid, echo.resource_version) in writing.made:
-                echo.mark_own_write()
-            self._notify(change)
-
-    def release_all(self) -> None:
-        """Deliver all delayed events."""
-        for key in tuple(self._writing):
-            self.release(key)
-
-
 class Processor:
-    """The handlers of a kind. If a handler fails, the error is logged; the other handlers and the watch continue."""
+    """The handlers of a kind. If a handler fails, the error is logged; the other handlers and the watch continue.
+
+    While this process writes an object, changes of the object wait for the response, for at most :data:`HOLD` seconds.
+    """
 
     def __init__(
         self, kind: type[Object], store: Store, unreadable: UnreadableLog, synced: Callable[[], bool]
@@ -215,16 +196,42 @@ class Processor:
         self._synced = synced
         self._registrations: list[Registration] = []
         self._backlog = anyio.Event()
-        self._held = HeldEvents(self._notify)
+        self._writing: dict[NamespacedName, _Writing] = {}
 
     # Our own writes.
 
-    def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
-        return self._held.writing(key)
+    def begin_write(self, key: NamespacedName) -> None:
+        """Delay changes of ``key`` until :meth:`end_write`, each by at most :data:`HOLD` seconds.
+
+        If a change is delivered before the response to our write arrives, it counts as a change by another writer.
+        """
+        self._writing.setdefault(key, _Writing()).count += 1
+
+    def end_write(self, key: NamespacedName) -> None:
+        """Deliver the delayed changes, unless another write of the object is under way."""
+        writing = self._writing[key]
+        writing.count -= 1
+        if writing.count == 0:
+            if writing.delayed:
+                self._release(key)
+            del self._writing[key]
 
     def answered(self, entry: Entry) -> None:
         """Record ``entry``, the response to our write, so that we recognize the change to this state as our own."""
-        self._held.answered(entry.key, entry.uid, entry.resource_version)
+        if (writing := self._writing.get(entry.key)) is not None:
+            writing.made.add((entry.uid, entry.resource_version))
+
+    def _release(self, key: NamespacedName) -> None:
+        """Deliver the delayed changes of an object."""
+        if not self._writing or (writing := self._writing.get(key)) is None:
+            return
+        if writing.timer is not None:
+            writing.timer.cancel()
+        delayed, writing.delayed = writing.delayed, []
+        for change, echo in delayed:
+            if echo is not None and (echo.uid, echo.resource_version) in writing.made:
+                echo.mark_own_write()
+            self._notify(change)
 
     # Changes.
 
@@ -240,18 +247,32 @@ class Processor:
         """Report that an object exists in this state."""
         if self._registrations:
             old = CachedObject(self._kind, before) if before is not None else None
-            self._held.deliver(key, Put(new, old, initial), None if listed else new)
+            self._deliver(key, Put(new, old, initial), None if listed else new)
 
     def deleted(self, key: NamespacedName, last: Entry, *, unknown: bool) -> None:
         """Report a deletion. ``unknown`` is True if the watch missed the final state."""
-        self._held.deliver(key, Deletion(CachedObject(self._kind, last), unknown))
+        self._deliver(key, Deletion(CachedObject(self._kind, last), unknown))
 
     def created_and_deleted(self, entry: Entry) -> None:
         """Report a creation and a deletion: we wrote the object, but the watch never delivered it."""
         made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
         made.own_write = True
-        self._held.deliver(entry.key, Put(made, None, initial=False))
-        self._held.deliver(entry.key, Deletion(ended, unknown=True))
+        self._deliver(entry.key, Put(made, None, initial=False))
+        self._deliver(entry.key, Deletion(ended, unknown=True))
+
+    def _deliver(
+        self, key: NamespacedName, change: Put | Deletion, echo: CachedObject[Object] | None = None
+    ) -> None:
+        """Report a change. While ``key`` is being written, wait until we know who made the change.
+
+        ``echo`` is the object if our write may have caused this change, otherwise None.
+        """
+        if not self._writing or (writing := self._writing.get(key)) is None:
+            self._notify(change)
+            return
+        if not writing.delayed:
+            writing.timer = asyncio.get_running_loop().call_later(HOLD, self._release, key)
+        writing.delayed.append((change, echo))
 
     def _notify(self, change: Put | Deletion) -> None:
         for registration in tuple(self._registrations):
@@ -272,7 +293,8 @@ class Processor:
 
     def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Report to ``handler`` every change and, in the background, every existing object."""
-        self._held.release_all()  # the new handler must not receive stored objects twice
+        for key in tuple(self._writing):
+            self._release(key)  # the new handler must not receive stored objects twice
         registration = Registration(kind, handler, self._unregister, self._synced)
         registration.backlog = dict.fromkeys(self._store.observed_keys(), True)
         self._registrations.append(registration)
@@ -297,7 +319,7 @@ class Processor:
         while registration.backlog:
             # Iterate over a copy: taking the first key of the dict each time would walk past all its deleted slots.
             for key in tuple(registration.backlog):
-                self._held.release(key)
+                self._release(key)
                 if (adding := registration.backlog.get(key)) is None:
                     continue
                 if (entry := self._store.observed(key)) is not None:

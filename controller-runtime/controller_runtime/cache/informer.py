@@ -12,26 +12,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from controller_runtime import log, metrics, offload, rest
-from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource
+from controller_runtime.machinery import (
+    GVK,
+    NamespacedName,
+    Object,
+    PartialObjectMetadata,
+    Resource,
+    callables,
+    raised,
+)
 from controller_runtime.machinery import labels as selectors
 from controller_runtime.machinery.errors import NotFoundError
 
 from . import codec, errors
-from .handlers import EventHandlerFuncs, LazyHandlerFuncs, Processor, Registration
-from .indexers import Indexers
-from .objects import CachedObject, UnreadableLog
+from .codec import CachedObject
+from .handlers import EventHandlerFuncs, LazyHandlerFuncs, Processor, Registration, UnreadableLog
 from .options import ByObject, Options
 from .reflector import Reflector, Target
-from .store import Store
+from .store import IndexValues, Store
 
 T = TypeVar("T", bound=Object)
+_Indexer = tuple[type[Object], Callable[[Any], Iterable[str]], type[msgspec.Struct] | None]
+"""The class of the objects that a function gets, the function, and the ``reads`` of the index."""
 
 MISSING_GRACE: Final = 60.0
 """Seconds for which a kind stays readable after the server stopped serving it."""
@@ -118,8 +127,8 @@ class SharedInformer:
         self.removed = False
         self._options = options
         self.processor = Processor(kind, self.store, self.unreadable, lambda: self.has_synced)
-        self._indexers = Indexers(self.gvk, self.unreadable)
-        self._index = self._indexers.values_of
+        self._indexers: dict[str, _Indexer] = {}
+        """The indexers, by the name of their index."""
         self._informers = {
             namespace: NamespaceInformer(self, namespace) for namespace in self.selection.namespaces or ("",)
         }
@@ -231,10 +240,10 @@ class SharedInformer:
 
     def is_readable(self, namespace: str) -> bool:
         """Return True if :meth:`readable` would return at once. Raises NamespaceNotCachedError, too."""
-        for informer in self.informers_of(namespace):  # noqa: SIM110  # without a generator: each read asks
-            if not informer.readable:
-                return False
-        return True
+        whole = self._informers.get("")
+        if whole is not None and namespace and whole.synced and whole.missing_since is None:
+            return True  # the usual case: each read asks
+        return all(informer.readable for informer in self.informers_of(namespace))
 
     async def readable(self, namespace: str, timeout: float) -> None:
         """Return when the stored objects of ``namespace`` may be read; an empty namespace means all namespaces.
@@ -296,18 +305,24 @@ class SharedInformer:
         if observed is not None and observed.uid != entry.uid:
             # Deleted and created again between two observations: report the deletion of the old object.
             self.remove(key, entry.resource_version)
-        ours, written = self.store.remembered(key), self.store.remembered_values(entry)
+        ours, values = self.store.unconfirmed(key), None
+        if ours is not None and ours.version == entry.resource_version and ours.uid == entry.uid:
+            values = ours.values if ours.entry is not None else None
         # A list shows the result of several changes: besides our change it may contain one of another writer, for which
         # no event follows.
         new = CachedObject(self.kind, entry)
-        new.own_write = written is not None and not listed
+        new.own_write = values is not None and not listed
         if entry.too_large_reason and (
             observed is None or observed.uid != entry.uid or not observed.too_large_reason
         ):
             self.skip(errors.UndecodableObjectError(self.gvk, key, entry.too_large_reason))
-        before = self.store.put(entry, self._index(new) if written is None else written)
-        if before is None and ours is not None and ours.uid != entry.uid and not self.store.remembered(key):
-            self.processor.created_and_deleted(ours)
+        if values is None:
+            values = self.index_values(new) if self._indexers else {}
+        before = self.store.put(entry, values)
+        if before is None and ours is not None and ours.entry is not None and ours.uid != entry.uid:
+            left = self.store.unconfirmed(key)
+            if left is None or left.entry is None:
+                self.processor.created_and_deleted(ours.entry)
         self.processor.put(key, new, before, initial=initial, listed=listed)
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
@@ -344,8 +359,31 @@ class SharedInformer:
             raise ValueError(
                 f"{self.gvk.group_kind}: index {field!r} is too late: objects are cached already"
             )
-        self._indexers.add(kind, field, extract, view)
+        callables.must_be_plain(extract)
+        if field in self._indexers:
+            raise ValueError(f"{self.gvk.group_kind}: an index with name {field!r} is registered already")
+        self._indexers[field] = (kind, extract, view)
         self.store.add_index(field)
+
+    def index_values(self, obj: CachedObject[Object]) -> IndexValues:
+        """Return the values of an object for each index. If the function of an index fails, the index is left out."""
+        values: dict[str, tuple[str, ...]] = {}
+        if obj.entry.too_large_reason:
+            return values
+        for field, (kind, extract, view) in self._indexers.items():
+            try:
+                given = (obj.view(view) if view is not None else None) or obj.as_kind(kind).object
+                found = extract(given)
+                if isinstance(found, str):
+                    raise TypeError(f"the function returns the text {log.cut(found)!r}, not a list of texts")
+                values[field] = tuple(dict.fromkeys(found))
+            except errors.UndecodableObjectError as error:
+                self.skip(error)
+            except raised.FAILURES as error:
+                # This is the caller's code: if it fails on one object, the watch must not end.
+                reason = f"index {field!r}: {raised.name(error)}: {raised.text(error)}"
+                self.skip(errors.UndecodableObjectError(self.gvk, obj.key, reason))
+        return values
 
     # Our own writes.
 
@@ -377,7 +415,7 @@ class SharedInformer:
             # Only the server evaluates a field selector; an object that matched before is expected to match again.
             known = None if transform is not None else obj
             made = CachedObject(self.kind if known is None else type(known), entry, known)
-            self.store.remember_write(entry, self._index(made), now)
+            self.store.remember_write(entry, self.index_values(made), now)
 
 
 class NamespaceInformer:
@@ -393,7 +431,8 @@ class NamespaceInformer:
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
         self._reached = ""
-        self._missing_since: float | None = None
+        self.missing_since: float | None = None
+        """When the kind disappeared, on the event loop's clock; None while it is served."""
         self._failing_since: float | None = None
         shared.outage.join(self)
 
@@ -404,13 +443,13 @@ class NamespaceInformer:
         While the server is unreachable or denies access to the kind, the objects stay readable, though they may be
         stale. After the kind disappeared, they stay readable for :data:`MISSING_GRACE` seconds.
         """
-        if not self.synced or self._missing_since is None:
+        if not self.synced or self.missing_since is None:
             return self.synced
-        return anyio.current_time() - self._missing_since < MISSING_GRACE
+        return anyio.current_time() - self.missing_since < MISSING_GRACE
 
     def connected(self) -> None:
         """Record that the server has accepted a list or watch of this kind."""
-        self._missing_since = self._failing_since = self.interrupted_since = self.last_error = None
+        self.missing_since = self._failing_since = self.interrupted_since = self.last_error = None
         self._shared.outage.succeeded(self)
         if self.synced:
             self._recover()
@@ -500,8 +539,8 @@ class NamespaceInformer:
         if isinstance(error, NotFoundError):
             # A server answers the path of a kind without a CRD with a bare "404 page not found".
             error = rest.NoKindMatchError(self._shared.gvk)
-        if isinstance(error, rest.NoKindMatchError) and self._missing_since is None:
-            self._missing_since = anyio.current_time()
+        if isinstance(error, rest.NoKindMatchError) and self.missing_since is None:
+            self.missing_since = anyio.current_time()
         self._degrade("Kind is missing or denied", error)
 
     def _fail(self, error: Exception) -> None:

@@ -154,86 +154,6 @@ _DENIED: Final = (
 FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError, StreamStopped)
 
 
-class EventDecoder:
-    """Decodes objects and watch lines, and reports them to ``sink``. An unreadable object does not end the watch."""
-
-    def __init__(
-        self, sink: NamespaceInformer, transform: codec.Transform | None, limits: rawjson.Limits
-    ) -> None:
-        self.known = ""
-        """The resourceVersion that a watch resumes from."""
-        self.has_bookmarks = False
-        """True if the server sends bookmarks to watches."""
-        self._sink = sink
-        self._transform = transform
-        self._limits = limits
-
-    def take_line(self, line: bytes, *, initial: bool) -> bool:
-        """Report a watch line to the sink; return True if it ends the initial events.
-
-        Raises:
-            StatusError: the line is an ERROR line.
-        """
-        try:
-            event = codec.split_line(line)
-            match event.type:
-                case "ADDED" | "MODIFIED":
-                    version = self.take_object(event.object)
-                case "DELETED":
-                    version = self._take_deletion(event.object)
-                case "BOOKMARK":
-                    return self._take_bookmark(codec.bookmark_of(event.object), initial=initial)
-                case "ERROR":
-                    raise codec.error_of(event.object)
-                case other:
-                    self._sink.skip(errors.BadObjectError(f"a watch line of unknown type {other!r}"))
-                    return False
-        except errors.BadObjectError as error:
-            self._sink.skip(error)
-            return False
-        if not initial:
-            # Initial events have no order: a watch cannot resume from their versions.
-            self.known = version or self.known
-        return False
-
-    def _take_bookmark(self, bookmark: codec.Bookmark, *, initial: bool) -> bool:
-        if initial and not bookmark.ends_initial_events:
-            return False
-        self.known = bookmark.resource_version or self.known
-        if not initial:
-            # A server that sends bookmarks sends one every minute: from now on, silence means a dead connection.
-            self.has_bookmarks = True
-            self._sink.reached(self.known)
-        return initial
-
-    def _take_deletion(self, raw: msgspec.Raw) -> str:
-        """Report a deletion and return its resourceVersion. If the object cannot be decoded, return an empty string.
-
-        An undecodable object is reported as deleted if its name can be read.
-        """
-        try:
-            gone = codec.entry_of(raw, self._transform, self._limits)
-        except errors.BadObjectError as error:
-            if error.key is not None:
-                self._sink.lost(error.key)
-            self._sink.skip(error)
-            return ""
-        self._sink.delete(gone)
-        return gone.resource_version
-
-    def take_object(self, raw: msgspec.Raw) -> str:
-        """Report an object to the sink; return its resourceVersion, or an empty string if it is undecodable."""
-        try:
-            entry = codec.entry_of(raw, self._transform, self._limits)
-        except errors.BadObjectError as error:
-            if error.key is not None:
-                self._sink.seen(error.key)
-            self._sink.skip(error)
-            return ""
-        self._sink.apply(entry)
-        return entry.resource_version
-
-
 class Target(msgspec.Struct, frozen=True):
     """The objects to list and watch, and the settings of these requests."""
 
@@ -277,41 +197,39 @@ class Reflector:
         # Retries put no load on an unreachable server, and we want to notice soon when the server is back.
         self._unreachable_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
         self._waited = 0.0
-        self._decoder = EventDecoder(sink, target.transform, target.limits)
+        self._known = ""
+        """The resourceVersion that a watch resumes from."""
+        self._has_bookmarks = False
+        """True if the server sends bookmarks to watches."""
         self._quiet = 0
         self._broken_streams = 0
         self.state: State = self._anew(Streaming(""))
 
     async def run(self) -> None:
-        """Take step after step until cancelled."""
+        """Run one state after the other until cancelled."""
         while True:
-            await self.step()
-
-    async def step(self) -> None:
-        """Run the current state, and enter the next."""
-        state = self.state
-        if isinstance(state, Waiting):
-            await anyio.sleep(state.seconds)
-            self._waited = state.seconds
-            self.state = state.then
-            return
-        try:
-            match state:
-                case Streaming():
-                    self.state = await self._stream(state)
-                case Listing():
-                    self.state = await self._list(state)
-                case Watching():
-                    self.state = await self._watch(state)
-        except FAILURES as error:
-            self.state = self._fail(state, error)
+            state = self.state
+            try:
+                match state:
+                    case Waiting():
+                        await anyio.sleep(state.seconds)
+                        self._waited, self.state = state.seconds, state.then
+                    case Streaming():
+                        self.state = await self._stream(state)
+                    case Listing():
+                        self.state = await self._list(state)
+                    case Watching():
+                        self.state = await self._watch(state)
+            except FAILURES as error:
+                assert not isinstance(state, Waiting)  # noqa: S101 -- a wait raises none of these errors
+                self.state = self._fail(state, error)
 
     def _fail(self, state: Streaming | Listing | Watching, error: Exception) -> State:
-        then = after_failure(state, error, self._decoder.known)
+        then = after_failure(state, error, self._known)
         if then is None:
             # The network may be the cause of the silence: list this time, and try to stream again the next time.
             self._stream_lists = isinstance(error, StreamStopped)
-            return Listing(self._decoder.known, paged=not self._decoder.known)
+            return Listing(self._known, paged=not self._known)
         denied = is_denied(error)
         self._sink.failed(error, denied=denied)
         delay = self._pause(error, denied=denied)
@@ -342,10 +260,10 @@ class Reflector:
         complete = False
         try:
             self._sink.begin()
-            if await self._consume(lines, lambda: self._target.streaming_timeout, initial=True):
-                await self._sink.finish(self._decoder.known)
+            if await self._consume(lines, initial=True):
+                await self._sink.finish(self._known)
                 complete, self._broken_streams = True, 0
-                return Watching(self._decoder.known, lines=lines)
+                return Watching(self._known, lines=lines)
             # Objects that were already reported stay; a list reports the other ones. Do not stream again: a proxy may
             # end every stream.
             raise StreamStopped("the stream ended before it had delivered every object")
@@ -378,30 +296,29 @@ class Reflector:
         if not state.continue_token:
             self._sink.begin()
         work = 0
-        take = self._decoder.take_object
         for item in page.items or ():
-            take(item)
+            self._take_object(item)
             work += max(len(item), _STEP_BYTES // offload.STEP)
             if work >= _STEP_BYTES:
                 work = 0
                 await anyio.lowlevel.checkpoint()
         if page.metadata.continue_:
             return msgspec.structs.replace(state, continue_token=page.metadata.continue_)
-        self._decoder.known = page.metadata.resource_version
-        await self._sink.finish(self._decoder.known)
-        return Watching(self._decoder.known)
+        self._known = page.metadata.resource_version
+        await self._sink.finish(self._known)
+        return Watching(self._known)
 
     async def _watch(self, state: Watching) -> State:
-        self._decoder.known = state.resource_version
+        self._known = state.resource_version
         lines = state.lines or await self._open(state.resource_version, initial=False)
         opened = anyio.current_time()
         try:
-            await self._consume(lines, self._silence, initial=False)
+            await self._consume(lines, initial=False)
         except StreamStopped:
             # The connection may be dead. A new connection resumes where this one stopped. If the server was alive, this
             # costs one request, and nothing is listed again.
             self._quiet += 1
-            return Watching(self._decoder.known)
+            return Watching(self._known)
         except FAILURES as error:
             lasted = anyio.current_time() - opened
             if lasted >= self._waited:
@@ -409,12 +326,10 @@ class Reflector:
                 # repeatedly, but work in between, would leave us without changes most of the time.
                 for backoff in (self._backoff, self._denied_backoff, self._unreachable_backoff):
                     backoff.reset()
-            return self._fail(
-                Watching(self._decoder.known, 0 if lasted >= SHORT_WATCH else state.failures), error
-            )
+            return self._fail(Watching(self._known, 0 if lasted >= SHORT_WATCH else state.failures), error)
         finally:
             await lines.close()
-        again = Watching(self._decoder.known)
+        again = Watching(self._known)
         if anyio.current_time() - opened >= SHORT_WATCH:
             return again
         if again.resource_version == state.resource_version:
@@ -441,18 +356,7 @@ class Reflector:
         self._sink.connected()
         return Lines(response)
 
-    def _silence(self) -> float:
-        """Return the maximum seconds without a line. After that, the watch is reopened.
-
-        Silence is a sign of a dead connection only if the server sends bookmarks. Until the server has sent a bookmark,
-        each silent watch doubles the time.
-        """
-        silence = self._target.silence_timeout
-        if self._decoder.has_bookmarks:
-            return silence
-        return exponential(self._quiet, silence, 2 * self._target.watch_timeout + 30)
-
-    async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
+    async def _consume(self, lines: Lines, *, initial: bool) -> bool:
         """Report each line to the sink. Return False when the response ends.
 
         With ``initial``, return True as soon as every existing object has been reported.
@@ -461,14 +365,24 @@ class Reflector:
             StreamStopped: no line came for too long.
             StatusError: the server reported an error in a line.
         """
-        limit = silence()
+        target = self._target
+        if initial:
+            limit = target.streaming_timeout
+        elif self._has_bookmarks:
+            limit = target.silence_timeout
+        else:
+            # Silence is a sign of a dead connection only if the server sends bookmarks. Until the server has sent one,
+            # each silent watch doubles the time.
+            most = 2 * target.watch_timeout + 30
+            limit = exponential(self._quiet, target.silence_timeout, most)
         with anyio.move_on_after(limit) as watchdog:
             work = 0
-            now, take = asyncio.get_running_loop().time, self._decoder.take_line
+            now, take = asyncio.get_running_loop().time, self._take_line
             async for line in lines:
                 if line and take(line, initial=initial):
                     return True
-                limit = silence()
+                if self._has_bookmarks and not initial:
+                    limit = target.silence_timeout
                 deadline = now() + limit
                 if abs(deadline - watchdog.deadline) > 1:
                     watchdog.deadline = deadline
@@ -478,3 +392,72 @@ class Reflector:
                     await anyio.lowlevel.checkpoint()
             return False
         raise StreamStopped(f"no line for {limit:.0f} s")
+
+    # Lines and items. An unreadable object does not end the watch.
+
+    def _take_line(self, line: bytes, *, initial: bool) -> bool:
+        """Report a watch line to the sink; return True if it ends the initial events.
+
+        Raises:
+            StatusError: the line is an ERROR line.
+        """
+        try:
+            event = codec.split_line(line)
+            match event.type:
+                case "ADDED" | "MODIFIED":
+                    version = self._take_object(event.object)
+                case "DELETED":
+                    version = self._take_deletion(event.object)
+                case "BOOKMARK":
+                    return self._take_bookmark(codec.bookmark_of(event.object), initial=initial)
+                case "ERROR":
+                    raise codec.error_of(event.object)
+                case other:
+                    self._sink.skip(errors.BadObjectError(f"a watch line of unknown type {other!r}"))
+                    return False
+        except errors.BadObjectError as error:
+            self._sink.skip(error)
+            return False
+        if not initial:
+            # Initial events have no order: a watch cannot resume from their versions.
+            self._known = version or self._known
+        return False
+
+    def _take_bookmark(self, bookmark: codec.Bookmark, *, initial: bool) -> bool:
+        if initial and not bookmark.ends_initial_events:
+            return False
+        self._known = bookmark.resource_version or self._known
+        if not initial:
+            # A server that sends bookmarks sends one every minute: from now on, silence means a dead connection.
+            self._has_bookmarks = True
+            self._sink.reached(self._known)
+        return initial
+
+    def _take_deletion(self, raw: msgspec.Raw) -> str:
+        """Report a deletion and return its resourceVersion. If the object cannot be decoded, return an empty string.
+
+        An undecodable object is reported as deleted if its name can be read.
+        """
+        target = self._target
+        try:
+            gone = codec.entry_of(raw, target.transform, target.limits)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.lost(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.delete(gone)
+        return gone.resource_version
+
+    def _take_object(self, raw: msgspec.Raw) -> str:
+        """Report an object to the sink; return its resourceVersion, or an empty string if it is undecodable."""
+        target = self._target
+        try:
+            entry = codec.entry_of(raw, target.transform, target.limits)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.seen(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.apply(entry)
+        return entry.resource_version

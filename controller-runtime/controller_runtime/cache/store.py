@@ -28,7 +28,7 @@ IndexValues = Mapping[str, tuple[str, ...]]
 _NOTHING: Final[IndexValues] = {}
 
 
-class _Write(msgspec.Struct, frozen=True):
+class Write(msgspec.Struct, frozen=True):
     """An unconfirmed write. For a deletion, ``entry`` is None."""
 
     entry: Entry | None
@@ -76,7 +76,7 @@ class Store:
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Entry]] = {}
         self._indices: dict[str, _Index] = {}
-        self._writes: dict[NamespacedName, _Write] = {}
+        self._writes: dict[NamespacedName, Write] = {}
 
     def __len__(self) -> int:
         """Return how many objects exist according to the watch."""
@@ -138,7 +138,8 @@ class Store:
 
     def observed(self, key: NamespacedName) -> Entry | None:
         """Return the last state that the watch reported, without our writes."""
-        return self._objects.get(key.namespace, {}).get(key.name)
+        within = self._objects.get(key.namespace)
+        return None if within is None else within.get(key.name)
 
     def observed_keys(self, namespace: str = "") -> Iterator[NamespacedName]:
         """Yield the keys that the watch reported, in one namespace or all. Objects may be removed between two keys."""
@@ -161,7 +162,7 @@ class Store:
         if pending is not None and older(entry.resource_version, pending.since):
             return
         version = entry.resource_version
-        self._remember(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
+        self._remember(key, Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
 
     def remember_delete(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
         """If the object at ``key`` has this ``uid``, hide it until the watch reports that we deleted it.
@@ -172,24 +173,15 @@ class Store:
         seen, observed = self.get(key, now), self.observed(key)
         if seen is None or seen.uid != uid:
             return
-        write = _Write(None, uid, version, version or seen.resource_version, _NOTHING, now + WRITE_TTL)
+        write = Write(None, uid, version, version or seen.resource_version, _NOTHING, now + WRITE_TTL)
         if not version or observed is None or not _confirms(observed, write):
             self._remember(key, write, now)
 
-    def remembered(self, key: NamespacedName) -> Entry | None:
-        """Return the result of our last write at ``key`` if the watch has not confirmed it yet, otherwise None."""
-        write = self._writes.get(key)
-        return write.entry if write is not None else None
+    def unconfirmed(self, key: NamespacedName) -> Write | None:
+        """Return our last write at ``key`` if the watch has not confirmed it yet, otherwise None."""
+        return self._writes.get(key)
 
-    def remembered_values(self, entry: Entry) -> IndexValues | None:
-        """If our unconfirmed write produced ``entry``, return the index values of the write, otherwise None."""
-        write = self._writes.get(entry.key) if self._writes else None
-        if write is None or write.entry is None:
-            return None
-        same = write.version == entry.resource_version and write.uid == entry.uid
-        return write.values if same else None
-
-    def _remember(self, key: NamespacedName, write: _Write, now: float) -> None:
+    def _remember(self, key: NamespacedName, write: Write, now: float) -> None:
         self._writes.pop(key, None)
         self._writes[key] = write
         while len(self._writes) > MAX_WRITES or next(iter(self._writes.values())).expires <= now:
@@ -207,7 +199,8 @@ class Store:
             self._expire(now)
             if (write := self._writes.get(key)) is not None:
                 return write.entry
-        return self.observed(key)
+        within = self._objects.get(key.namespace)
+        return None if within is None else within.get(key.name)
 
     def select(
         self,
@@ -266,7 +259,7 @@ class Store:
                 yield write.entry
 
 
-def _confirms(entry: Entry, write: _Write) -> bool:
+def _confirms(entry: Entry, write: Write) -> bool:
     """Return True if ``entry``, which the watch reported, is at least as new as ``write``."""
     if write.entry is None:
         if entry.uid != write.uid:
@@ -279,7 +272,7 @@ def _confirms(entry: Entry, write: _Write) -> bool:
     return not older(entry.resource_version, write.version)
 
 
-def _is_past(write: _Write, removed: Entry | None, version: str) -> bool:
+def _is_past(write: Write, removed: Entry | None, version: str) -> bool:
     """Return True if the reported deletion of ``removed`` at ``version`` is at least as new as ``write``."""
     if write.entry is None and (removed is None or removed.uid != write.uid):
         return older(write.since, version)

@@ -88,6 +88,8 @@ class Struct(BaseModel):
     """Scalar fields that are pointers in Go. Go writes their zero value, but omits the zero value of other scalars."""
     accepts_unknown_fields: ClassVar[bool] = False
     """True if the constructor and assignments accept fields that the model does not declare."""
+    keeps_size: ClassVar[bool] = False
+    """True if :meth:`from_json` keeps the length of the text as ``_size``; the class declares this attribute."""
 
     if not TYPE_CHECKING:  # a type checker derives each model's own signature, and knows all attributes
 
@@ -178,13 +180,16 @@ class Struct(BaseModel):
     def from_json(cls, data: bytes | str) -> Self:
         """Decode JSON text. Raises like :meth:`from_dict`."""
         try:
-            return cls.model_validate_json(data, by_alias=True, by_name=False)
+            decoded: Self = cls.__pydantic_validator__.validate_json(data, by_alias=True, by_name=False)
         except ValidationError as error:
             _check_number(error)
-            if _is_no_json(error):
+            if error.error_count() == 1 and error.errors(include_url=False)[0]["type"] == "json_invalid":
                 raise
-            cleaned = _without_nulls(from_json(data))
-        return cls.model_validate_json(to_json(cleaned), by_alias=True, by_name=False)
+            cleaned = to_json(_without_nulls(from_json(data)))
+            decoded = cls.model_validate_json(cleaned, by_alias=True, by_name=False)
+        if cls.keeps_size:
+            _set(decoded, "_size", len(data))
+        return decoded
 
     def to_dict(self) -> dict[str, JSON]:
         """Return a new JSON object with wire names and without unset fields."""
@@ -446,10 +451,6 @@ def _nested(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
                 yield from (
                     f"{part}.{path}" for path, field in inside if name in (path, wire_name(path, field))
                 )
-
-
-def _is_no_json(error: ValidationError) -> bool:
-    return error.error_count() == 1 and error.errors(include_url=False)[0]["type"] == "json_invalid"
 
 
 def _without_nulls(data: JSON) -> JSON:

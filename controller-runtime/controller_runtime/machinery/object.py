@@ -94,6 +94,7 @@ class Object(Struct, metaclass=_KindType):
 
     __slots__ = ("_size",)
 
+    keeps_size: ClassVar[bool] = True
     gvk: ClassVar[GVK]
     resource: ClassVar[Resource | None] = None
     applies_defaults: ClassVar[bool] = False
@@ -144,20 +145,13 @@ class Object(Struct, metaclass=_KindType):
         # Bypasses pydantic's assignment, which costs as much as decoding a small object.
         values, known = self.__dict__, self.__pydantic_fields_set__
         if values["api_version"] is None:
-            values["api_version"] = gvk.api_version
+            values["api_version"] = f"{gvk.group}/{gvk.version}" if gvk.group else gvk.version
             known.add("api_version")
         if values["kind"] is None:
             values["kind"] = gvk.kind
             known.add("kind")
         elif values["kind"] != gvk.kind and not issubclass(type(self), PartialObjectMetadata):
             raise ValueError(f"kind is {values['kind']}, not {gvk.kind}")
-
-    @classmethod
-    def from_json(cls, data: bytes | str) -> Self:
-        """Decode JSON text and set :attr:`decoded_size`. Raises like :meth:`from_dict`."""
-        decoded = super().from_json(data)
-        object.__setattr__(decoded, "_size", len(data))
-        return decoded
 
     @classmethod
     def of_metadata(cls, metadata: ObjectMeta) -> Self:

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import anyio
 
-from controller_runtime.cache.codec import Entry
+from controller_runtime.cache.codec import CachedObject, Entry
 from controller_runtime.cache.informer import SharedInformer
-from controller_runtime.cache.objects import CachedObject
 from controller_runtime.cache.reflector import MAX_RESUMES
 from controller_runtime.fake.tables import Table
 from controller_runtime.machinery import NamespacedName
@@ -46,7 +45,7 @@ def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
         if (entry.resource_version if entry is not None else None) != has:
             yield f"a cache differs from the server: {kind} {key.name}"
         elif entry is not None:
-            values = informer._index(CachedObject(informer.kind, entry))
+            values = informer.index_values(CachedObject(informer.kind, entry))
             for field, index in store._indices.items():
                 if index.values.get(key, ()) != values.get(field, ()):
                     yield f"an index is wrong: {kind} {key.name} by {field}"
@@ -87,13 +86,13 @@ def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
 def is_readable(informer: SharedInformer) -> bool:
     """Return True if reads of a cache must succeed, because it was filled and its kind is served."""
     inner = informer._informers.values()
-    return bool(inner) and all(each.synced and each._missing_since is None for each in inner)
+    return bool(inner) and all(each.synced and each.missing_since is None for each in inner)
 
 
 def held_back(informer: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
     """For each object with a running write, yield its key and the id of the first change that is kept from handlers."""
-    for key, writing in informer.processor._held._writing.items():
-        for change, _ in writing.held[:1]:
+    for key, writing in informer.processor._writing.items():
+        for change, _ in writing.delayed[:1]:
             yield key, id(change)
 
 
@@ -122,7 +121,7 @@ def found(informer: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
         entry = store.get(key, now)
         if entry is None or (options.get("namespace") and key.namespace != options["namespace"]):
             continue
-        values = informer._index(CachedObject(informer.kind, entry))
+        values = informer.index_values(CachedObject(informer.kind, entry))
         if all(
             getattr(entry, own[name]) == value if name in own else value in values.get(name, ())
             for name, value in fields.items()

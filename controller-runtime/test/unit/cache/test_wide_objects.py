@@ -160,7 +160,7 @@ async def test_a_deep_object_keeps_no_other_from_being_listed(server: Any, start
 async def test_other_tasks_get_a_turn_after_each_large_object(
     server: Any, start: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
 ) -> None:
-    between, taken = [0], reflector.EventDecoder.take_object
+    between, taken = [0], reflector.Reflector._take_object
 
     def counting(self: Any, raw: Any) -> str:
         between[-1] += 1
@@ -171,7 +171,7 @@ async def test_other_tasks_get_a_turn_after_each_large_object(
             await anyio.lowlevel.checkpoint()
             between.append(0)
 
-    monkeypatch.setattr(reflector.EventDecoder, "take_object", counting)
+    monkeypatch.setattr(reflector.Reflector, "_take_object", counting)
     server.streams_lists = streams
     for number in range(10):
         server.put(f"large-{number}", data={"k": "x" * 300_000})

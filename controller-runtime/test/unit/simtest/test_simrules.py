@@ -220,10 +220,11 @@ def test_a_watch_that_lists_again_after_a_short_refusal_is_found(
 async def test_a_change_that_waits_for_the_answer_to_a_write_is_held_back() -> None:
     made = engine_at("4")
     last = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
-    with made.processor._held.writing(KEY):
-        assert not [*cacherules.held_back(made)]
-        made.processor.deleted(KEY, last, unknown=False)
-        assert [key for key, _ in cacherules.held_back(made)] == [KEY]
+    made.processor.begin_write(KEY)
+    assert not [*cacherules.held_back(made)]
+    made.processor.deleted(KEY, last, unknown=False)
+    assert [key for key, _ in cacherules.held_back(made)] == [KEY]
+    made.processor.end_write(KEY)
     assert not [*cacherules.held_back(made)]
 
 
