@@ -32,6 +32,7 @@ _ROLES: Final = {
     "metrics-authorization": "metrics-authorization/role.yaml",
     "status-server": "status-server/role.yaml",
     "failure-evidence": "failure-evidence/role.yaml",
+    "ttl-after-finished": "ttl-after-finished/role.yaml",
     "cache-initializer": "overlays/data-cache/cluster_role.yaml",
 }
 _TYPES: Final = {

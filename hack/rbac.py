@@ -6,8 +6,9 @@ The library has the generator, which writes one role; this module divides the ma
 
 A feature that is off by default has a role of its own: the markers of ``pkg/podgrouper`` make the pod grouper's role,
 those beside the authorization of metrics the role for ``metrics.requireAuthorization``, those of ``pkg/statusserver``
-the role for the feature gate ``TrainJobStatus``, and those of ``pkg/controller/evidence.py`` the role for
-``FailureEvidence``. All other markers make the manager's role.
+the role for the feature gate ``TrainJobStatus``, those of ``pkg/controller/evidence.py`` the role for
+``FailureEvidence``, and those of ``pkg/controller/ttl_after_finished.py`` the role for ``TTLAfterFinished``. All other
+markers make the manager's role.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Part(enum.Enum):
     METRICS = enum.auto()
     STATUS_SERVER = enum.auto()
     FAILURE_EVIDENCE = enum.auto()
+    TTL_AFTER_FINISHED = enum.auto()
 
 
 _PART_OF: Final = {
@@ -48,6 +50,7 @@ _PART_OF: Final = {
     "metrics/filters.py": Part.METRICS,
     "statusserver": Part.STATUS_SERVER,
     "controller/evidence.py": Part.FAILURE_EVIDENCE,
+    "controller/ttl_after_finished.py": Part.TTL_AFTER_FINISHED,
 }
 """The part to which a folder or a module below a package belongs; all others belong to the manager."""
 
@@ -59,6 +62,8 @@ _ROLES: Final = {
     Part.STATUS_SERVER: ("status-server",) * 2 + ("for the feature gate `TrainJobStatus`. Without it",),
     Part.FAILURE_EVIDENCE: ("failure-evidence",) * 2
     + ("for the feature gate `FailureEvidence`. Without it",),
+    Part.TTL_AFTER_FINISHED: ("ttl-after-finished",) * 2
+    + ("for the feature gate `TTLAfterFinished`. Without it",),
 }
 """The folder below ``config``, the end of the name, and the note of each part's role."""
 

@@ -216,6 +216,37 @@ async def failure(
     await eventually(recorded, timeout=timeout, interval=0.5, reason="the event says how the container ended")
 
 
+async def finish(client: LiveClient, namespace: str, run: Run, name: str) -> None:
+    """Let a TrainJob become Complete whose runtime says that finished TrainJobs are deleted at once."""
+    await job_set_of(client, namespace, run, name, runPolicy={"ttlSecondsAfterFinished": 0})
+    job_set = await client.get(JobSet, (namespace, name))
+    ended = {
+        "type": "Completed",
+        "status": "True",
+        "reason": "AllJobsCompleted",
+        "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    job_set.status = job_set.status.from_dict({"restarts": 0, "conditions": [ended]})
+    await client.status.update(job_set)
+
+    async def complete() -> bool:
+        conditions = (await client.get(TrainJob, (namespace, name))).status.conditions or []
+        return any(each.type == "Complete" and each.status == "True" for each in conditions)
+
+    await eventually(complete, timeout=30, reason="the TrainJob is Complete")
+
+
+async def is_deleted(client: LiveClient, namespace: str, name: str, *, timeout: float) -> None:
+    """Wait until a TrainJob is deleted with its children; no garbage collector has to run."""
+
+    async def deleted() -> bool:
+        metadata = (await client.get(TrainJob, (namespace, name))).metadata
+        return bool(metadata.deletion_timestamp) and "foregroundDeletion" in (metadata.finalizers or ())
+
+    await eventually(deleted, timeout=timeout, reason="the TrainJob is being deleted")
+
+
 async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
     """Request the metrics with a token of an account that may not read them: the request must be refused."""
     account = ServiceAccount.from_dict({"metadata": {"name": "scraper", "namespace": namespace}})

@@ -10,6 +10,7 @@ from typing import Final
 from controller_runtime import serving
 from controller_runtime.machinery import field
 from controller_runtime.machinery.goduration import seconds
+from controller_runtime.machinery.quantity import MAX_INT32
 
 from pkg.apis.config.v1alpha1 import (
     ALLOW,
@@ -31,6 +32,7 @@ def validate(cfg: Configuration) -> field.ErrorList:
         [
             *_choices(cfg),
             *_not_started_after(cfg),
+            *_ttl(cfg),
             *_port(field.Path("webhook", "port"), cfg.webhook.port),
             *_metrics_and_controllers(cfg),
             *_status_server(cfg),
@@ -58,6 +60,14 @@ def _not_started_after(cfg: Configuration) -> Iterator[field.FieldError]:
             yield field.invalid(path, after, "must be greater than or equal to 0")
     except ValueError:
         yield field.invalid(path, after, "must be a duration such as 60s or 5m, or 0s")
+
+
+def _ttl(cfg: Configuration) -> Iterator[field.FieldError]:
+    seconds = cfg.ttl_seconds_after_finished
+    if seconds is not None and not 0 <= seconds <= MAX_INT32:
+        yield field.invalid(
+            field.Path("ttlSecondsAfterFinished"), seconds, f"must be between 0 and {MAX_INT32}"
+        )
 
 
 def _port(path: field.Path, port: int | None) -> Iterator[field.FieldError]:

@@ -80,6 +80,8 @@ JOB_COMPLETION_INDEX_FIELD_PATH: Final = "metadata.annotations['batch.kubernetes
 
 TRAIN_JOB_SUSPENDED_MESSAGE: Final = "TrainJob is suspended"
 TRAIN_JOB_RESUMED_MESSAGE: Final = "TrainJob is resumed"
+TRAIN_JOB_EXPIRING_REASON: Final = "TrainJobExpiring"
+"""The reason of the event that announces the deletion of a finished TrainJob."""
 TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE: Final = "TrainJob exceeded its active deadline"
 
 # --- torchrun ---

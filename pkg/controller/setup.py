@@ -19,6 +19,7 @@ from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
 from .reports import Starts
 from .trainingruntime_controller import TrainingRuntimeReconciler
 from .trainjob_controller import EVENT_SOURCE, TrainJobReconciler
+from .ttl_after_finished import TTLAfterFinished
 
 TRAIN_JOB: Final = "trainjob"
 TRAINING_RUNTIME: Final = "trainingruntime"
@@ -58,6 +59,10 @@ def setup_controllers(
             mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)
         mgr.add_readyz_check("jobset", reconciler.remark)
+        if cfg is not None and features.resolve(cfg.feature_gates or {}).enabled(features.TTL_AFTER_FINISHED):
+            default = cfg.ttl_seconds_after_finished
+            ttl = TTLAfterFinished(mgr.client, recorder, reader=mgr.api_reader, default=default)
+            ttl.setup_with_manager(mgr, options)
         if evident:
             from .evidence import FailureEvidence  # loads the diagnosis
 

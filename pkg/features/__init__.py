@@ -4,6 +4,7 @@
 
 from .features import FAILURE_EVIDENCE as FAILURE_EVIDENCE
 from .features import TRAIN_JOB_STATUS as TRAIN_JOB_STATUS
+from .features import TTL_AFTER_FINISHED as TTL_AFTER_FINISHED
 from .features import Gates as Gates
 from .features import UnknownFeatureGateError as UnknownFeatureGateError
 from .features import known as known

@@ -18,6 +18,8 @@ TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """The status server, to which the pods of a TrainJob report its progress."""
 FAILURE_EVIDENCE: Final = "FailureEvidence"
 """Events on TrainJobs about failed containers. The events remain when the pods are deleted."""
+TTL_AFTER_FINISHED: Final = "TTLAfterFinished"
+"""The deletion of finished TrainJobs after ``ttlSecondsAfterFinished``."""
 
 
 class Stage(enum.StrEnum):
@@ -27,7 +29,11 @@ class Stage(enum.StrEnum):
     BETA = "AllBeta"
 
 
-_STAGES: Final = {FAILURE_EVIDENCE: Stage.ALPHA, TRAIN_JOB_STATUS: Stage.ALPHA}
+_STAGES: Final = {
+    FAILURE_EVIDENCE: Stage.ALPHA,
+    TRAIN_JOB_STATUS: Stage.ALPHA,
+    TTL_AFTER_FINISHED: Stage.ALPHA,
+}
 """The stage of each feature. All features are disabled by default."""
 
 

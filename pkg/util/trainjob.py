@@ -57,6 +57,30 @@ def is_finished(train_job: TrainJob) -> bool:
     return _failed(train_job) not in (None, TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON)
 
 
+def finished_at(train_job: TrainJob) -> datetime | None:
+    """Return the time at which a finished TrainJob became Complete or Failed, or None if it is not finished."""
+    if not is_finished(train_job):
+        return None
+    for kind in (TRAIN_JOB_COMPLETE, TRAIN_JOB_FAILED):
+        found = conditions.find(train_job.status.conditions, kind)
+        if found is not None and found.status == "True" and found.last_transition_time:
+            return parse_time(found.last_transition_time)
+    return None
+
+
+def time_to_live(
+    train_job: TrainJob, runtime: TrainingRuntime | ClusterTrainingRuntime | None = None
+) -> tuple[int, str] | None:
+    """Return the ``ttlSecondsAfterFinished`` of a TrainJob or else of its runtime, and the field; None if unset."""
+    if train_job.spec.ttl_seconds_after_finished is not None:
+        return train_job.spec.ttl_seconds_after_finished, "spec.ttlSecondsAfterFinished"
+    policy = runtime.spec.run_policy if runtime is not None else None
+    if runtime is None or policy is None or policy.ttl_seconds_after_finished is None:
+        return None
+    field = f"spec.runPolicy.ttlSecondsAfterFinished of {runtime.gvk.kind} {runtime.name}"
+    return policy.ttl_seconds_after_finished, field
+
+
 def deadline_exceeded(train_job: TrainJob) -> bool:
     """Return True if the TrainJob failed because of its deadline."""
     return _failed(train_job) == TRAIN_JOB_DEADLINE_EXCEEDED_REASON

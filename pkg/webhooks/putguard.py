@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protects fields of a TrainJob from clients that do not know these fields and replace the whole TrainJob.
 
-A typed client of one API generation does not know the fields of the other generation. When it sends the whole object
-(PUT), it therefore drops all of these fields. Dropped fields are put back, with a warning. Two kinds of clients know
-the fields and may remove them: kubectl, and a client that removes only some of them.
+A typed client of one API generation knows neither the fields of the other generation nor the fields that no release of
+Trainer has. When it sends the whole object (PUT), it therefore drops all of these fields. Dropped fields are put back,
+with a warning. Two kinds of clients know the fields and may remove them: kubectl, and a client that removes only some
+of the fields of a generation.
 
 A client may also remove fields that it owns and, in ``runtimePatches``, the entries that it owns. However, if the
 request suspends a TrainJob with active jobs, even these fields are put back: the fields cannot change before the jobs
@@ -38,7 +39,10 @@ _FIRST: Final = {
 }
 _SECOND: Final = {"runtimePatches": "runtime_patches", "activeDeadlineSeconds": "active_deadline_seconds"}
 """The spec's fields that only one API generation has, with the names of their attributes."""
+_OWN: Final = {"ttlSecondsAfterFinished": "ttl_seconds_after_finished"}
+"""The spec's fields that no release of Trainer has, so typed clients of both generations drop them."""
 
+_EMPTY: Final[tuple[object, ...]] = (None, [], {})
 _GRACE: Final = "terminationGracePeriodSeconds"
 _UNTYPED: Final = "kubectl"
 """The beginning of kubectl's manager names.
@@ -81,19 +85,22 @@ def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dro
     If the TrainJob has no managed fields, no fields are returned.
     """
     first, rest = _fields(old, new, _FIRST), [*_fields(old, new, _SECOND), *_grace_periods(old, new)]
-    if not (first or rest) or not old.metadata.managed_fields or _is_patch(request):
+    own = _fields(old, new, _OWN)
+    if not (first or rest or own) or not old.metadata.managed_fields or _is_patch(request):
         return []
     writers = _writers(request, old, new)
     if any(writer.startswith(_UNTYPED) for writer in writers):
         return []
+    own = [field for field in own if not _owned_by(old, field, writers)]
     if new.spec.suspend and has_active_jobs(old):
-        return [*first, *rest]
+        return [*first, *rest, *own]
     placements = [generations.is_placement(each) for each in old.spec.pod_template_overrides or ()]
     if first == [Dropped(OVERRIDES)] and all(placements) and old.spec.suspend and new.spec.suspend:
         first = []  # after an eviction, Kueue up to v0.16 removes its placement
     # Kueue owns all overrides once it has added a placement, but only newer releases drop those of the user.
     unknown = any(placements) or any(not _owned_by(old, each, writers) for each in first)
-    return [*(first if unknown else ()), *(kept for each in rest for kept in _not_owned(old, each, writers))]
+    kept = [*(first if unknown else ()), *(kept for each in rest for kept in _not_owned(old, each, writers))]
+    return [*kept, *own]
 
 
 def has_active_jobs(train_job: TrainJob) -> bool:
@@ -128,7 +135,7 @@ def put_back(old: TrainJob, new: TrainJob, fields: list[Dropped]) -> list[str]:
                 each.manager, each.job
             ].termination_grace_period_seconds
         else:
-            name = {**_FIRST, **_SECOND}[each.field]
+            name = {**_FIRST, **_SECOND, **_OWN}[each.field]
             setattr(new.spec, name, copy.deepcopy(getattr(old.spec, name)))
         _restore_owners(old, new, each.owned)
     return [
@@ -145,7 +152,7 @@ def _is_patch(request: AdmissionRequest) -> bool:
 
 def _fields(old: TrainJob, new: TrainJob, generation: Mapping[str, str]) -> list[Dropped]:
     """If the client dropped all fields of a generation that were set, return these fields; otherwise an empty list."""
-    held = [wire for wire, name in generation.items() if getattr(old.spec, name)]
+    held = [wire for wire, name in generation.items() if getattr(old.spec, name) not in _EMPTY]
     known = any(getattr(new.spec, generation[wire]) is not None for wire in held)
     return [] if known else [Dropped(wire) for wire in held]
 

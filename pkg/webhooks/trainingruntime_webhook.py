@@ -10,9 +10,10 @@ from typing import Final
 from controller_runtime.machinery import equality, field
 from controller_runtime.webhook import CustomValidator
 
-from pkg.apis.config.v1alpha1 import Configuration
+from pkg import features
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RunPolicy, TrainingRuntime, TrainJobSpec
 from pkg.constants import trainer as constants
 from pkg.runtime import ancestor_of, containers_of, remarks
 from pkg.util import trainingruntime
@@ -38,15 +39,15 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
     protects_go_clients = True
 
     def __init__(self, cfg: Configuration | None = None) -> None:
-        self._second_generation = cfg is not None and cfg.second_generation
+        self._cfg = defaulted() if cfg is None else cfg
 
     async def validate_create(self, obj: TrainingRuntime) -> list[str]:
         """Return the warnings. Raises if the template's jobs do not meet the requirements of TrainJobs."""
-        return check_runtime(None, obj, second_generation=self._second_generation)
+        return check_runtime(None, obj, self._cfg)
 
     async def validate_update(self, old: TrainingRuntime, new: TrainingRuntime) -> list[str]:
         """Check a changed spec, see :func:`check_update`."""
-        return check_update(old, new, second_generation=self._second_generation)
+        return check_update(old, new, self._cfg)
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
         """Allow the deletion: the finalizer protects a runtime in use."""
@@ -54,21 +55,21 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return []
 
 
-def check_update(old: AnyRuntime, new: AnyRuntime, *, second_generation: bool) -> list[str]:
+def check_update(old: AnyRuntime, new: AnyRuntime, cfg: Configuration) -> list[str]:
     """Return the warnings. Raise the errors of a changed spec as one aggregate.
 
     An update passes if the object is being deleted or if the spec is unchanged, because finalizers may change.
     """
     if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
         return []
-    return check_runtime(old, new, second_generation=second_generation)
+    return check_runtime(old, new, cfg)
 
 
 def check_runtime(
     old: AnyRuntime | None,
     new: AnyRuntime,
+    cfg: Configuration,
     *,
-    second_generation: bool,
     warnings: Iterable[str] = (),
 ) -> list[str]:
     """Return ``warnings``, the remarks about the runtime, and warnings of values that v2.3 refuses or an empty policy.
@@ -77,9 +78,12 @@ def check_runtime(
     v2.3 refuses is an InvalidError.
     """
     errors = list(v23rules.runtime_violations(old.spec if old is not None else None, new.spec))
-    if second_generation:
+    if cfg.second_generation:
         v23rules.refuse(new, errors)
     found = [v23rules.REFUSED_LATER.format(error) for error in errors]
+    found += ttl_warnings(
+        cfg, old.spec.run_policy if old is not None else None, new.spec.run_policy, "spec.runPolicy"
+    )
     found += map(str, remarks.about_runtime(new))
     was = old is not None and trainingruntime.names_no_scheduler(old.spec.pod_group_policy)
     if trainingruntime.names_no_scheduler(new.spec.pod_group_policy) and not was:
@@ -90,6 +94,22 @@ def check_runtime(
             aggregate.add_note(warning)
         raise aggregate
     return [*warnings, *found]
+
+
+def ttl_warnings(
+    cfg: Configuration,
+    old: RunPolicy | TrainJobSpec | None,
+    new: RunPolicy | TrainJobSpec | None,
+    path: str,
+) -> list[str]:
+    """Return the warning that a new or changed ``ttlSecondsAfterFinished`` has no effect without its feature gate."""
+    wanted = new.ttl_seconds_after_finished if new is not None else None
+    if wanted is None or (old is not None and old.ttl_seconds_after_finished == wanted):
+        return []
+    gate = features.TTL_AFTER_FINISHED
+    if features.resolve(cfg.feature_gates or {}).enabled(gate):
+        return []
+    return [f"{path}.ttlSecondsAfterFinished: has no effect: the manager's feature gate {gate} is disabled"]
 
 
 def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:

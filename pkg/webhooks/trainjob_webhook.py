@@ -10,12 +10,13 @@ from typing import Final
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.webhook import CustomValidator
 
-from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
 from pkg.util import generations, offload
 
 from . import v23rules
+from .trainingruntime_webhook import ttl_warnings
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -31,7 +32,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
 
     def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
         self._runtimes = runtimes
-        self._second_generation = cfg is not None and cfg.second_generation
+        self._cfg = defaulted() if cfg is None else cfg
 
     async def validate_create(self, obj: TrainJob) -> list[str]:
         """Return the warnings.
@@ -58,7 +59,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return []
 
     async def _validate(self, old: TrainJob | None, new: TrainJob) -> list[str]:
-        if self._second_generation:  # first: the API server checks the rules of a CRD before it asks webhooks
+        if (
+            self._cfg.second_generation
+        ):  # first: the API server checks the rules of a CRD before it asks webhooks
             await offload.run(new, lambda: v23rules.refuse(new, v23rules.violations(old, new)))
         try:
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
@@ -71,6 +74,10 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
             for warning in warnings:
                 aggregate.add_note(warning)
             raise aggregate
+        warnings = [
+            *warnings,
+            *ttl_warnings(self._cfg, old.spec if old is not None else None, new.spec, "spec"),
+        ]
         return [*warnings, *await _template_warnings(runtime, new)]
 
 

@@ -12,6 +12,7 @@ from . import snapshot as snapshot
 from . import terminations as terminations
 from .causes.containers import container_of as container_of
 from .causes.containers import failed_containers as failed_containers
+from .causes.expiry import due as due
 from .causes.queues import QUEUE_LABEL as QUEUE_LABEL
 from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of

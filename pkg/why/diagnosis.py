@@ -19,6 +19,7 @@ from pkg.why.causes import (
     containers,
     controllers,
     deletions,
+    expiry,
     images,
     nodes,
     outcome,
@@ -184,10 +185,11 @@ def _findings(snapshot: Snapshot) -> Iterator[Finding]:
     if job.is_true("Complete"):
         # A TrainJob without nodes becomes Complete, although no pod has trained.
         yield from (each for each in remarks.find(snapshot) if each.cause == "number-invalid")
+        yield from expiry.find(snapshot)
         return
     causes = _CAUSES
     if job.is_true("Failed"):
-        causes = (containers.find, nodes.find, images.find, outcome.find, remarks.find)
+        causes = (containers.find, nodes.find, images.find, outcome.find, remarks.find, expiry.find)
     elif job.at("spec", "suspend") is True:
         causes = _OF_SUSPENDED
     findings = [each for cause in causes for each in cause(snapshot)]

@@ -457,6 +457,12 @@ RULES: Final[dict[str, Rule]] = {
     "no-effect": Rule(
         "a field of the TrainJob or its runtime has no effect, or one that was not meant. This is a note", "{words}",
         "Remove what has no effect, or correct the runtime as described.", Severity.NOTE),
+    "expiring": Rule(
+        "a finished TrainJob will be deleted after its `ttlSecondsAfterFinished`. This is a note",
+        "it will be deleted at {due}, because {field}, if the manager's feature gate TTLAfterFinished is enabled",
+        "To keep the TrainJob for longer, raise its spec.ttlSecondsAfterFinished.", Severity.NOTE),
+    "expiring/announced": Rule(
+        "", "{words}", "To keep the TrainJob for longer, set its spec.ttlSecondsAfterFinished.", Severity.NOTE),
     "unexplained": Rule(
         "no cause was found", "{state}, and {what}",
         "Look at the objects with kubectl describe, starting with the pods.", _WAITING),

@@ -100,6 +100,7 @@ NOT_PLAYED: Final = {
     "gang-unavailable": "PodGroups: test_workload.py",
     "image-pulling": "a note, which is not an answer",
     "no-effect": "a note, which is not an answer",
+    "expiring": "a note, which is not an answer",
     "number-invalid": "a negative number of nodes: no controller has to act, so the unit tests show it",
     "kubelet-silent": "a node that reports for a minute and starts no pod",
     "no-nodes": "a cluster without nodes",

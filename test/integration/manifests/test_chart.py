@@ -331,8 +331,15 @@ def test_no_network_is_needed_once_the_dependencies_are_in_the_charts_folder(
         ({}, []),
         ({"config": {"featureGates": {"TrainJobStatus": True}}}, ["status-server"]),
         ({"config": {"featureGates": {"FailureEvidence": True}}}, ["failure-evidence"]),
-        ({"config": {"featureGates": {"AllAlpha": True}}}, ["status-server", "failure-evidence"]),
-        ({"config": {"featureGates": {"AllAlpha": True, "TrainJobStatus": False}}}, ["failure-evidence"]),
+        ({"config": {"featureGates": {"TTLAfterFinished": True}}}, ["ttl-after-finished"]),
+        (
+            {"config": {"featureGates": {"AllAlpha": True}}},
+            ["status-server", "failure-evidence", "ttl-after-finished"],
+        ),
+        (
+            {"config": {"featureGates": {"AllAlpha": True, "TrainJobStatus": False}}},
+            ["failure-evidence", "ttl-after-finished"],
+        ),
         ({"config": {"featureGates": None}}, []),
         (
             {"args": ["--zap-log-level=1", "--feature-gates=AllBeta=true,TrainJobStatus=true"]},
@@ -342,12 +349,12 @@ def test_no_network_is_needed_once_the_dependencies_are_in_the_charts_folder(
     ],
     ids=str,
 )
-def test_the_manager_may_look_at_pods_only_with_a_feature_gate_that_needs_it(
+def test_the_manager_has_a_right_of_a_feature_gate_only_with_this_gate(
     manager: Manifest, bound: list[str], render: Render
 ) -> None:
     objects = render({"manager": manager})
     for kind in ("ClusterRole", "ClusterRoleBinding"):
-        for name in ("status-server", "failure-evidence"):
+        for name in ("status-server", "failure-evidence", "ttl-after-finished"):
             assert ((kind, f"kubeflow-trainer-controller-manager-{name}") in objects) is (name in bound)
 
 

@@ -120,6 +120,7 @@ FEATURES: Final[dict[str, scenarios.Scenario]] = {
 }
 REBUILD, VOLCANO, WORKLOAD, WEBHOOK, PROGRESS, GROUPER = list(FEATURES)[4:]
 METRICS: Final = "metrics for authorized clients (`metrics.requireAuthorization`)"
+CLEANUP: Final = "deletion of finished TrainJobs (`TTLAfterFinished`)"
 EVIDENCE: Final = "events about failed containers (`FailureEvidence`)"
 STOPPED: Final[dict[str, set[str]]] = {
     "Go v2.1.0": {REBUILD, VOLCANO, WORKLOAD, WEBHOOK, PROGRESS, GROUPER, METRICS},
@@ -157,6 +158,7 @@ SAID: Final[dict[str, Said]] = {
     ),
     GROUPER: Said(ready=r"Pod is degraded", kind="Pod"),
     METRICS: Said(log=r"Authentication failed.*tokenreviews"),
+    CLEANUP: Said(event=r"Warning TrainJobDeletionFailed .*the role in config/ttl-after-finished"),
     EVIDENCE: Said(
         ready=r"\[\+\]failure-evidence ok: failures of pods are not recorded: .*forbidden", kind="Pod"
     ),
@@ -220,8 +222,11 @@ def test_the_guide_has_the_same_table() -> None:
     text = (ROOT / "docs" / "migration.md").read_text()
     table = text.partition("| feature | Go v2.1.0's role |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    evidence = [EVIDENCE, "stops", "stops", "stops without `config/failure-evidence`"]
-    assert [row[:4] for row in rows] == [*(cells(feature) for feature in (*FEATURES, METRICS)), evidence]
+    gates = [
+        [EVIDENCE, "stops", "stops", "stops without `config/failure-evidence`"],
+        [CLEANUP, "stops", "stops", "stops without `config/ttl-after-finished`"],
+    ]
+    assert [row[:4] for row in rows] == [*(cells(feature) for feature in (*FEATURES, METRICS)), *gates]
     for feature, *_, reported in rows:
         said = SAID.get(feature, Said())
         places = {"readiness": said.ready, "metric": said.kind, "event": said.event, "log": said.log}
@@ -334,3 +339,27 @@ async def test_failed_containers_are_recorded_by_a_role_of_their_own(
 
         _, ready = await text_of(f"http://127.0.0.1:{run.health}/readyz?verbose")
         assert "failures of pods are not recorded" not in ready
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(of_go("v2.1.0"), id="Go v2.1.0"),
+        pytest.param(of_go("v2.3.0"), id="Go v2.3.0"),
+        pytest.param(of_ours(rbac.Part.TTL_AFTER_FINISHED), id="without config/ttl-after-finished"),
+    ],
+)
+async def test_finished_train_jobs_are_deleted_by_a_role_of_their_own(
+    rules: list[Rule], run_under: Any, live_client: LiveClient, namespace: str
+) -> None:
+    async with run_under(
+        rules=rules, authorized_metrics=False, featureGates={"TTLAfterFinished": True}
+    ) as run:
+        await scenarios.finish(live_client, namespace, run, "finished")
+        report = Report(live_client, namespace, run)
+        await eventually(partial(report.has, SAID[CLEANUP]), timeout=30, reason=CLEANUP)
+        assert (await live_client.get(TrainJob, (namespace, "finished"))).metadata.deletion_timestamp is None
+
+        await grant(live_client, run.role, of_ours())
+
+        await scenarios.is_deleted(live_client, namespace, "finished", timeout=60)

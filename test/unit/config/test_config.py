@@ -138,6 +138,10 @@ def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
         ),
         (HEAD + "metrics: {auth: {enable: true}}\n", "line 3: metrics.auth.enable: unknown key"),
         (
+            HEAD + "ttlSecondsAfterFinished: -1\n",
+            "invalid configuration: ttlSecondsAfterFinished: Invalid value: -1: must be between 0 and 2147483647",
+        ),
+        (
             HEAD + "notStartedAfter: -1s\n",
             'invalid configuration: notStartedAfter: Invalid value: "-1s": must be greater than or equal to 0',
         ),

@@ -67,6 +67,15 @@ def test_the_enabled_controllers_are_registered(argument: str, expected: set[str
     assert mgr.controller_names == expected
 
 
+def test_finished_train_jobs_are_deleted_only_with_the_feature_gate() -> None:
+    cfg = defaulted()
+    for enabled in (False, True):
+        cfg.feature_gates = {"TTLAfterFinished": enabled}
+        mgr: Any = StubManager()
+        setup_controllers(mgr, {}, cfg=cfg)
+        assert mgr.controller_names == (ALL | {"trainjob_ttl_controller"} if enabled else ALL)
+
+
 def test_the_concurrency_of_a_kind_counts_unless_the_options_say_otherwise() -> None:
     mgr: Any = StubManager()
     setup_controllers(mgr, {})

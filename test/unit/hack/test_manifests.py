@@ -81,9 +81,9 @@ def differences(want: Any, got: Any, path: str) -> Iterator[str]:
 PLURALS = ["trainjobs", "trainingruntimes", "clustertrainingruntimes"]
 # Digests of the expected schemas, to check the CRDs on a machine that does not have the references.
 DIGESTS = {
-    "trainjobs": "c03c8e1b3b5c6a7f",
-    "trainingruntimes": "f69739af19efad9d",
-    "clustertrainingruntimes": "d3f5a40454abf476",
+    "trainjobs": "1fd2a3bc29c615d2",
+    "trainingruntimes": "c37f9a410b346331",
+    "clustertrainingruntimes": "f63b8fef003c617b",
 }
 STATE = {
     "name": "State",
@@ -94,6 +94,7 @@ ELASTIC = {
     "message": "numNodes should not be set if torch.elasticPolicy is configured",
     "rule": "!(has(self.numNodes) && (has(self.torch) && has(self.torch.elasticPolicy)))",
 }
+TTL = {"type": "integer", "format": "int32", "minimum": 0, "maximum": 2**31 - 1}
 INT32 = {"minimum": -(2**31), "maximum": 2**31 - 1}
 # Go's typed clients cannot decode larger numbers, and would fail for all objects of the kind.
 BOUNDED: dict[str, list[tuple[str, ...]]] = {
@@ -186,7 +187,9 @@ def wanted(plural: str) -> Any:
         one_of_five = newer["properties"]["spec"]["properties"]["mlPolicy"]["x-kubernetes-validations"]
         policy["x-kubernetes-validations"] = [ELASTIC, *one_of_five]
         _at(schema, "spec", "podGroupPolicy")["workload"] = {"type": "object"}
+        _at(schema, "spec")["runPolicy"] = {"type": "object", "properties": {"ttlSecondsAfterFinished": TTL}}
     if plural == "trainjobs":
+        _at(schema, "spec")["ttlSecondsAfterFinished"] = TTL
         # Both volume fields have v2.3.0's schema, because we generate both from one Kubernetes release.
         spec = schema["properties"]["spec"]["properties"]
         overridden = spec["podTemplateOverrides"]["items"]["properties"]["spec"]["properties"]

@@ -19,6 +19,7 @@ def test_a_folder_or_a_module_with_a_role_of_its_own_keeps_its_grants_out_of_the
         ("metrics/filters.py", "reviews"),
         ("statusserver/a.py", "tokens"),
         ("controller/evidence.py", "failures"),
+        ("controller/ttl_after_finished.py", "finished"),
         ("b.py", "jobs"),
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -30,6 +31,7 @@ def test_a_folder_or_a_module_with_a_role_of_its_own_keeps_its_grants_out_of_the
         rbac.Part.METRICS: {("a", "reviews", "get")},
         rbac.Part.STATUS_SERVER: {("a", "tokens", "get")},
         rbac.Part.FAILURE_EVIDENCE: {("a", "failures", "get")},
+        rbac.Part.TTL_AFTER_FINISHED: {("a", "finished", "get")},
     }
 
 

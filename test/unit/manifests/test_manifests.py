@@ -22,7 +22,13 @@ from pkg.podgrouper import new_plugins_hub
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
 NAME = "kubeflow-trainer-controller-manager"
-APART = ("podgrouper", "metrics/filters.py", "statusserver", "controller/evidence.py")
+APART = (
+    "podgrouper",
+    "metrics/filters.py",
+    "statusserver",
+    "controller/evidence.py",
+    "controller/ttl_after_finished.py",
+)
 
 
 def read(path: str, *, root: Path = CONFIG) -> list[dict[str, Any]]:
@@ -134,12 +140,20 @@ def test_pods_and_jobs_are_granted_only_by_the_overlay_whose_pods_report_their_p
     assert {each["name"] for each in binding["subjects"]} == {NAME}
 
 
-def test_failed_pods_are_granted_only_by_the_folder_of_the_feature_that_records_their_ends() -> None:
-    (role,) = read("failure-evidence/role.yaml")
+@pytest.mark.parametrize(
+    ("folder", "module", "expected"),
+    [
+        ("failure-evidence", "evidence.py", {("", "pods", "list"), ("", "pods", "watch")}),
+        ("ttl-after-finished", "ttl_after_finished.py", {("trainer.kubeflow.org", "trainjobs", "delete")}),
+    ],
+)
+def test_a_right_that_a_feature_gate_needs_is_granted_only_by_the_folder_of_the_gate(
+    folder: str, module: str, expected: set[tuple[str, str, str]]
+) -> None:
+    (role,) = read(f"{folder}/role.yaml")
     granted = permissions(role["rules"])
-    assert granted == permissions(markers("rbac", below="controller/evidence.py"))
-    assert granted == {("", "pods", "list"), ("", "pods", "watch")}
-    (binding,) = read("failure-evidence/role_binding.yaml")
+    assert granted == permissions(markers("rbac", below=f"controller/{module}")) == expected
+    (binding,) = read(f"{folder}/role_binding.yaml")
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert {each["name"] for each in binding["subjects"]} == {NAME}
 

@@ -21,6 +21,7 @@ FIELDS: Document = {
     "annotations": {"n": "1"},
     "runtimePatches": [{"manager": "a.io/b", "time": "2001-01-01T00:00:00Z"}],
     "activeDeadlineSeconds": 60,
+    "ttlSecondsAfterFinished": 0,
 }
 
 
@@ -316,3 +317,20 @@ async def test_an_owner_that_suspends_running_jobs_drops_nothing_yet() -> None:
     assert [each["manager"] for each in found["spec"]["runtimePatches"]] == ["a.io/b"]
     found, _ = await stored(active(old, 0), new, put)
     assert "runtimePatches" not in found["spec"]
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+async def test_a_client_that_owns_only_the_ttl_removes_it_and_one_that_knows_a_generation_does_not(
+    suspend: bool,
+) -> None:
+    active = {"jobsStatus": [{"name": "node", "active": 1}]}
+    entries = [entry(OWNER, "runtimePatches"), entry("cleaner", "ttlSecondsAfterFinished")]
+    spec = {"runtimePatches": FIELDS["runtimePatches"], "ttlSecondsAfterFinished": 60}
+    old = {**job(entries, **spec), "status": active}
+    del spec["ttlSecondsAfterFinished"]
+    new = {**job(entries[:1], **spec, suspend=suspend), "status": active}
+    kept, warnings = await stored(old, new, PUT | {"fieldManager": "cleaner"})
+    assert ("ttlSecondsAfterFinished" in kept["spec"], warnings) == (False, [])
+    kept, (warning,) = await stored(old, new, PUT | {"fieldManager": OWNER})
+    assert kept["spec"]["ttlSecondsAfterFinished"] == 60
+    assert warning.startswith("spec.ttlSecondsAfterFinished: kept")

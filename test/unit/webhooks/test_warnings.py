@@ -9,9 +9,11 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.fake import FakeClient
 from controller_runtime.webhook import ValidatorHandler
 
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
     Initializer,
+    RunPolicy,
     TrainingRuntime,
     TrainJob,
 )
@@ -146,3 +148,37 @@ async def test_a_train_job_without_a_runtime_has_no_warnings_about_pods() -> Non
     runtimes = await core.new(client, client)
     job = make_train_job("a", "j", runtime_kind="TrainingRuntime")
     assert await runtimes["TrainingRuntime.trainer.kubeflow.org"].template_violations(job) == []
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+async def test_a_time_to_live_without_its_feature_gate_is_warned_of_when_it_is_set_or_changed(
+    enabled: bool,
+) -> None:
+    cfg = defaulted()
+    cfg.feature_gates = {"TTLAfterFinished": enabled}
+    runtime = make_cluster_training_runtime()
+    client = FakeClient(runtime)
+    old, new = make_train_job("a", "j"), make_train_job("a", "j")
+    new.spec.ttl_seconds_after_finished = 0
+    other = runtime.deep_copy()
+    other.spec.run_policy = RunPolicy(ttl_seconds_after_finished=60)
+    text = "ttlSecondsAfterFinished: has no effect: the manager's feature gate TTLAfterFinished is disabled"
+    job_webhook, webhook = (
+        TrainJobWebhook(await core.new(client, client), cfg),
+        ClusterTrainingRuntimeWebhook(cfg),
+    )
+    job_warnings = [f"spec.{text}"] if not enabled else []
+    assert (
+        await job_webhook.validate_create(new) == await job_webhook.validate_update(old, new) == job_warnings
+    )
+    edited = new.deep_copy()
+    edited.spec.suspend = True
+    assert await job_webhook.validate_update(new, edited) == []
+    warnings = [f"spec.runPolicy.{text}"] if not enabled else []
+    assert await webhook.validate_create(other) == await webhook.validate_update(runtime, other) == warnings
+    assert (
+        await TrainingRuntimeWebhook(cfg).validate_create(
+            TrainingRuntime(metadata=other.metadata, spec=other.spec)
+        )
+        == warnings
+    )

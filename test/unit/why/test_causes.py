@@ -740,7 +740,7 @@ def test_the_rules_of_the_refusing_object_are_evidence(
 
 
 def test_every_cause_is_injected() -> None:
-    notes = {"image-pulling", "no-effect"}
+    notes = {"image-pulling", "no-effect", "expiring"}
     assert {case.values[0] for case in CASES} == set(CAUSES) - notes
 
 

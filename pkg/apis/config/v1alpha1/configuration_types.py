@@ -277,6 +277,11 @@ class Configuration(Struct):
         description="Time after which a Warning event reports why a created or resumed TrainJob has not started. With "
         "`0s`, there are no such events.",
     )
+    ttl_seconds_after_finished: int | None = Field(
+        default=None,
+        description="Time in seconds after which finished TrainJobs are deleted, if neither they nor their runtimes "
+        "set `ttlSecondsAfterFinished`. By default, they are kept. Requires the feature gate `TTLAfterFinished`.",
+    )
     runtime_patches: RuntimePatches | None = Field(
         default=None, description="Fields that TrainJobs may set in `runtimePatches`."
     )

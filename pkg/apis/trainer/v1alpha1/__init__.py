@@ -25,6 +25,7 @@ from .trainingruntime_types import JobSetTemplateSpec as JobSetTemplateSpec
 from .trainingruntime_types import MLPolicy as MLPolicy
 from .trainingruntime_types import MPIMLPolicySource as MPIMLPolicySource
 from .trainingruntime_types import PodGroupPolicy as PodGroupPolicy
+from .trainingruntime_types import RunPolicy as RunPolicy
 from .trainingruntime_types import TorchElasticPolicy as TorchElasticPolicy
 from .trainingruntime_types import TorchMLPolicySource as TorchMLPolicySource
 from .trainingruntime_types import TrainingRuntime as TrainingRuntime

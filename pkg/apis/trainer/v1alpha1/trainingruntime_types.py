@@ -228,6 +228,18 @@ class JobSetTemplateSpec(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
 
 
+class RunPolicy(Struct):
+    """Defaults for the life of the TrainJobs that refer to a training runtime."""
+
+    ttl_seconds_after_finished: Annotated[Int32 | None, Markers(minimum=0, maximum=MAX_INT32)] = None
+    """Time, in seconds, after which a TrainJob is deleted once it is Complete or Failed.
+
+    The ttlSecondsAfterFinished of a TrainJob takes precedence. A change also applies to TrainJobs that exist. Requires
+    the feature gate TTLAfterFinished.
+    """
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"ttl_seconds_after_finished"})
+
+
 class TrainingRuntimeSpec(Struct):
     """Desired state of the objects that are created for each TrainJob of a training runtime."""
 
@@ -242,6 +254,8 @@ class TrainingRuntimeSpec(Struct):
     """
     template: JobSetTemplateSpec = Field(default_factory=JobSetTemplateSpec, exclude_if=is_unset)
     """Template of the JobSet that is created for each TrainJob."""
+    run_policy: RunPolicy | None = None
+    """Defaults for the life of the TrainJobs."""
 
 
 class TrainingRuntime(

@@ -264,7 +264,17 @@ class TrainJobSpec(Struct):
     The time counts from the creation, or from the last time the TrainJob was resumed. When the time is over, the
     TrainJob fails with the reason DeadlineExceeded, and its JobSet is deleted. By default, the time is not limited.
     """
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "active_deadline_seconds"})
+    ttl_seconds_after_finished: Annotated[Int32 | None, Markers(minimum=0, maximum=MAX_INT32)] = None
+    """Time, in seconds, after which the TrainJob is deleted once it is Complete or Failed.
+
+    Its JobSet and all other objects that it owns are deleted with it. With 0, it is deleted at once. It can be changed
+    at any time, also after the TrainJob has finished. By default, the value of the runtime's runPolicy applies, or else
+    the value of the manager's Configuration; without them, the TrainJob is kept. Requires the feature gate
+    TTLAfterFinished.
+    """
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {"suspend", "managed_by", "active_deadline_seconds", "ttl_seconds_after_finished"}
+    )
 
 
 class JobStatus(Struct):
