@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
+import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
@@ -15,6 +18,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 import anyio
 import msgspec
 
+from controller_runtime import log
 from controller_runtime.machinery import JSON, rawjson
 from controller_runtime.machinery.errors import BadRequestError, UnauthorizedError
 
@@ -26,6 +30,9 @@ from .request import Request
 from .tls import IssuedPair, TLSConfig
 from .transport import Transport
 
+_log: Final = log.logger_from("rest")
+UNTOLD_WAIT: Final = 5.0
+"""A login that takes longer is logged."""
 _LONGEST_RUN: Final = 300.0
 """Seconds that a plugin may take; it may wait for a person to log in."""
 _LONGEST_OUTPUT: Final = 1 << 20
@@ -56,6 +63,10 @@ async def run_plugin(
     Raises:
         ConfigError: the plugin cannot be run or failed, or its output is not valid.
     """
+    told = asyncio.get_running_loop().call_later(
+        UNTOLD_WAIT,
+        lambda: _log.warning("Waiting for the login plugin", command=plugin["command"], limit=limit),
+    )
     try:
         with anyio.fail_after(limit):
             return _issued(await _output(plugin, cluster), plugin["apiVersion"])
@@ -67,6 +78,8 @@ async def run_plugin(
         raise ConfigError(f"exec {plugin['command']}: {error.strerror}{more}") from error
     except ConfigError as error:
         raise ConfigError(f"exec {plugin['command']}: {error}") from error
+    finally:
+        told.cancel()
 
 
 async def _output(plugin: Mapping[str, JSON], cluster: Mapping[str, JSON] | None) -> bytes:
@@ -78,20 +91,34 @@ async def _output(plugin: Mapping[str, JSON], cluster: Mapping[str, JSON] | None
     request = {"kind": "ExecCredential", "apiVersion": plugin["apiVersion"], "spec": spec}
     environ = {**os.environ, **{each["name"]: each["value"] for each in plugin.get("env") or ()}}
     environ["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(request).decode()
-    output = b""
     async with await anyio.open_process(
         [plugin["command"], *(plugin.get("args") or ())],
         stdin=None if interactive else subprocess.DEVNULL,
         stderr=None,
         env=environ,
+        start_new_session=not interactive,  # in another session, it could not read from the terminal
     ) as process:
         assert process.stdout is not None  # noqa: S101 -- it is a pipe
-        async for piece in process.stdout:
-            output += piece
-            if len(output) > _LONGEST_OUTPUT:
-                raise ConfigError(f"its output is longer than {_LONGEST_OUTPUT} bytes")
-        if code := await process.wait():
+        try:
+            output = await _all(process.stdout)
+            code = await process.wait()
+        except BaseException:
+            if not interactive:
+                # The plugin may be a script: its commands would keep the pipe open.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            raise
+        if code:
             raise ConfigError(f"failed with exit code {code}")
+    return output
+
+
+async def _all(stream: AsyncIterable[bytes]) -> bytes:
+    output = b""
+    async for piece in stream:
+        output += piece
+        if len(output) > _LONGEST_OUTPUT:
+            raise ConfigError(f"its output is longer than {_LONGEST_OUTPUT} bytes")
     return output
 
 

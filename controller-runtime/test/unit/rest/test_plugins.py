@@ -16,7 +16,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from controller_runtime import rest
+from controller_runtime import log, rest
 from controller_runtime.envtest import Authority
 from controller_runtime.rest import layers, login
 from ctrl_testkit.small import WriteKubeconfig as Write
@@ -366,6 +366,26 @@ async def test_a_plugin_that_does_not_end_is_killed() -> None:
         pytest.raises(rest.ConfigError, match=r"exec sleep: it did not end within 0.1 s"),
     ):
         await login.run_plugin(plugin, None, limit=0.1)
+
+
+@pytest.mark.real_time
+async def test_the_commands_of_a_script_that_does_not_end_are_killed_and_the_wait_is_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(login, "UNTOLD_WAIT", 0.1)
+    plugin = {
+        "apiVersion": VERSION,
+        "command": "sh",
+        "args": ["-c", "sleep 60; true"],
+        "interactiveMode": "Never",
+    }
+    with (
+        log.captured() as lines,
+        anyio.fail_after(5),
+        pytest.raises(rest.ConfigError, match=r"exec sh: it did not end within 0.5 s"),
+    ):
+        await login.run_plugin(plugin, None, limit=0.5)
+    assert [(line["event"], line["command"]) for line in lines] == [("Waiting for the login plugin", "sh")]
 
 
 @pytest.mark.parametrize(
