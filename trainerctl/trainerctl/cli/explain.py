@@ -50,7 +50,7 @@ LINE_WIDTH: Final = 70
 
 
 async def explain_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the traces of the TrainJobs; return 1 if a TrainJob is refused."""
+    """Print the traces of the TrainJobs; return 1 if a TrainJob or a runtime is refused."""
     given = await load(arguments)
     found = [await reviewed(given, subject) for subject in given.subjects]
     for note in given.client.notes:
@@ -63,7 +63,7 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
     refusals = [each.refusal for each in found if each.refusal is not None]
     for refusal in refusals:
         streams.say_error(refusal)
-    return 1 if refusals else 0
+    return 1 if refusals or given.refused_runtimes else 0
 
 
 def print_text(found: TrainJobTrace, out: Console) -> None:

@@ -18,7 +18,7 @@ from trainerctl.offline.trainjobs import Offline
 
 
 async def render_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the objects of the TrainJobs; return 1 if one TrainJob is refused."""
+    """Print the objects of the TrainJobs; return 1 if a TrainJob or a runtime is refused."""
     given = await load(arguments)
     everything = [await rendering.render(given, subject) for subject in given.subjects]
     for each in everything:
@@ -37,7 +37,7 @@ async def render_command(arguments: argparse.Namespace, out: Console, err: Conso
         out.write_json({"apiVersion": "v1", "kind": "List", "items": items})
     else:
         _write_yaml(rendered, out)
-    return 0 if len(rendered) == len(everything) else 1
+    return 1 if given.refused_runtimes or len(rendered) < len(everything) else 0
 
 
 def _write_yaml(rendered: Sequence[Rendered], out: Console) -> None:
@@ -59,7 +59,7 @@ def print_tables(rendered: Rendered, out: Console) -> None:
 
 
 async def load(arguments: argparse.Namespace) -> Offline:
-    """Return the TrainJobs of the files, and print a warning for each field that a server would drop.
+    """Return the TrainJobs of the files. Print a warning for each field that a server would drop, and refused runtimes.
 
     Raises:
         InputError: a file is not valid, or contains no TrainJob.
@@ -67,6 +67,8 @@ async def load(arguments: argparse.Namespace) -> Offline:
     given = await _load(arguments)
     for warning in given.warnings:
         streams.say_error(f"warning: {warning}")
+    for refusal in given.refused_runtimes.values():
+        streams.say_error(refusal)
     return given
 
 

@@ -41,7 +41,8 @@ async def render(given: Offline, subject: Subject) -> Rendered:
         objects = await trainjobs.objects(given, subject.train_job)
     except trainjobs.RefusedError as error:
         return Rendered(subject, refusal=str(error))
-    if (refusal := await trainjobs.denial(given, subject.train_job)) is not None:
+    refusal, _ = await trainjobs.denial(given, subject.train_job)
+    if refusal is not None:
         return Rendered(subject, refusal=refusal)
     runtime = runtime_for(given.runtimes, subject.train_job.spec.runtime_ref)
     found = await pod_findings(runtime, subject.train_job, subject.document, given.documents)

@@ -88,6 +88,8 @@ class Offline:
     cfg: Configuration = field(default_factory=defaulted)
     documents: Collection[InputObject] = ()
     """All objects of the input."""
+    refused_runtimes: dict[tuple[str, NamespacedName], str] = field(default_factory=dict)
+    """For each runtime of the input that the webhook refuses, by kind and key: its place and the webhook's text."""
 
 
 async def prepare(
@@ -107,11 +109,15 @@ async def prepare(
     runtimes = await core.new(client, client, cfg=cfg, store=client)
     offline = Offline(client, runtimes, [], has_cluster=cluster is not None, cfg=cfg, documents=found)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
+    webhooks = Webhooks({}, cfg)
     for document, obj in _decoded(found, KINDS, checks, offline.warnings):
         if isinstance(obj, TrainJob):
             train_jobs.append((document, obj))
         else:
             client.add(obj)
+            response, text = await webhooks.review(obj.to_dict())
+            if not response.allowed:
+                offline.refused_runtimes[obj.gvk.kind, obj.key] = str(document.error((), text))
     if not train_jobs:
         raise inputfiles.InputError(f"the input contains no TrainJob{_listed(found)}")
     origins: dict[tuple[str, NamespacedName], str] = {}
@@ -220,10 +226,17 @@ def _as_created(snapshot: ConfigMap) -> ConfigMap:
     return ConfigMap(metadata=kept, data=data, immutable=snapshot.immutable)
 
 
-async def denial(offline: Offline, train_job: TrainJob) -> str | None:
-    """Return the reason why the webhook denies a TrainJob, or None if the webhook admits it."""
+async def denial(offline: Offline, train_job: TrainJob) -> tuple[str | None, list[str]]:
+    """Return the reason why the webhook denies a TrainJob or its runtime, or None, and the warnings.
+
+    :func:`objects` must have made the objects of the TrainJob before.
+    """
     response, text = await Webhooks(offline.runtimes, offline.cfg).review(train_job.to_dict())
-    return None if response.allowed else f"TrainJob {train_job.key}: {text}"
+    warnings, ref = response.warnings or [], train_job.spec.runtime_ref
+    key = _key_of_runtime(_RUNTIME_KINDS[ref.kind or ""], train_job)
+    if (ref.kind or "", key) in offline.refused_runtimes:
+        return f"TrainJob {train_job.key}: its {ref.kind} {ref.name} is refused", warnings
+    return None if response.allowed else f"TrainJob {train_job.key}: {text}", warnings
 
 
 def _decoded(

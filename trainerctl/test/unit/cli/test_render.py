@@ -284,6 +284,21 @@ def test_a_refusal_is_told_and_the_others_are_rendered(
     assert "the shipped runtimes are deepspeed-distributed, " in captured.err
 
 
+@pytest.mark.parametrize("command", ["render", "explain"])
+def test_a_runtime_that_the_webhook_refuses_is_told_and_its_train_jobs_are_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = runtime("bad")
+    bad["spec"]["template"]["spec"]["replicatedJobs"][0]["replicas"] = 2
+    path = write(tmp_path, bad, job("a", "bad"), runtime(), job("b", "mine"))
+    assert trainerctl.main([command, "-f", path]) == 1
+    out, err = capsys.readouterr()
+    assert f"{path}:1: document 1 (ClusterTrainingRuntime bad): admission webhook" in err
+    assert "spec.template.spec.replicatedJobs[0].replicas: Invalid value: 2: always must be 1" in err
+    assert "TrainJob team-a/a: its ClusterTrainingRuntime bad is refused" in err
+    assert "TrainJob team-a/b on ClusterTrainingRuntime mine" in out
+
+
 def test_an_explanation_goes_as_far_as_the_pipeline_did(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,6 @@ from pkg.runtime import about_runtime, core
 
 from trainerctl.offline import trainjobs
 from trainerctl.offline.rendering import manifest
-from trainerctl.offline.stored import Webhooks
 from trainerctl.offline.trace.diff import ABSENT, Change, Path, difference, touches
 from trainerctl.offline.trace.pipeline import PipelineObserver, State, Step, add_objects
 from trainerctl.offline.trainjobs import Offline, Subject
@@ -132,13 +131,10 @@ async def reviewed(given: Offline, subject: Subject) -> TrainJobTrace:
     """Return the trace of a TrainJob. If the pipeline does not refuse the TrainJob, ask the webhook, too."""
     found = await trace(given, subject)
     if found.refusal is None:
-        train_job = subject.train_job
-        response, text = await Webhooks(given.runtimes, given.cfg).review(train_job.to_dict())
-        if not response.allowed:
-            found.refusal = f"TrainJob {train_job.key}: {text}"
-        runtime = await _runtime(given, train_job)
+        found.refusal, warnings = await trainjobs.denial(given, subject.train_job)
+        runtime = await _runtime(given, subject.train_job)
         of_runtime = [f"{runtime.gvk.kind} {runtime.name}: {each}" for each in about_runtime(runtime)]
-        found.warnings = [*(response.warnings or ()), *of_runtime]
+        found.warnings = [*warnings, *of_runtime]
     return found
 
 
