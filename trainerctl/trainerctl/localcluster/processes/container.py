@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 from controller_runtime.apis.core.v1 import (
@@ -30,7 +29,7 @@ from trainerctl.localcluster.processes.environment import ConfigError
 from trainerctl.localcluster.processes.probes import Probes, ProbeTarget
 from trainerctl.localcluster.processes.settings import Settings
 from trainerctl.localcluster.processes.shim import nofollow
-from trainerctl.localcluster.processes.status import UNKNOWN, ContainerRecord, ended, identity
+from trainerctl.localcluster.processes.status import UNKNOWN, ContainerRecord, PodRecord, ended, identity
 
 ALWAYS: Final = "Always"
 ON_FAILURE: Final = "OnFailure"
@@ -42,26 +41,30 @@ _LONGEST_FROM_LOG: Final = 2048
 _LINES_FROM_LOG: Final = 80
 
 
-MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
+class Host(Protocol):
+    """The pod that the containers belong to."""
+
+    pod: Pod
+    settings: Settings
+    record: PodRecord
+
+    async def make_plan(self, container: Container, record: ContainerRecord) -> process.Plan: ...
+
+    def ends(self) -> bool:
+        """Return True if no container must be restarted, even if its policy permits it."""
+
+    def changed(self) -> None:
+        """Note a change of a container's record."""
 
 
 @dataclass(eq=False)
 class ContainerRunner:
-    """Runs one container until it is stopped, or until it ends and is not restarted.
+    """Runs one container until it is stopped, or until it ends and is not restarted."""
 
-    ``pod_ends`` returns True if the container must not be restarted, even if its policy permits it. ``changed`` is
-    called after each change of the record.
-    """
-
-    pod: Pod
+    host: Host
     container: Container
     record: ContainerRecord
     policy: str
-    settings: Settings
-    make_plan: MakePlan
-    changed: Callable[[], None]
-    pod_ends: Callable[[], bool]
-    address: str
     _process: process.Process | None = None
     _stopping: anyio.Event = field(default_factory=anyio.Event)
     _grace: float = 0.0
@@ -77,7 +80,7 @@ class ContainerRunner:
                 break
             if self.record.identity:
                 await self._wait_to_restart()
-                if self._stopping.is_set() or self.pod_ends():
+                if self._stopping.is_set() or self.host.ends():
                     break
             await self._run_once()
         self._started.set()
@@ -85,10 +88,10 @@ class ContainerRunner:
         if isinstance(state, ContainerStateWaiting) and self.record.last is not None:
             self.record.state = self.record.last  # the container was stopped while it waited to be restarted
         elif isinstance(state, ContainerStateWaiting):
-            now = self.settings.now()
+            now = self.host.settings.now()
             message = "The container was stopped before it started"
             self.record.state = ended(_START_ERROR + 9, format_time(now), now, message, UNKNOWN)
-        self.changed()
+        self.host.changed()
         return isinstance(self.record.state, ContainerStateTerminated) and self.record.state.exit_code == 0
 
     @property
@@ -118,9 +121,11 @@ class ContainerRunner:
         if self._stopping.is_set():
             return
         restarted = "" if self.policy == NEVER else ", will be restarted"
-        self.settings.record(self.pod, "Killing", f"Container {self.container.name} {reason}{restarted}")
+        self.host.settings.record(
+            self.host.pod, "Killing", f"Container {self.container.name} {reason}{restarted}"
+        )
         if grace is None:
-            grace = self.pod.spec.termination_grace_period_seconds
+            grace = self.host.pod.spec.termination_grace_period_seconds
         await self._end(30.0 if grace is None else float(grace), hook=True)
 
     async def _restart(self, reason: str, grace: int | None) -> None:
@@ -148,13 +153,13 @@ class ContainerRunner:
                 return
             ok, message = await self._target.check(lifecycle.pre_stop, timeout=3600)
             if not ok:
-                self.settings.record(self.pod, "FailedPreStopHook", message)
+                self.host.settings.record(self.host.pod, "FailedPreStopHook", message)
 
     def _is_over(self, last: ContainerStateTerminated) -> bool:
         """Return True if the container must not be restarted after it has ended with ``last``."""
         succeeded = last.exit_code == 0 and not self._must_restart
         over = self.policy == NEVER or (self.policy == ON_FAILURE and succeeded)
-        return over or self.pod_ends()
+        return over or self.host.ends()
 
     async def _wait_to_restart(self) -> None:
         """Wait before the next run, longer each time. After a long run, start again with the shortest delay."""
@@ -163,19 +168,20 @@ class ContainerRunner:
             return
         if last.started_at and last.finished_at:
             ran = parse_time(last.finished_at) - parse_time(last.started_at)
-            if ran.total_seconds() >= self.settings.back_off.reset:
+            if ran.total_seconds() >= self.host.settings.back_off.reset:
                 self._failures = 0
-        delay = self.settings.back_off.delay(self._failures)
+        delay = self.host.settings.back_off.delay(self._failures)
         self._failures += 1
         self.record.last = last
         name = self.container.name
-        message = (
-            f"back-off {delay:g}s restarting failed container={name} pod={self.pod.name}_{self.pod.namespace}"
-        )
+        pod = f"{self.host.pod.name}_{self.host.pod.namespace}"
+        message = f"back-off {delay:g}s restarting failed container={name} pod={pod}"
         self.record.state = ContainerStateWaiting(reason="CrashLoopBackOff", message=message)
-        self.changed()
+        self.host.changed()
         if self._failures > 1:
-            self.settings.record(self.pod, "BackOff", f"Back-off restarting failed container {name}")
+            self.host.settings.record(
+                self.host.pod, "BackOff", f"Back-off restarting failed container {name}"
+            )
         with anyio.move_on_after(delay):
             await self._stopping.wait()
 
@@ -185,7 +191,7 @@ class ContainerRunner:
         if plan is None:
             return
         self._must_restart = False
-        began = format_time(self.settings.now())
+        began = format_time(self.host.settings.now())
         self.record.starting = self.record.next_run
         try:
             self._process = await process.start(plan)
@@ -194,8 +200,8 @@ class ContainerRunner:
             return
         except process.StartError as error:
             self._count_run()
-            self.settings.record(self.pod, "Failed", f"Error: {error}")
-            self._ended(ended(_START_ERROR, began, self.settings.now(), str(error), "StartError"))
+            self.host.settings.record(self.host.pod, "Failed", f"Error: {error}")
+            self._ended(ended(_START_ERROR, began, self.host.settings.now(), str(error), "StartError"))
             return
         finally:
             self.record.starting = None
@@ -208,20 +214,22 @@ class ContainerRunner:
 
     def _count_run(self) -> None:
         self.record.restarts = self.record.next_run
-        self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
+        self.record.identity = identity(self.host.pod, self.container.name, self.record.restarts)
 
     async def _watch(self, running: process.Process, plan: process.Plan, began: str) -> None:
         self.record.state = ContainerStateRunning(started_at=began)
-        self._target = target = ProbeTarget(running.id, plan, self.address, self.container.ports or [])
+        self._target = target = ProbeTarget(
+            running.id, plan, self.host.record.address, self.container.ports or []
+        )
         stopping = self._stopping.is_set
-        report = self.settings.record
-        probes = Probes(self.pod, self.container, self.record, target, report, self._probed, stopping)
+        report = self.host.settings.record
+        probes = Probes(self.host.pod, self.container, self.record, target, report, self._probed, stopping)
         if self.container.startup_probe is None:
             self.record.started = True
             self._started.set()
         if self.container.readiness_probe is None:
             self.record.ready = self.record.started
-        self.changed()
+        self.host.changed()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(probes.run, self._restart)
             tasks.start_soon(self._post_start, target)
@@ -229,7 +237,7 @@ class ContainerRunner:
                 tasks.start_soon(partial(self._end, self._grace, hook=False))
             code = await running.wait()
             tasks.cancel_scope.cancel()
-        self._ended(ended(code, began, self.settings.now(), self._message(plan, failed=bool(code))))
+        self._ended(ended(code, began, self.host.settings.now(), self._message(plan, failed=bool(code))))
 
     def _message(self, plan: process.Plan, *, failed: bool) -> str:
         """Return the termination message that the process wrote to its file.
@@ -253,18 +261,18 @@ class ContainerRunner:
         if lifecycle is not None and lifecycle.post_start is not None:
             ok, message = await target.check(lifecycle.post_start, timeout=3600)
             if not ok:
-                self.settings.record(self.pod, "FailedPostStartHook", message)
+                self.host.settings.record(self.host.pod, "FailedPostStartHook", message)
                 await self.kill("failed its postStart hook")
 
     def _probed(self) -> None:
         if self.record.started:
             self._started.set()
-        self.changed()
+        self.host.changed()
 
     def _ended(self, state: ContainerStateTerminated) -> None:
         self.record.ready = self.record.started = False
         self.record.state = state
-        self.changed()
+        self.host.changed()
 
     async def _plan(self) -> process.Plan | None:
         """Wait until everything that the plan needs exists, and return the plan.
@@ -273,7 +281,7 @@ class ContainerRunner:
         """
         while not self._stopping.is_set():
             try:
-                return await self.make_plan(self.container, self.record)
+                return await self.host.make_plan(self.container, self.record)
             except ConfigError as error:
                 await self._wait_to_create("CreateContainerConfigError", error)
             except (StatusError, RestError, OSError) as error:
@@ -285,8 +293,8 @@ class ContainerRunner:
         if not isinstance(self.record.state, ContainerStateWaiting) or self.record.state.message != str(
             error
         ):
-            self.settings.record(self.pod, "Failed", f"Error: {error}")
+            self.host.settings.record(self.host.pod, "Failed", f"Error: {error}")
             self.record.state = ContainerStateWaiting(reason=reason, message=str(error))
-            self.changed()
-        with anyio.move_on_after(self.settings.retry):
+            self.host.changed()
+        with anyio.move_on_after(self.host.settings.retry):
             await self._stopping.wait()

@@ -45,8 +45,8 @@ class PodRunner:
         self._ports = ports or {}
         self.finished = anyio.Event()
         """Set when all processes of the pod have ended."""
-        self._settings = settings
-        self._changed = changed
+        self.settings = settings
+        self._note_change = changed
         self._stopping = anyio.Event()
         self._only_sidecars = False
         """True if all containers except the sidecars have ended and are not restarted."""
@@ -68,7 +68,6 @@ class PodRunner:
             into.extend(status.records(pod, containers, runs, ends, init=init, now=now))
             for runner, record in zip(runners, into, strict=True):
                 runner.record = record
-                runner.address = self.record.address
 
     async def run(self) -> None:
         """Run until all containers have ended and are not restarted.
@@ -80,7 +79,7 @@ class PodRunner:
             await self._run()
         finally:
             self.finished.set()
-            self._update()
+            self.changed()
 
     def stop(self, grace: float) -> None:
         """Stop the pod. Its containers receive SIGTERM and, after ``grace`` seconds, SIGKILL.
@@ -122,7 +121,7 @@ class PodRunner:
 
     async def _prepare(self) -> bool:
         """Make the volumes. Return False if the pod is stopped before they exist."""
-        settings, spec = self._settings, self.pod.spec
+        settings, spec = self.settings, self.pod.spec
         folder = settings.pod(self.pod.metadata.uid or "")
         reported = ""
         while not self._stopping.is_set():
@@ -143,36 +142,36 @@ class PodRunner:
                 continue
             self.record.sandboxed = True
             self.record.initialized = not spec.init_containers
-            self._update()
+            self.changed()
             return True
         return False
 
     def _environment(self) -> Environment:
         """Return an environment that reads all references again, because values may change between two runs."""
-        references = References(self._settings.reader, self.pod.namespace)
+        references = References(self.settings.reader, self.pod.namespace)
         return Environment(self.pod, self.record.address, references)
 
     async def _renew_tokens(self) -> None:
         """Renew the tokens of service accounts before they expire."""
         life, reported = self._volumes.token_seconds, ""
         while life is not None:
-            await self._let_pass(life * _RENEW_AFTER if not reported else self._settings.retry)
+            await self._let_pass(life * _RENEW_AFTER if not reported else self.settings.retry)
             try:
                 await self._volumes.renew_tokens()
                 reported = ""
             except (StatusError, RestError, OSError) as error:
                 if reported != str(error):
                     reported = str(error)
-                    self._settings.record(self.pod, "FailedMount", f"a token cannot be renewed: {error}")
+                    self.settings.record(self.pod, "FailedMount", f"a token cannot be renewed: {error}")
 
     async def _let_pass(self, seconds: float) -> None:
         """Wait until ``seconds`` have passed on the event loop's clock or on the wall clock.
 
         While the machine sleeps, only the wall clock continues.
         """
-        began, end = self._settings.now(), anyio.current_time() + seconds
-        while anyio.current_time() < end and (self._settings.now() - began).total_seconds() < seconds:  # noqa: ASYNC110
-            await anyio.sleep(min(self._settings.retry, max(0.0, end - anyio.current_time())))
+        began, end = self.settings.now(), anyio.current_time() + seconds
+        while anyio.current_time() < end and (self.settings.now() - began).total_seconds() < seconds:  # noqa: ASYNC110
+            await anyio.sleep(min(self.settings.retry, max(0.0, end - anyio.current_time())))
 
     async def _run_containers(self) -> None:
         """Run the init containers one after the other, then the containers.
@@ -190,7 +189,7 @@ class PodRunner:
                     break
             else:
                 self.record.initialized = True
-                self._update()
+                self.changed()
                 async with anyio.create_task_group() as containers:
                     for runner in self._containers:
                         containers.start_soon(runner.run)
@@ -223,7 +222,7 @@ class PodRunner:
             await runner.stop(max(end - anyio.current_time(), min(grace, _LEAST_GRACE)))
 
     async def _stop_at_deadline(self, seconds: float) -> None:
-        passed = (self._settings.now() - self.record.started_at).total_seconds()
+        passed = (self.settings.now() - self.record.started_at).total_seconds()
         await self._let_pass(seconds - passed)
         self.record.reason = DEADLINE
         self.record.message = "Pod was active on the node longer than the specified deadline"
@@ -237,14 +236,14 @@ class PodRunner:
     def _last_runs(self, containers: Sequence[Container]) -> dict[str, int]:
         """Return the number of each container's last run. Only containers with a log on this machine are included."""
         uid = self.pod.metadata.uid or ""
-        found = {each.name: logs.runs(self._settings.logs(uid, each.name)) for each in containers}
+        found = {each.name: logs.runs(self.settings.logs(uid, each.name)) for each in containers}
         return {name: runs[-1] for name, runs in found.items() if runs}
 
     def _ends(self, runs: Mapping[str, int]) -> dict[str, ContainerStateTerminated]:
         """Return how the ``runs`` ended, by container. Runs whose shims did not write this to disk are left out."""
         uid = self.pod.metadata.uid or ""
         found = {
-            name: process.read_end(self._settings.logs(uid, name) / str(run)) for name, run in runs.items()
+            name: process.read_end(self.settings.logs(uid, name) / str(run)) for name, run in runs.items()
         }
         return {name: end for name, end in found.items() if end is not None}
 
@@ -256,19 +255,17 @@ class PodRunner:
         record = ContainerRecord(
             container.name, container.image or "", ContainerStateWaiting(reason="ContainerCreating")
         )
-        return ContainerRunner(
-            self.pod, container, record, policy, self._settings, self._plan, self._update, self._ends_now, ""
-        )
+        return ContainerRunner(self, container, record, policy)
 
-    async def _plan(self, container: Container, record: ContainerRecord) -> Plan:
+    async def make_plan(self, container: Container, record: ContainerRecord) -> Plan:
         return await self._plans.make(container, record)
 
-    def _ends_now(self) -> bool:
+    def ends(self) -> bool:
         return self._only_sidecars or self.is_stopping
 
-    def _update(self) -> None:
+    def changed(self) -> None:
         self.record.phase = self._phase()
-        self._changed()
+        self._note_change()
 
     def _phase(self) -> str:
         """Return the phase. It becomes terminal only after all processes have ended."""
