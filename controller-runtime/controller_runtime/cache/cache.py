@@ -313,18 +313,18 @@ class Cache:
     def writing(self, obj: Object) -> Iterator[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
         key = obj.key
-        processors = [informer.processor for informer in self._informers_of(type(obj).gvk)]
-        for processor in processors:
-            processor.begin_write(key)
+        informers = self._informers_of(type(obj).gvk)
+        for informer in informers:
+            informer.processor.begin_write(key)
         try:
             yield
         finally:
-            for processor in processors:
-                processor.end_write(key)
+            for informer in informers:
+                informer.processor.end_write(key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads return ``obj``, the response to a write, even before the watch reports it."""
-        stored = LazyObject.of(obj)
+        stored = obj if isinstance(obj, LazyObject) else LazyObject.of(obj)
         kind, text = stored.kind, stored.text
         partial = issubclass(kind, PartialObjectMetadata)
         for informer in self._informers_of(kind.gvk):
@@ -355,8 +355,10 @@ class Cache:
 
     def _informers_of(self, gvk: GVK) -> Sequence[SharedInformer]:
         """Return the informers of a kind: that of full objects, then that of metadata only."""
-        full, metadata = self._informers.get((gvk, False)), self._informers.get((gvk, True))
-        return [informer for informer in (full, metadata) if informer is not None]
+        full, partial = self._informers.get((gvk, False)), self._informers.get((gvk, True))
+        if partial is None:
+            return () if full is None else (full,)
+        return (partial,) if full is None else (full, partial)
 
 
 _NO_PAGES: Final = "continue-not-supported"

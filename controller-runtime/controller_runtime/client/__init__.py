@@ -26,9 +26,9 @@ from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Watcher as Watcher
 from .interfaces import WatchEvent as WatchEvent
 from .interfaces import Writer as Writer
-from .lazy import apply_lazily as apply_lazily
-from .lazy import patch_lazily as patch_lazily
-from .lazy import peek as peek
+from .interfaces import apply_lazily as apply_lazily
+from .interfaces import patch_lazily as patch_lazily
+from .interfaces import peek as peek
 from .live import LiveClient as LiveClient
 from .options import ApplyOptions as ApplyOptions
 from .options import CreateOptions as CreateOptions

@@ -47,16 +47,19 @@ class ResponseObject(LazyObject[T]):
         self._name = name
 
     def _decode(self) -> T:
-        text = within_limits(self.text or b"")
+        text, kind = self.text or b"", self.kind
+        if len(text) > rawjson.SMALL:
+            text = within_limits(text)
         try:
-            obj = rest.decoded(self.kind.from_json, text)
+            obj = rest.decoded(kind.from_json, text)
         except rest.AnswerError:
-            _check_kind(text, self.kind.gvk.kind)
+            _check_kind(text, kind.gvk.kind)
             raise
-        if issubclass(self.kind, PartialObjectMetadata):
+        if issubclass(kind, PartialObjectMetadata):
             _check_kind(text, "")
-            obj.api_version, obj.kind = self.kind.gvk.api_version, self.kind.gvk.kind
-        _check_name(obj.name, self._name)
+            obj.api_version, obj.kind = kind.gvk.api_version, kind.gvk.kind
+        if obj.metadata.name != self._name:
+            _check_name(obj.name, self._name)
         return obj
 
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
@@ -110,11 +113,6 @@ def _check_name(found: str | None, name: str) -> None:
 
 
 decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
-
-
-def is_metadata(kind: type[Object]) -> bool:
-    """Return True if ``kind`` contains only metadata."""
-    return issubclass(kind, PartialObjectMetadata)
 
 
 def decode(kind: type[T], body: bytes) -> T:

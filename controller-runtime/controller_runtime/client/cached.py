@@ -15,7 +15,7 @@ from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
 
-from . import interfaces, lazy, subresources
+from . import interfaces, subresources
 from . import options as opts
 from .wrappers import ReadOnly
 
@@ -66,31 +66,39 @@ class _CachedWriter:
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        write = _decoded(lazy.patch_lazily(self._live, obj, patch, **options))
-        return (await self._recorded(obj, write, options)).object
+        write = interfaces.patch_lazily(self._live, obj, patch, **options)
+        return (await self._recorded(obj, write, options, decode=True)).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
     ) -> LazyObject[T]:
         """Patch as :meth:`patch` does; return the object undecoded."""
-        return await self._recorded(obj, lazy.patch_lazily(self._live, obj, patch, **options), options)
+        return await self._recorded(obj, interfaces.patch_lazily(self._live, obj, patch, **options), options)
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        write = _decoded(lazy.apply_lazily(self._live, obj, **options))
-        return (await self._recorded(obj, write, options)).object
+        write = interfaces.apply_lazily(self._live, obj, **options)
+        return (await self._recorded(obj, write, options, decode=True)).object
 
     async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
-        return await self._recorded(obj, lazy.apply_lazily(self._live, obj, **options), options)
+        return await self._recorded(obj, interfaces.apply_lazily(self._live, obj, **options), options)
 
-    async def _recorded(self, obj: Object, write: Awaitable[S], options: opts.WriteOptions) -> S:
+    async def _recorded(
+        self, obj: Object, write: Awaitable[S], options: opts.WriteOptions, *, decode: bool = False
+    ) -> S:
+        """Wait for the response to a write and record the object in it.
+
+        With ``decode``, decode a lazy object first, so that an invalid response is an error and is not recorded.
+        """
         with self._cache.writing(obj):
             try:
                 stored = await write
             except NotFoundError as error:
                 await self._missed(obj, obj.metadata.uid, error, options)
                 raise
+            if decode and isinstance(stored, LazyObject):
+                stored.object  # noqa: B018  # reading ``object`` decodes it
             if self._returns_object and not options.get("dry_run"):
                 self._cache.remember_write(stored)
             return stored
@@ -166,7 +174,7 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         self, kind: type[T], key: NamespacedName | tuple[str, str]
     ) -> Coroutine[Any, Any, LazyObject[T]]:
         """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
-        return lazy.peek(self._reader(kind), kind, key)
+        return interfaces.peek(self._reader(kind), kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""
@@ -238,13 +246,6 @@ class CachedSubResource(_CachedWriter):
             return None
         text = f"{kind.gvk.group_kind} {obj.key} exists, but its kind has no subresource {self._name}"
         return NotFoundError(text, code=404, reason="NotFound")
-
-
-async def _decoded(write: Awaitable[LazyObject[T]]) -> LazyObject[T]:
-    """Wait for the response to a write and decode it, so that an invalid response is an error and is not recorded."""
-    stored = await write
-    stored.object  # noqa: B018  # reading ``object`` decodes it
-    return stored
 
 
 class ReadThrough(ReadOnly):

@@ -9,14 +9,14 @@ Every call raises :class:`controller_runtime.machinery.errors.StatusError` if th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
-from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery import LazyObject, NamespacedName, Object
 
 from . import options as opts
 
@@ -223,3 +223,52 @@ class FieldIndexer(Protocol):
         Raises:
             ValueError: the kind already has an index of that name.
         """
+
+
+# Reads and writes that return objects undecoded, for clients whose class supports it. The instance of a client is not
+# checked, because its ``__getattr__`` may return the method of a client that the instance wraps.
+
+
+def peek(
+    reader: Reader, kind: type[T], key: NamespacedName | tuple[str, str]
+) -> Coroutine[Any, Any, LazyObject[T]]:
+    """Return the object of ``reader.get``, undecoded if the reader has a method ``peek``.
+
+    The object is shared: do not change it. A cache keeps the objects that were read most recently, so that several
+    readers decode each of them only once. Raises like ``reader.get``. If the object does not match ``kind``, the error
+    is raised later, when the object is decoded.
+    """
+    if not hasattr(type(reader), "peek"):
+        return _got(reader, kind, key)
+    lazy: Any = reader
+    found: Coroutine[Any, Any, LazyObject[T]] = lazy.peek(kind, key)
+    return found  # clients wrap each other: a client that only passes a read on should not add a coroutine
+
+
+async def _got(reader: Reader, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+    return LazyObject.of(await reader.get(kind, key))
+
+
+async def apply_lazily(
+    writer: Writer | SubResourceClient, obj: T, **options: Unpack[opts.ApplyOptions]
+) -> LazyObject[T]:
+    """Apply as ``writer.apply`` does. The returned object is undecoded if the writer has a method ``apply_lazily``."""
+    if not hasattr(type(writer), "apply_lazily"):
+        return LazyObject.of(await writer.apply(obj, **options))
+    lazy: Any = writer
+    stored: LazyObject[T] = await lazy.apply_lazily(obj, **options)
+    return stored
+
+
+async def patch_lazily(
+    writer: Writer | SubResourceClient,
+    obj: T,
+    patch: Patch,
+    **options: Unpack[opts.PatchOptions],
+) -> LazyObject[T]:
+    """Patch as ``writer.patch`` does. The returned object is undecoded if the writer has a method ``patch_lazily``."""
+    if not hasattr(type(writer), "patch_lazily"):
+        return LazyObject.of(await writer.patch(obj, patch, **options))
+    lazy: Any = writer
+    stored: LazyObject[T] = await lazy.patch_lazily(obj, patch, **options)
+    return stored

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Any, Final, TypeVar, Unpack, cast
-from urllib.parse import unquote
 
 from controller_runtime import log, rest
-from controller_runtime.machinery import LazyObject, NamespacedName, Object
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, PartialObjectMetadata
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.rawjson import parts as parts_of
 from controller_runtime.rest import request as requests
@@ -73,15 +72,17 @@ class LiveClient(subresources.ByName["SubResource"]):
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
         namespace, name = NamespacedName.of(key)
         resource = await self.mapper.resource_for(kind)
-        request = requests.get(resource, namespace, name, metadata_only=bodies.is_metadata(kind))
-        return bodies.ResponseObject(kind, await self._send(request), name=name).object
+        request = requests.get(
+            resource, namespace, name, metadata_only=issubclass(kind, PartialObjectMetadata)
+        )
+        return bodies.ResponseObject(kind, (await self._send(request))[1], name=name).object
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors; with ``limit``, one page of them."""
         opts.check_options(opts.ListOptions, options)
         resource = await self.mapper.resource_for(kind)
-        request = requests.list_(resource, metadata_only=bodies.is_metadata(kind), **options)
-        return await bodies.decode_list(kind, await self._send(request))
+        request = requests.list_(resource, metadata_only=issubclass(kind, PartialObjectMetadata), **options)
+        return await bodies.decode_list(kind, (await self._send(request))[1])
 
     def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Watch[T]:
         """Return the changes of ``kind`` as an endless async iterator of :class:`WatchEvent`.
@@ -118,9 +119,13 @@ class LiveClient(subresources.ByName["SubResource"]):
         resource = await self.mapper.resource_for(kind)
         options.setdefault("field_validation", self.field_validation)
         request = requests.create(
-            resource, obj.namespace, obj.to_json(), metadata_only=bodies.is_metadata(kind), **options
+            resource,
+            obj.namespace,
+            obj.to_json(),
+            metadata_only=issubclass(kind, PartialObjectMetadata),
+            **options,
         )
-        return bodies.ResponseObject(kind, await self._send(request), name=obj.name).object
+        return bodies.ResponseObject(kind, (await self._send(request))[1], name=obj.name).object
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
@@ -154,7 +159,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         request = requests.delete(resource, obj.namespace, obj.name, bodies.delete_options(**options))
-        status, body = await self._exchange(request)
+        status, body = await self._send(request)
         if status == HTTPStatus.NO_CONTENT:
             return None
         left = rest.decoded(bodies.decode_answer, body)
@@ -176,7 +181,8 @@ class LiveClient(subresources.ByName["SubResource"]):
                 dry_run=options.get("dry_run", False),
             ),
         )
-        if body := await self._send(request):
+        _, body = await self._send(request)
+        if body:
             rest.decoded(parts_of, body)
 
     # ``body`` is ``obj`` itself or, for a subresource of another kind, an object of that kind.
@@ -186,13 +192,16 @@ class LiveClient(subresources.ByName["SubResource"]):
         options.setdefault("field_validation", self.field_validation)
         kind, text = type(body), body.to_json()
         resource = await self.mapper.resource_for(type(obj))
-        metadata_only = bodies.is_metadata(kind)
         request = requests.update(
-            resource, obj.namespace, obj.name, text, metadata_only=metadata_only, **options
+            resource,
+            obj.namespace,
+            obj.name,
+            text,
+            subresource=subresource,
+            metadata_only=issubclass(kind, PartialObjectMetadata),
+            **options,
         )
-        return bodies.ResponseObject(
-            kind, await self._send(_below(request, subresource)), name=obj.name
-        ).object
+        return bodies.ResponseObject(kind, (await self._send(request))[1], name=obj.name).object
 
     async def _patch(
         self,
@@ -232,15 +241,14 @@ class LiveClient(subresources.ByName["SubResource"]):
             name,
             text,
             content_type=content_type,
-            metadata_only=bodies.is_metadata(kind),
+            subresource=subresource,
+            metadata_only=issubclass(kind, PartialObjectMetadata),
             **options,
         )
-        return bodies.ResponseObject(kind, await self._send(_below(request, subresource)), name=name)
+        return bodies.ResponseObject(kind, (await self._send(request))[1], name=name)
 
-    async def _send(self, request: rest.Request) -> bytes:
-        return (await self._exchange(request))[1]
-
-    async def _exchange(self, request: rest.Request) -> tuple[int, bytes]:
+    async def _send(self, request: rest.Request) -> tuple[int, bytes]:
+        """Return the status and the body of a successful response."""
         response = await self.transport.send(request)
         try:
             await response.raise_for_status()
@@ -263,7 +271,7 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return bodies.ResponseObject(into, await self._client._send(request), name=obj.name).object
+        return bodies.ResponseObject(into, (await self._client._send(request))[1], name=obj.name).object
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
@@ -272,7 +280,7 @@ class SubResource:
         options.setdefault("field_validation", self._client.field_validation)
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        answer = await self._client._send(requests.post(target, body.to_json(), **options))
+        _, answer = await self._client._send(requests.post(target, body.to_json(), **options))
         if bodies.is_success(rest.decoded(bodies.decode_answer, answer)):
             return body  # the server answers an eviction or a binding with a Status only
         return bodies.decode(type(body), answer)
@@ -296,10 +304,6 @@ class SubResource:
         return (await self._client._apply(obj, obj, self._name, options)).object
 
 
-def _below(request: rest.Request, subresource: str) -> rest.Request:
-    return requests.subresource(request, subresource) if subresource else request
-
-
 def log_write(request: rest.Request, status: int) -> None:
     """Log a successful write: its verb, resource and object. Reads are not logged."""
     verb = _VERBS.get(request.method)
@@ -307,22 +311,9 @@ def log_write(request: rest.Request, status: int) -> None:
         return
     if request.headers.get("Content-Type") == requests.APPLY:
         verb = "apply"
-    resource, key, subresource = target_of(request.path)
-    below = {"subresource": subresource} if subresource else {}
+    of, namespace, name = request.resource, request.namespace, request.name
+    resource = str(of.group_resource) if of is not None else request.path
+    key = f"{namespace}/{name}" if namespace else name
+    below = {"subresource": request.subresource} if request.subresource else {}
     dry = {"dryRun": True} if any(name == "dryRun" for name, _ in request.query) else {}
     _log.debug("Wrote", verb=verb, resource=resource, object=key, **below, **dry, status=status)
-
-
-def target_of(path: str) -> tuple[str, str, str]:
-    """Return the resource, object and subresource in a path, such as ``("jobs.batch", "team-a/train", "status")``.
-
-    A part that the path does not contain is an empty string.
-    """
-    parts = [unquote(part) for part in path.strip("/").split("/")]
-    group, rest = (parts[1], parts[3:]) if parts[0] == "apis" and len(parts) > 3 else ("", parts[2:])
-    namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in {"status", "finalize"}:
-        namespace, rest = rest[1], rest[2:]
-    plural, name, subresource, *_ = [*rest, "", "", ""]
-    resource = f"{plural}.{group}" if group else plural
-    return resource, f"{namespace}/{name}" if namespace else name, subresource

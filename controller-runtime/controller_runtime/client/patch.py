@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -32,13 +32,9 @@ class RawPatch(msgspec.Struct, frozen=True):
 class MergePatch(msgspec.Struct, frozen=True):
     """The merge patch that turns ``old`` into the object passed to :meth:`data`."""
 
+    content_type: ClassVar[str] = MERGE
     old: Object
     optimistic_lock: bool = False
-
-    @property
-    def content_type(self) -> str:
-        """The content type of merge patches."""
-        return MERGE
 
     def data(self, obj: Object) -> bytes:
         """Return the changes from ``old`` to ``obj``; ``{}`` if nothing changed.
@@ -46,7 +42,7 @@ class MergePatch(msgspec.Struct, frozen=True):
         Raises:
             ValueError: ``optimistic_lock`` is set, and ``old`` has no resourceVersion.
         """
-        patch = self._changes(self.old.to_dict(), obj.to_dict())
+        patch = self._diff(self.old.to_dict(), obj.to_dict())
         if self.optimistic_lock:
             version = self.old.metadata.resource_version
             if not version:
@@ -54,21 +50,16 @@ class MergePatch(msgspec.Struct, frozen=True):
             patch.setdefault("metadata", {})["resourceVersion"] = version
         return msgspec.json.encode(patch)
 
-    def _changes(self, old: Document, new: Document) -> Document:
-        return merge_patch_diff(old, new)
+    _diff = staticmethod(merge_patch_diff)
 
 
 class StrategicMergePatch(MergePatch, frozen=True):
     """The strategic merge patch that turns ``old`` into the object passed to :meth:`data`."""
 
+    content_type: ClassVar[str] = STRATEGIC
     schema: openapi.MergeSchema = openapi.UNKNOWN
 
-    @property
-    def content_type(self) -> str:
-        """The content type of strategic merge patches."""
-        return STRATEGIC
-
-    def _changes(self, old: Document, new: Document) -> Document:
+    def _diff(self, old: Document, new: Document) -> Document:
         return strategic_merge_diff(old, new, self.schema)
 
 

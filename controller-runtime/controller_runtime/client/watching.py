@@ -15,11 +15,11 @@ import anyio
 import msgspec
 
 from controller_runtime import log, rest
-from controller_runtime.machinery import Object, errors
+from controller_runtime.machinery import Object, PartialObjectMetadata, errors
 from controller_runtime.machinery.backoff import Backoff
 from controller_runtime.rest import request as requests
 
-from .bodies import decode_listed, is_metadata
+from .bodies import decode_listed
 from .interfaces import EventType, WatchEvent
 from .options import WatchOptions
 
@@ -168,7 +168,7 @@ class Watch(Generic[T]):
             fields=options.get("fields"),
             resource_version=self.resource_version,
             timeout_seconds=int(timeout),
-            metadata_only=is_metadata(self._kind),
+            metadata_only=issubclass(self._kind, PartialObjectMetadata),
         )
 
     def _event(self, line: bytes) -> WatchEvent[T] | None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, Unpack, cast
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
 
-from . import interfaces, lazy, subresources
+from . import interfaces, subresources
 from . import options as opts
 
 T = TypeVar("T", bound=Object)
@@ -86,7 +86,7 @@ class ReadOnly:
         self, kind: type[T], key: NamespacedName | tuple[str, str]
     ) -> Coroutine[Any, Any, LazyObject[T]]:
         """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
-        return lazy.peek(self.__reader, kind, key)
+        return interfaces.peek(self.__reader, kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""

@@ -74,7 +74,7 @@ def apply_merge_patch(target: JSON, patch: JSON) -> JSON:
 
 def same(a: JSON, b: JSON) -> bool:
     """Return True if two JSON values are equal; unlike in Python, ``true`` does not equal ``1``."""
-    return a is b or (a == b and _same_types(a, b))
+    return a is b or (a == b and (type(a) is str or _same_types(a, b)))
 
 
 def _same_types(a: JSON, b: JSON) -> bool:

@@ -68,7 +68,7 @@ class Authorize:
     async def send(self, request: Request) -> Response:
         """Send ``request`` with the current credentials."""
         used = await self._headers()
-        response = await self._inner.send(_with_headers(request, used))
+        response = await self._inner.send(_with_headers(request, used) if used else request)
         if response.status != 401:
             return response
         async with self._renewing:
@@ -83,7 +83,7 @@ class Authorize:
                     return response
                 renewed = await self._headers()
         await response.close()
-        return await self._inner.send(_with_headers(request, renewed))
+        return await self._inner.send(_with_headers(request, renewed) if renewed else request)
 
     async def _headers(self) -> dict[str, str]:
         try:
@@ -268,4 +268,4 @@ class _Limit:
 
 
 def _with_headers(request: Request, headers: dict[str, str]) -> Request:
-    return msgspec.structs.replace(request, headers={**request.headers, **headers}) if headers else request
+    return msgspec.structs.replace(request, headers={**request.headers, **headers})

@@ -9,6 +9,7 @@ order, so that equal calls give equal requests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, TypedDict, Unpack
@@ -34,6 +35,10 @@ TEXT: Final = "text/plain"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_ACCEPT: Final = {False: {"Accept": JSON}, True: {"Accept": _AS_METADATA}}
+"""The headers of requests for an object: for the whole object, and for its metadata only."""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+"""Matches the segments of a path that need no check and no escape."""
 _LONGEST_SHOWN: Final = 64
 """Maximum number of characters that an error quotes from an invalid value."""
 
@@ -92,6 +97,10 @@ class Request(msgspec.Struct, frozen=True):
     """The resource that the request reads or writes; None for requests that concern no objects, e.g. discovery."""
     namespace: str = ""
     """The namespace that the request is limited to."""
+    name: str = ""
+    """The object that the request reads or writes; empty for requests that concern a collection."""
+    subresource: str = ""
+    """The subresource of the object, e.g. ``status``."""
     bounds: Bounds = ORDINARY
     """The maximum size and total duration of the response; not applied to a stream."""
 
@@ -116,8 +125,8 @@ def field_selector_string(fields: Mapping[str, str] | str | None) -> str:
 
 def get(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
     """Read one object."""
-    path, headers = object_path(resource, namespace, name), _accept(metadata_only)
-    return Request("GET", path, headers=headers, resource=resource, namespace=namespace)
+    path, headers = object_path(resource, namespace, name), _ACCEPT[metadata_only]
+    return Request("GET", path, headers=headers, resource=resource, namespace=namespace, name=name)
 
 
 def list_(
@@ -166,7 +175,7 @@ def watch(
         sendInitialEvents="true" if send_initial_events else "",
         timeoutSeconds=str(timeout_seconds) if timeout_seconds else "",
     )
-    path, headers = collection_path(resource, namespace), _accept(metadata_only)
+    path, headers = collection_path(resource, namespace), _ACCEPT[metadata_only]
     return Request("GET", path, query, headers, stream=True, resource=resource, namespace=namespace)
 
 
@@ -186,7 +195,7 @@ def create(
     if resource.namespaced and not namespace:
         raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
     query = _written(**options)
-    headers = _accept(metadata_only) | {"Content-Type": JSON}
+    headers = {**_ACCEPT[metadata_only], "Content-Type": JSON}
     path = collection_path(resource, namespace)
     return Request("POST", path, query, headers, body, resource=resource, namespace=namespace)
 
@@ -197,14 +206,22 @@ def update(
     name: str,
     body: bytes,
     *,
+    subresource: str = "",
     metadata_only: bool = False,
     **options: Unpack[WriteOptions],
 ) -> Request:
-    """Replace an object."""
-    query = _written(**options)
-    headers = _accept(metadata_only) | {"Content-Type": JSON}
-    path = object_path(resource, namespace, name)
-    return Request("PUT", path, query, headers, body, resource=resource, namespace=namespace)
+    """Replace an object, or a subresource of it."""
+    return Request(
+        "PUT",
+        object_path(resource, namespace, name, subresource),
+        _written(**options),
+        {**_ACCEPT[metadata_only], "Content-Type": JSON},
+        body,
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        subresource=subresource,
+    )
 
 
 def patch(
@@ -214,21 +231,31 @@ def patch(
     body: bytes,
     *,
     content_type: str,
+    subresource: str = "",
     metadata_only: bool = False,
     **options: Unpack[PatchOptions],
 ) -> Request:
-    """Patch an object with a body of ``content_type``."""
-    query = _written(**options)
-    headers = _accept(metadata_only) | {"Content-Type": content_type}
-    path = object_path(resource, namespace, name)
-    return Request("PATCH", path, query, headers, body, resource=resource, namespace=namespace)
+    """Patch an object, or a subresource of it, with a body of ``content_type``."""
+    return Request(
+        "PATCH",
+        object_path(resource, namespace, name, subresource),
+        _written(**options),
+        {**_ACCEPT[metadata_only], "Content-Type": content_type},
+        body,
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        subresource=subresource,
+    )
 
 
 def delete(resource: Resource, namespace: str, name: str, options: bytes | None = None) -> Request:
     """Delete an object; ``options`` is a DeleteOptions."""
-    headers = _accept(metadata_only=False) | ({"Content-Type": JSON} if options else {})
+    headers = {"Accept": JSON} | ({"Content-Type": JSON} if options else {})
     path = object_path(resource, namespace, name)
-    return Request("DELETE", path, headers=headers, body=options, resource=resource, namespace=namespace)
+    return Request(
+        "DELETE", path, headers=headers, body=options, resource=resource, namespace=namespace, name=name
+    )
 
 
 def delete_collection(
@@ -267,7 +294,7 @@ def post(request: Request, body: bytes, **options: Unpack[WriteOptions]) -> Requ
 
 def subresource(request: Request, name: str) -> Request:
     """Return ``request`` with the path of the subresource ``name``; ``request`` must name one object."""
-    return msgspec.structs.replace(request, path=f"{request.path}/{segment(name)}")
+    return msgspec.structs.replace(request, path=f"{request.path}/{segment(name)}", subresource=name)
 
 
 def log(
@@ -296,19 +323,19 @@ def _number(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _accept(metadata_only: bool) -> dict[str, str]:
-    return {"Accept": _AS_METADATA if metadata_only else JSON}
-
-
 def _written(
     field_owner: str = "", force: bool = False, dry_run: bool = False, field_validation: str | None = None
 ) -> Query:
-    return _query(
-        fieldManager=field_owner,
-        force="true" if force else "",
-        dryRun="All" if dry_run else "",
-        fieldValidation=field_validation or "",
-    )
+    query = []
+    if field_owner:
+        query.append(("fieldManager", field_owner))
+    if force:
+        query.append(("force", "true"))
+    if dry_run:
+        query.append(("dryRun", "All"))
+    if field_validation:
+        query.append(("fieldValidation", field_validation))
+    return tuple(query)
 
 
 def _query(**parameters: str) -> Query:
@@ -321,6 +348,8 @@ def segment(value: str) -> str:
     Raises:
         InvalidRequestError: the value is empty, ``.`` or ``..``, or contains ``/`` or ``%``.
     """
+    if _PLAIN.fullmatch(value):
+        return value
     try:
         if names.is_path_segment(value):
             return quote(value, safe="")
@@ -359,8 +388,8 @@ def collection_path(resource: Resource, namespace: str = "") -> str:
     return f"{root}/{plural}"
 
 
-def object_path(resource: Resource, namespace: str, name: str) -> str:
-    """Return the path of one object.
+def object_path(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
+    """Return the path of one object, or of a subresource of it.
 
     Raises:
         InvalidRequestError: the name, or the namespace of a namespaced kind, is empty or not valid in a path.
@@ -369,4 +398,8 @@ def object_path(resource: Resource, namespace: str, name: str) -> str:
         raise InvalidRequestError(f"{resource.group_resource}: an object's name may not be empty")
     if resource.namespaced and not namespace:
         raise InvalidRequestError(f"{resource.group_resource} {name}: the namespace may not be empty")
-    return f"{collection_path(resource, namespace)}/{segment(name)}"
+    root, plural = _roots(resource)
+    if resource.namespaced:
+        root = f"{root}/namespaces/{segment(namespace)}"
+    below = f"/{segment(subresource)}" if subresource else ""
+    return f"{root}/{plural}/{segment(name)}{below}"

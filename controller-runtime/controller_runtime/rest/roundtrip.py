@@ -58,9 +58,18 @@ class Response(ABC):
             finally:
                 await self.close()
             raise errors.status_error(self.status, self.headers, body)
-        if problem := _problem(self.status, self.headers, media_type):
-            await self.close()
-            raise errors.AnswerError(problem)
+        found = self.headers.get("Content-Type", "")
+        if 200 <= self.status < 300 and (not found or media_type in found.lower()):
+            return
+        await self.close()
+        if 200 <= self.status < 300:
+            wanted = "JSON" if media_type == "json" else media_type
+            raise errors.AnswerError(f"the response is of type {found[:_LONGEST_SHOWN]!r}, not {wanted}")
+        location = self.headers.get("Location", "")[:_LONGEST_SHOWN]
+        raise errors.AnswerError(
+            f"the response has status {self.status} and is not from the Kubernetes API"
+            + (f"; it redirects to {location!r}" if location else "")
+        )
 
 
 class CompleteResponse(Response):
@@ -121,20 +130,6 @@ class StreamResponse(Response):
             raise errors.TransportError(str(error), host=self.host) from error
         if rest := b"".join(pending):
             yield rest
-
-
-def _problem(status: int, headers: Mapping[str, str], expected: str) -> str:
-    """Return why a response with a status below 400 is not valid; an empty string means that it is valid."""
-    if not 200 <= status < 300:
-        location = headers.get("Location", "")[:_LONGEST_SHOWN]
-        return f"the response has status {status} and is not from the Kubernetes API" + (
-            f"; it redirects to {location!r}" if location else ""
-        )
-    media_type = headers.get("Content-Type", "")
-    if media_type and expected not in media_type.lower():
-        wanted = "JSON" if expected == "json" else expected
-        return f"the response is of type {media_type[:_LONGEST_SHOWN]!r}, not {wanted}"
-    return ""
 
 
 class RoundTripper(Protocol):

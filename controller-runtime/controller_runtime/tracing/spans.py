@@ -40,7 +40,6 @@ _SCOPE: Final = "controller_runtime"
 _MOST_UIDS: Final = 4096
 FLUSH: Final = 5.0
 """Maximum seconds for sending the last spans at the end of the process."""
-_ROOTS: Final = ("api", "apis")
 _wanted: Final[ContextVar[int]] = ContextVar("controller-runtime.trace-id", default=0)
 
 T = TypeVar("T", bound=Hashable)
@@ -289,20 +288,16 @@ class TracedRoundTripper:
 
 
 def _described(request: rest.Request) -> tuple[str, dict[str, str]]:
-    """Return the resource of a request, such as ``jobs.batch/status``, and the attributes of its span."""
+    """Return the resource of a request, such as ``jobs.batch/status``, and the attributes of its span.
+
+    A request that concerns no objects, such as one for discovery, is described by its path.
+    """
     attributes = {"http.request.method": request.method, "url.path": request.path}
-    scope, *parts = request.path.strip("/").split("/")
-    if scope not in _ROOTS:
+    if request.resource is None:
         return request.path, attributes
-    group = parts.pop(0) if scope == "apis" and parts else ""
-    parts = parts[1:]
-    if len(parts) > 2 and parts[0] == "namespaces":
-        attributes["k8s.namespace.name"] = parts[1]
-        parts = parts[2:]
-    if not parts:
-        return request.path, attributes
-    resource, name, subresource = (*parts, "", "")[:3]
-    if name:
-        attributes["k8s.object.name"] = name
-    qualified = f"{resource}.{group}" if group else resource
-    return f"{qualified}/{subresource}" if subresource else qualified, attributes
+    if request.namespace:
+        attributes["k8s.namespace.name"] = request.namespace
+    if request.name:
+        attributes["k8s.object.name"] = request.name
+    resource = str(request.resource.group_resource)
+    return f"{resource}/{request.subresource}" if request.subresource else resource, attributes

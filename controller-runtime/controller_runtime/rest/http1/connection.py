@@ -63,6 +63,8 @@ class Incoming:
         self.resume: Callable[[], None] | None = None
         """Makes the connection read again. It is set only while the connection has stopped reading."""
         self._bounds = bounds or ORDINARY
+        self.total_timeout = self._bounds.seconds
+        """Seconds after which a whole response is aborted even if bytes still arrive."""
         self._loop = loop
         self._pieces: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -115,8 +117,8 @@ class Incoming:
             Error: the content encoding is not supported.
         """
         self.status = status
-        if encoding := self.headers.raw(b"content-encoding").lower():
-            self._decoder = _Decoder.of(encoding)
+        if b"content-encoding" in self.headers.lines:
+            self._decoder = _Decoder.of(self.headers.raw(b"content-encoding").lower())
         self.whole = self.whole or status >= 400
 
     def take(self, piece: bytes) -> None:
@@ -141,11 +143,6 @@ class Incoming:
         """True if the body ends when the connection ends, because no header states the length of the body."""
         codings = self.headers.raw(b"transfer-encoding").lower().split(b",")
         return not self.headers.raw(b"content-length") and codings[-1].strip() != b"chunked"
-
-    @property
-    def total_timeout(self) -> float:
-        """Seconds after which a whole response is aborted even if bytes still arrive."""
-        return self._bounds.seconds
 
     def end(self, error: BaseException | None = None) -> None:
         """End the response; if the response is incomplete, ``error`` is the reason."""
@@ -259,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
             Error: the response is malformed, was cut off, or exceeds ``bounds``.
             TimeoutError: the response was not received in time.
         """
-        transport = self.transport
+        transport = self._transport or self.transport
         answer = self._answer = Incoming(self._loop, bounds)
         self._bodiless, self._head_size, self._last_input = bodiless, 0, 0.0
         if deadline is not None:

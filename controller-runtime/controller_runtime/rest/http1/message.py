@@ -32,42 +32,43 @@ class GoneError(Error):
 class Headers(Mapping[str, str]):
     """The headers of a response. Names are case-insensitive; bytes that are not UTF-8 become surrogates."""
 
-    __slots__ = ("_lines",)
+    __slots__ = ("lines",)
 
     def __init__(self) -> None:
-        self._lines: dict[bytes, tuple[bytes, bytes]] = {}
+        self.lines: dict[bytes, tuple[bytes, bytes]] = {}
+        """For each name in lower case, the name as it was sent, and the value."""
 
     def add(self, name: bytes, value: bytes) -> None:
         """Add a line."""
         key = name.lower()
-        if key not in self._lines:
-            self._lines[key] = (name, value)
+        if key not in self.lines:
+            self.lines[key] = (name, value)
         elif key in _JOINED:
-            self._lines[key] = (name, self._lines[key][1] + b", " + value)
+            self.lines[key] = (name, self.lines[key][1] + b", " + value)
 
     def clear(self) -> None:
         """Remove all lines. This is called after the head of an interim response."""
-        self._lines.clear()
+        self.lines.clear()
 
     def raw(self, key: bytes) -> bytes:
         """Return the value of the header ``key``, which is in lower case, or empty bytes."""
-        line = self._lines.get(key)
+        line = self.lines.get(key)
         return line[1].strip() if line is not None else b""
 
     def __getitem__(self, name: str) -> str:
         try:
-            return _text(self._lines[name.lower().encode()][1])
+            return _text(self.lines[name.lower().encode()][1])
         except KeyError:
             raise KeyError(name) from None
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower().encode() in self._lines
+        return isinstance(name, str) and name.lower().encode() in self.lines
 
     def __iter__(self) -> Iterator[str]:
-        return (_text(name) for name, _ in self._lines.values())
+        return (_text(name) for name, _ in self.lines.values())
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self.lines)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self)!r})"

@@ -7,8 +7,10 @@ import json
 
 import pytest
 
-from controller_runtime import log, rest
-from controller_runtime.client.live import log_write, target_of
+from controller_runtime import log
+from controller_runtime.client.live import log_write
+from controller_runtime.machinery import Resource
+from controller_runtime.rest import request as requests
 from controller_runtime.rest.request import APPLY
 
 
@@ -19,38 +21,25 @@ def lines() -> io.StringIO:
     return stream
 
 
-@pytest.mark.parametrize(
-    ("path", "target"),
-    [
-        ("/api/v1/namespaces/team/pods/a/status", ("pods", "team/a", "status")),
-        ("/api/v1/namespaces/team/events", ("events", "team/", "")),
-        ("/api/v1/namespaces/team", ("namespaces", "team", "")),
-        ("/api/v1/namespaces/team/finalize", ("namespaces", "team", "finalize")),
-        ("/api/v1/nodes/n", ("nodes", "n", "")),
-        (
-            "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/j",
-            ("jobsets.jobset.x-k8s.io", "team/j", ""),
-        ),
-        ("/apis/a.io/v1/things/x%20y", ("things.a.io", "x y", "")),
-        ("/", ("", "", "")),
-    ],
-)
-def test_a_path_names_its_object(path: str, target: tuple[str, str, str]) -> None:
-    assert target_of(path) == target
-
-
 def test_a_write_is_one_line_with_its_verb_and_a_read_is_none(lines: io.StringIO) -> None:
-    path = "/api/v1/namespaces/team/configmaps/c"
-    log_write(rest.Request("GET", path), 200)
-    log_write(rest.Request("PATCH", path, headers={"Content-Type": APPLY}), 201)
-    log_write(rest.Request("DELETE", path, (("dryRun", "All"),)), 200)
+    resource = Resource("batch", "v1", "jobs", True)
+    log_write(requests.get(resource, "team", "c"), 200)
+    sent = requests.patch(resource, "team", "c", b"", content_type=APPLY, subresource="status")
+    log_write(sent, 201)
+    log_write(requests.update(Resource("", "v1", "nodes", False), "", "n", b"", dry_run=True), 200)
 
-    applied, deleted = map(json.loads, lines.getvalue().splitlines())
+    applied, updated = map(json.loads, lines.getvalue().splitlines())
     assert applied["msg"] == "Wrote"
-    assert (applied["verb"], applied["resource"], applied["object"], applied["status"]) == (
+    assert [applied[key] for key in ("verb", "resource", "object", "subresource", "status")] == [
         "apply",
-        "configmaps",
+        "jobs.batch",
         "team/c",
+        "status",
         201,
-    )
-    assert (deleted["verb"], deleted["dryRun"]) == ("delete", True)
+    ]
+    assert [updated[key] for key in ("verb", "resource", "object", "dryRun")] == [
+        "update",
+        "nodes",
+        "n",
+        True,
+    ]

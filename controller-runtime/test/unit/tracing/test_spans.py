@@ -18,7 +18,9 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Sampler
 import controller_runtime as ctrl
 from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.machinery import Resource
 from controller_runtime.reconcile import Reconciler, Request, Result
+from controller_runtime.rest import request as requests
 from controller_runtime.tracing import Subject, Tracing, UIDGenerator, trace_id
 from controller_runtime.workqueue import PriorityQueue, Triggers
 from ctrl_testkit.managers import new_manager, running
@@ -222,23 +224,24 @@ async def test_without_tracing_nothing_is_wrapped(world: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "name"),
+    ("sent", "name"),
     [
-        ("/api/v1/namespaces/ns/pods/p/status", "GET pods/status"),
-        ("/apis/batch/v1/namespaces/ns/jobs", "GET jobs.batch"),
-        ("/api/v1/nodes/n", "GET nodes"),
-        ("/api/v1/namespaces/ns", "GET namespaces"),
-        ("/version", "GET /version"),
-        ("/apis", "GET /apis"),
+        (
+            requests.subresource(requests.get(Resource("", "v1", "pods", True), "ns", "p"), "status"),
+            "GET pods/status",
+        ),
+        (requests.list_(Resource("batch", "v1", "jobs", True), namespace="ns"), "GET jobs.batch"),
+        (requests.get(Resource("", "v1", "nodes", False), "", "n"), "GET nodes"),
+        (rest.Request("GET", "/version"), "GET /version"),
     ],
 )
 async def test_the_name_of_a_request_has_its_resource_but_no_object(
-    path: str, name: str, spans: Spans
+    sent: rest.Request, name: str, spans: Spans
 ) -> None:
     inner = rest.FakeTransport(lambda _: rest.FakeResponse(200, {}))
     traced = spans.tracing.round_tripper(inner)
     with spans.tracing._tracer.start_as_current_span("test"):
-        await traced.send(rest.Request("GET", path))
+        await traced.send(sent)
     assert [span.name for span in spans.all()] == [name, "test"]
 
 
