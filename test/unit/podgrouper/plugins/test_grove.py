@@ -86,7 +86,9 @@ async def test_a_parent_requires_only_the_subgroups_that_it_contains(
     make_object: Any, make_pod: Any, group: Any
 ) -> None:
     """It may name pod groups that the gang does not have, or one pod group twice."""
-    parts = [{"name": name, "minReplicas": 1, "podReferences": []} for name in ("a", "b")]
+    parts: list[dict[str, Any]] = [
+        {"name": name, "minReplicas": 1, "podReferences": []} for name in ("a", "b")
+    ]
     configs = [
         {"name": "first", "podGroupNames": ["a", "b", "gone"], **PACK},
         {"name": "second", "podGroupNames": ["b", "b"], **PACK},
