@@ -20,7 +20,7 @@ from controller_runtime.machinery.backoff import Backoff
 from controller_runtime.rest import request as requests
 
 from .bodies import decode_listed
-from .interfaces import EventType, WatchEvent
+from .interfaces import EventType, ObjectList, WatchEvent
 from .options import WatchOptions
 
 if TYPE_CHECKING:
@@ -75,8 +75,10 @@ class Watch(Generic[T]):
         self._client = client
         self._kind = kind
         self._options = options
+        self._listed: ObjectList[T] | None = None
+        """The existing objects that have not been returned yet, the next one last."""
         self._bookmarks = False
-        self._connected = False
+        self._connected = self._closed = False
         self._backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE, random=random.random)
         self._not_before = 0.0
         self._events = self._follow()
@@ -92,6 +94,15 @@ class Watch(Generic[T]):
             # the objects of a list are returned without waiting in between.
             self._events = self._follow()
             raise
+        except (errors.StatusError, rest.RestError):
+            self._closed = True
+            raise
+        except StopAsyncIteration:
+            if self._closed:
+                raise
+            # The generator was closed with its event loop: continue after the last event.
+            self._events = self._follow()
+            return await anext(self._events)
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,6 +114,7 @@ class Watch(Generic[T]):
 
     async def aclose(self) -> None:
         """Stop, and close the connection."""
+        self._closed = True
         await self._events.aclose()
 
     async def _follow(self) -> AsyncGenerator[WatchEvent[T], None]:
@@ -128,15 +140,17 @@ class Watch(Generic[T]):
 
     async def _existing(self) -> AsyncGenerator[WatchEvent[T], None]:
         options = self._options
-        listed = await self._client.list(
-            self._kind,
-            namespace=options.get("namespace", ""),
-            labels=options.get("labels"),
-            fields=options.get("fields"),
-        )
-        for obj in listed:
-            yield WatchEvent("ADDED", obj)
-        self.resource_version = listed.resource_version
+        if self._listed is None:
+            self._listed = await self._client.list(
+                self._kind,
+                namespace=options.get("namespace", ""),
+                labels=options.get("labels"),
+                fields=options.get("fields"),
+            )
+            self._listed.reverse()
+        while self._listed:  # kept outside the generator, which may be closed before all objects are returned
+            yield WatchEvent("ADDED", self._listed.pop())
+        self.resource_version, self._listed = self._listed.resource_version, None
 
     async def _connection(self) -> AsyncGenerator[WatchEvent[T], None]:
         """Yield the events of one connection, until it ends or is silent for too long."""

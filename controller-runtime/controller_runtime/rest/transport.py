@@ -77,7 +77,11 @@ class Transport:
         self._throttle.forget()
 
     async def __aenter__(self) -> Self:
-        if self._loop is not asyncio.get_running_loop():
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:  # as with trio
+            raise RuntimeError("a transport works only in an event loop of asyncio") from error
+        if self._loop is not loop:
             self._move()
         self._wire.open()
         return self
@@ -134,7 +138,9 @@ class _Wire:
 
     async def send(self, request: Request) -> Response:
         if not self._opened:
-            raise errors.TransportError("the transport is not open", host=self._base)
+            raise errors.TransportError(
+                "the transport is not open: use it in an async with block", host=self._base
+            )
         pool = self._pool
         try:
             if pool is None:

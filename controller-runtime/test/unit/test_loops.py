@@ -195,3 +195,20 @@ def test_the_client_in_memory_works_in_one_loop_after_the_other() -> None:
                 return
 
     assert [asyncio.run(first(name)) for name in ("one", "two")] == ["one", "two"]
+
+
+def test_a_watch_of_the_fake_client_works_in_one_loop_after_the_other() -> None:
+    client = FakeClient()
+    watch = client.watch(ConfigMap)
+
+    async def name_of_the_next(name: str) -> str:
+        await client.create(ConfigMap(metadata=ObjectMeta(namespace="team", name=name)))
+        return (await anext(watch)).object.name
+
+    assert [asyncio.run(name_of_the_next(name)) for name in "abc"] == ["a", "b", "c"]
+
+
+def test_a_program_without_asyncio_is_told_what_is_missing() -> None:
+    opening: Any = rest.Transport(rest.Config("http://127.0.0.1:1")).__aenter__()
+    with pytest.raises(RuntimeError, match="a transport works only in an event loop of asyncio"):
+        opening.send(None)

@@ -209,6 +209,18 @@ async def test_waits_that_are_cancelled_do_not_shorten_the_pauses_between_failur
     assert len(transport.requests) < 8
 
 
+async def test_a_watch_continues_after_the_last_event_if_its_generator_was_closed_with_the_event_loop() -> (
+    None
+):
+    client, transport = serving(lines(line("ADDED", "a", 2)), lines(line("ADDED", "b", 3), quiet=True))
+    watch = client.watch(ConfigMap, resource_version="1")
+    assert await take(watch, 1) == ["ADDED a"]
+    await watch._events.aclose()  # as asyncio.run does at its end
+    assert await take(watch, 1) == ["ADDED b"]
+    assert versions(transport.requests) == ["1", "2"]
+    await watch.aclose()
+
+
 async def test_a_watch_that_was_closed_stays_closed() -> None:
     client, _ = serving(lines(line("ADDED", "a", 2), quiet=True))
     watch = client.watch(ConfigMap, resource_version="1")
