@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import errors, field, names
+from controller_runtime.machinery import JSON, errors, field, names, structural
 
 from . import ownership
 from .tables import Document, Manager, Table, key_of
@@ -91,6 +91,97 @@ def _problems_of_owners(path: field.Path, owners: list[OwnerReference]) -> Itera
                 text = 'Only one reference can have Controller set to true. Found "true" in references for'
                 yield field.invalid(path, owners, f"{text} {controller} and {named}")
             controller = controller or named
+
+
+_REASONS: Final = {
+    "Required value": "FieldValueRequired",
+    "Unsupported value": "FieldValueNotSupported",
+    "Duplicate value": "FieldValueDuplicate",
+    "Too long": "FieldValueTooLong",
+    "Too many": "FieldValueTooMany",
+}
+_UNCHECKED_RULES: Final = (
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+_MISSING: Final = object()
+
+
+def check_schema(
+    table: Table, schema: structural.Schema | None, document: Document, live: Document | None = None
+) -> None:
+    """Raise InvalidError if an object does not match the schema of its CustomResourceDefinition.
+
+    As on a server, a wrong value that ``live`` has, too, is not an error.
+    """
+    if schema is None:
+        return
+    found = [
+        each
+        for each in _problems_of_schema(
+            schema, document, separately="status" if table.properties.status else ""
+        )
+        if live is None or not _is_unchanged(each, document, live)
+    ]
+    if not found:
+        return
+    if any(each.grave for each in found) and _has_rules(schema):
+        found.append(structural.Problem(None, _UNCHECKED_RULES))
+    causes = [
+        {
+            "reason": "FieldValueTypeInvalid"
+            if " must be of type " in each.text
+            else _REASONS.get(each.text.partition(":")[0], "FieldValueInvalid"),
+            "message": each.text,
+            "field": structural.render(each.path) if each.path else "<nil>",
+        }
+        for each in found
+    ]
+    gvk, name = table.properties.gvk, document["metadata"].get("name", "")
+    texts = ", ".join(map(str, found))
+    raise errors.InvalidError(
+        f'{gvk.group_kind} "{name}" is invalid: {texts if len(found) == 1 else f"[{texts}]"}',
+        code=422,
+        reason="Invalid",
+        details={"name": name, "group": gvk.group, "kind": gvk.kind, "causes": causes},
+    )
+
+
+def _problems_of_schema(
+    schema: structural.Schema, document: Document, *, separately: str
+) -> Iterator[structural.Problem]:
+    """Yield the problems of an object. Those of a part that is written ``separately`` quote the path in that part."""
+    properties = schema.get("properties") or {}
+    rest = {k: v for k, v in properties.items() if k not in ("metadata", separately)}
+    yield from structural.problems({**schema, "properties": rest}, document)
+    if separately in document and separately in properties:
+        for each in structural.problems(properties[separately], document[separately]):
+            path = None if each.path is None else (separately, *each.path)
+            yield structural.Problem(path, each.text, each.grave)
+
+
+def _has_rules(schema: JSON) -> bool:
+    if isinstance(schema, list):
+        return any(map(_has_rules, schema))
+    return isinstance(schema, dict) and (
+        bool(schema.get("x-kubernetes-validations")) or any(map(_has_rules, schema.values()))
+    )
+
+
+def _is_unchanged(problem: structural.Problem, document: Document, live: Document) -> bool:
+    path = problem.path or ()
+    if problem.text == "Required value":
+        path = path[:-1]
+    return _at(document, path) == _at(live, path)
+
+
+def _at(value: Any, path: structural.Path) -> object:
+    for step in path:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return _MISSING
+    return value
 
 
 def check_version(table: Table, document: Document, live: Document) -> None:

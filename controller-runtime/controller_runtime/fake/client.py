@@ -66,9 +66,9 @@ class FakeClient(client.LiveClient):
 
     ``crds`` are CustomResourceDefinitions. The client reads from them whether a kind is namespaced, whether it has a
     status subresource, which lists in its objects are merged by key, which defaults its objects get and which fields
-    are dropped. It does not validate objects. ``with_status`` contains the custom kinds
-    without a CRD whose status is a subresource. If it is None, the model decides: its ``crd_kind`` markers or, without
-    markers, whether it has a ``status`` field. A kind without a model then has the subresource.
+    are dropped. Writes are validated against the schema, except its CEL rules and formats. ``with_status`` contains the
+    custom kinds without a CRD whose status is a subresource. If it is None, the model decides: its ``crd_kind`` markers
+    or, without markers, whether it has a ``status`` field. A kind without a model then has the subresource.
     """
 
     def __init__(

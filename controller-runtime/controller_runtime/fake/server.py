@@ -74,6 +74,7 @@ class Server:
                 self.add(properties)
                 if schema := (version.get("schema") or {}).get("openAPIV3Schema"):
                     self.complete[properties.gvk] = completer(schema)
+                    self.storage.schemas[properties.gvk] = schema
 
     def add(self, properties: kinds.KindProperties) -> Table:
         """Serve a kind, and return the table of its objects."""

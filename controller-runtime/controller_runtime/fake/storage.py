@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from controller_runtime.machinery import JSON, NamespacedName, errors
+from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, structural
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.machinery.patch import same
 
@@ -71,6 +71,8 @@ class Storage:
         self._new_suffix = new_suffix or _counting("{:05d}")
         self._version = 999
         self.complete: Callable[[Table, Document], Document] = lambda _, document: document
+        self.schemas: dict[GVK, structural.Schema] = {}
+        """The schemas of the CustomResourceDefinitions, against which writes are validated."""
         """Called before an object is stored; returns it with defaults and with the changes of webhooks."""
         self.prepared: Callable[[], Document] | None = None
         """Stores the result of the last dry run. Call it only if the object has not changed since the dry run."""
@@ -244,6 +246,7 @@ class Storage:
         document = self.complete(table, document)
         checks.check_name(table, document)
         checks.check_metadata(table, document)
+        checks.check_schema(table, self.schemas.get(table.properties.gvk), document)
         metadata = document["metadata"]  # an admission may have replaced it
         metadata["uid"] = self._new_uid()
         metadata["creationTimestamp"] = format_time(self.now())
@@ -262,6 +265,7 @@ class Storage:
         after.owners = _owning(after.owners)
         after.document = self.complete(table, after.document)
         checks.check_metadata(table, after.document)
+        checks.check_schema(table, self.schemas.get(table.properties.gvk), after.document, row.document)
         metadata = after.document["metadata"]
         if "generation" in metadata and not same(
             _content(table, row.document), _content(table, after.document)

@@ -7,7 +7,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client.cached import Backend
 
-from .world import RAW_PLANET, Observation, config_map, observe, planet, pod, widget
+from .world import Observation, config_map, observe, pod, strict, widget
 
 
 async def namespaces_must_exist(c: Backend, ns: str) -> list[Observation]:
@@ -26,9 +26,9 @@ async def schemas_fill_in_defaults(c: Backend, ns: str) -> list[Observation]:
     return [made.spec.restart_policy, made.status.phase]
 
 
-async def schemas_refuse_wrong_types(c: Backend, ns: str) -> list[Observation]:
-    """In memory there are no schemas: nothing is validated except metadata."""
-    return [await observe(c.create(planet(ns, RAW_PLANET, mass="heavy")))]
+async def schemas_have_rules(c: Backend, ns: str) -> list[Observation]:
+    """In memory, the CEL rules of a schema are not evaluated."""
+    return [await observe(c.create(strict(ns, spec={"size": 1, "odd": 2})))]
 
 
 async def a_status_writer_owns_the_metadata_it_sends(c: Backend, ns: str) -> list[Observation]:

@@ -16,7 +16,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client.cached import Backend
 from controller_runtime.envtest import open_crd
-from controller_runtime.machinery import GVK, Object, errors, unstructured
+from controller_runtime.machinery import GVK, Object, errors, openapi, unstructured
 
 GROUP: Final = "alike.example.org"
 
@@ -37,6 +37,13 @@ class Gadget(Object, group=GROUP, version="v1", kind="Gadget", plural="gadgets")
 
 class Scaled(Object, group=GROUP, version="v1", kind="Scaled", plural="scaleds"):
     """A custom resource with the subresource ``scale``."""
+
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class Strict(Object, group=GROUP, version="v1", kind="Strict", plural="stricts"):
+    """A custom resource whose schema has constraints."""
 
     spec: dict[str, Any] | None = None
     status: dict[str, Any] | None = None
@@ -82,6 +89,41 @@ def definition(kind: type[Object], properties: dict[str, Any], **version: Any) -
     )
 
 
+CONDITION: Final = openapi.definition("meta.v1.Condition")
+STRICT: Final = {
+    "spec": {
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 1, "maximum": 5},
+            "colour": {"type": "string", "enum": ["red", "green"]},
+            "code": {"type": "string", "minLength": 2, "maxLength": 4, "pattern": "^[a-z]*$"},
+            "parts": {
+                "type": "array",
+                "maxItems": 2,
+                "items": {"type": "object", "required": ["name"]} | NAMED,
+            },
+            "port": {"x-kubernetes-int-or-string": True},
+            "ratio": {"type": "number"},
+            "none": {"type": "string", "nullable": True},
+            "odd": {"type": "integer", "x-kubernetes-validations": [{"rule": "self % 2 == 1"}]},
+            "by_name": {"type": "object", "maxProperties": 1, "additionalProperties": {"type": "integer"}},
+        },
+    },
+    "status": {
+        "type": "object",
+        "properties": {
+            "conditions": {
+                "type": "array",
+                "items": CONDITION,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            }
+        },
+    },
+}
+
+
 CRDS: Final = [
     definition(
         Widget,
@@ -101,6 +143,7 @@ CRDS: Final = [
             },
         },
     ),
+    definition(Strict, STRICT, subresources={"status": {}}),
     definition(Planet, {"mass": {"type": "integer"}}),
 ]
 
@@ -173,6 +216,10 @@ def config_map(ns: str, data: dict[str, str] | None = None, name: str = "c", **m
 def widget(ns: str, kind: type[Any] = Widget, name: str = "w", **parts: Any) -> Any:
     metadata = {"name": name, "namespace": ns, **parts.pop("metadata", {})}
     return kind.from_dict({"metadata": metadata, **parts})
+
+
+def strict(ns: str, kind: type[Any] = Strict, **parts: Any) -> Any:
+    return kind.from_dict({"metadata": {"name": "s", "namespace": ns}, **parts})
 
 
 def planet(ns: str, kind: type[Any] = Planet, **parts: Any) -> Any:

@@ -15,9 +15,10 @@ from typing import Final
 
 from controller_runtime.machinery import JSON
 from controller_runtime.machinery.gojson import go_json
+from controller_runtime.machinery.structural import Path, Problem, render
+from controller_runtime.machinery.structural import problems as problems
 
 from trainerctl.offline import objectmeta
-from trainerctl.offline.problem import Path, Problem, kind_of, render
 
 Schema = Mapping[str, JSON]
 Evaluate = Callable[[str, JSON], bool | str]
@@ -55,110 +56,6 @@ def _unknown(schema: Schema, value: JSON, path: Path) -> Iterator[Path]:
             yield from _unknown(additional, each, (*path, key))
         elif properties is not None and not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield (*path, key)
-
-
-# The schema.
-
-
-def problems(schema: Schema, value: JSON, path: Path = ()) -> Iterator[Problem]:
-    """Yield a problem for each value that the schema does not allow."""
-    kind, where = kind_of(value), render(path)
-    either = bool(schema.get("x-kubernetes-int-or-string"))
-    wanted = ["integer", "string"] if either else [schema["type"]] if schema.get("type") else []
-    if wanted and kind not in wanted and not (kind == "integer" and wanted == ["number"]):
-        shown = f'Invalid value: "{kind}": {where} in body must be of type {{}}: "{kind}"'
-        yield Problem(path, shown.format(",".join(wanted)), grave=True)
-        if either:
-            yield Problem(None, f'Invalid value: "": "{where}" must validate at least one schema (anyOf)')
-            yield Problem(path, shown.format("integer"), grave=True)
-        return
-    if (options := schema.get("enum")) is not None and value not in options:
-        listed = ", ".join(go_json(option) for option in options)
-        yield Problem(path, f"Unsupported value: {go_json(value)}: supported values: {listed}", grave=True)
-    match value:
-        case str():
-            yield from _text(schema, value, path)
-        case bool():
-            pass
-        case int() | float():
-            yield from _number(schema, value, path)
-        case list():
-            yield from _array(schema, value, path)
-        case dict():
-            yield from _object(schema, value, path)
-
-
-def _text(schema: Schema, value: str, path: Path) -> Iterator[Problem]:
-    shown = f"Invalid value: {go_json(value)}: {render(path)} in body should"
-    if len(value) < (least := schema.get("minLength", 0)):
-        yield Problem(path, f"{shown} be at least {least} chars long")
-    if len(value) > (most := schema.get("maxLength", len(value))):
-        yield Problem(path, f"Too long: may not be more than {most} bytes", grave=True)
-    if (pattern := schema.get("pattern")) and not re.search(pattern, value):
-        yield Problem(path, f"{shown} match '{pattern}'")
-
-
-def _number(schema: Schema, value: float, path: Path) -> Iterator[Problem]:
-    shown = f"Invalid value: {go_json(value)}: {render(path)} in body should be"
-    if value < (least := schema.get("minimum", value)):
-        yield Problem(path, f"{shown} greater than or equal to {least}")
-    if value > (most := schema.get("maximum", value)):
-        yield Problem(path, f"{shown} less than or equal to {most}")
-
-
-def _sized(schema: Schema, items: str, count: int, path: Path) -> Iterator[Problem]:
-    """Yield a problem if a count is too small or too large. ``items`` is ``Items`` or ``Properties``."""
-    if count < (least := schema.get(f"min{items}", 0)):
-        text = f"Invalid value: {count}: {render(path)} in body should have at least {least} {items.lower()}"
-        yield Problem(path, text)
-    if count > (most := schema.get(f"max{items}", count)):
-        yield Problem(path, f"Too many: {count}: must have at most {most} items", grave=True)
-
-
-def _array(schema: Schema, value: list[JSON], path: Path) -> Iterator[Problem]:
-    yield from _sized(schema, "Items", len(value), path)
-    items = schema.get("items") or {}
-    for index, item in enumerate(value):
-        yield from problems(items, item, (*path, index))
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    identities: list[JSON] = []
-    match schema.get("x-kubernetes-list-type"):
-        case "set":
-            identities = value
-        case "map":
-            strays = [index for index, item in enumerate(value) if not isinstance(item, dict | None)]
-            for index in strays:
-                text = (
-                    f"Invalid value: {go_json(value[index])}: must be an object for an array of list-type map"
-                )
-                yield Problem((*path, index), text)
-            if not strays:
-                identities = [
-                    None if item is None else {key: item[key] for key in sorted(keys) if key in item}
-                    for item in value
-                ]
-    seen: dict[str, int] = {}
-    for index, identity in enumerate(identities):
-        if identity is None:
-            continue
-        text = go_json(identity)
-        seen[text] = seen.get(text, 0) + 1
-        if seen[text] == 2:
-            yield Problem((*path, index), f"Duplicate value: {text}")
-
-
-def _object(schema: Schema, value: dict[str, JSON], path: Path) -> Iterator[Problem]:
-    yield from _sized(schema, "Properties", len(value), path)
-    properties = schema.get("properties") or {}
-    for name in schema.get("required") or ():
-        if name not in value:
-            yield Problem((*path, name), "Required value", grave=True)
-    additional = schema.get("additionalProperties")
-    for key, each in value.items():
-        if key in properties:
-            yield from problems(properties[key], each, (*path, key))
-        elif isinstance(additional, dict):
-            yield from problems(additional, each, (*path, key))
 
 
 # Rules.

@@ -23,6 +23,7 @@ from ctrl_testkit.alike import (
     differences,
     patches,
     reads,
+    schemas,
     subresources,
     updates,
     watches,
@@ -30,7 +31,7 @@ from ctrl_testkit.alike import (
 from ctrl_testkit.alike.world import CRD, CRDS, RAW_PLANET, RAW_WIDGET, Gadget, cases_of, comparable
 
 pytestmark = pytest.mark.integration
-CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes, subresources, watches)
+CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes, schemas, subresources, watches)
 DIFFERENT: Final = cases_of(differences)
 
 
