@@ -141,11 +141,14 @@ def check(reconciler: object) -> None:
         return  # checked when it was made
     method = getattr(reconciler, "reconcile", None)
     if not callable(method):
-        raise ControllerError(f"{type(reconciler).__name__} has no method reconcile")
+        hint = "; use reconcile.Func(…)" if callable(reconciler) else ""
+        raise ControllerError(f"{type(reconciler).__name__} has no method reconcile{hint}")
     _check_function(method, f"{type(reconciler).__name__}.reconcile")
 
 
 def _check_function(function: Callable[..., object], name: str) -> None:
+    if inspect.isasyncgenfunction(callables.unwrapped(function)):
+        raise ControllerError(f"{name} yields; it must return a Result")
     if callables.is_plain(function):
         raise ControllerError(f"{name} must be declared with async def")
     if not callables.takes(function, "request"):

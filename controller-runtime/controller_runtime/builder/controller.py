@@ -15,13 +15,14 @@ from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from controller_runtime import controller, handler, predicate, reconcile, source
+from controller_runtime import controller, handler, log, predicate, reconcile, source
 from controller_runtime.controller import LogConstructor
 from controller_runtime.machinery import Object, callables, metadata_only
 from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import ControllerError
 
 T = TypeVar("T", bound=Object)
+_log = log.logger_from("controller-runtime.builder")
 Predicates = Iterable[predicate.Predicate[T]]
 
 
@@ -67,6 +68,12 @@ class Builder:
         self._watches: list[_Watch] = []
         self._sources: list[source.Source] = []
         self._problem = ""
+        self._built = False
+
+    def __del__(self) -> None:
+        if not self._built and (self._watches or self._sources):
+            name = self._name or (self._kind.gvk.kind.lower() if self._kind is not None else "")
+            _log.warning("Declared controller does not run: complete() was never called", controller=name)
 
     def named(self, name: str) -> Self:
         """Use ``name`` for the controller in logs and metrics, instead of the reconciled kind in lower case."""
@@ -170,6 +177,7 @@ class Builder:
 
     def build(self, reconciler: reconcile.Reconciler) -> controller.Controller:
         """Work like :meth:`complete`, and return the controller."""
+        self._built = True
         name = self._check()
         options = self._options
         if self._log_constructor is not None:

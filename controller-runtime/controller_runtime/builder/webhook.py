@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Any, Final, Generic, Self, TypeVar
 
-from controller_runtime import manager, webhook
+from controller_runtime import log, manager, webhook
 from controller_runtime.machinery import GVK, Object
 
 T = TypeVar("T", bound=Object)
+_log = log.logger_from("controller-runtime.builder")
 
 VALIDATE: Final = "validate"
 MUTATE: Final = "mutate"
@@ -29,23 +30,36 @@ class WebhookBuilder(Generic[T]):
         self._handlers: dict[str, webhook.Handler] = {}
         self._paths: dict[str, str] = {}
         self._spokes: list[webhook.Spoke[Any, T]] = []
+        self._completed = False
+
+    def __del__(self) -> None:
+        if not self._completed and (self._handlers or self._spokes):
+            _log.warning(
+                "Declared webhooks are not served: complete() was never called",
+                kind=str(self._kind.gvk.group_kind),
+            )
 
     def with_validator(self, validator: webhook.CustomValidator[T]) -> Self:
         """Validate objects: ``webhook.ValidatorHandler`` at the path for ``validate``."""
-        self._handlers[VALIDATE] = webhook.ValidatorHandler(self._kind, validator)
-        return self
+        return self._with(VALIDATE, webhook.ValidatorHandler(self._kind, validator))
 
     def with_defaulter(self, defaulter: webhook.CustomDefaulter[T]) -> Self:
         """Fill in defaults: ``webhook.DefaulterHandler`` at the path for ``mutate``."""
-        self._handlers[MUTATE] = webhook.DefaulterHandler(self._kind, defaulter)
-        return self
+        return self._with(MUTATE, webhook.DefaulterHandler(self._kind, defaulter))
 
     def with_mutator(self, mutator: webhook.CustomMutator[T]) -> Self:
         """Change objects: ``webhook.MutatorHandler`` at the path for ``mutate``.
 
         Unlike a defaulter, a mutator also gets the request and the stored object.
         """
-        self._handlers[MUTATE] = webhook.MutatorHandler(self._kind, mutator)
+        return self._with(MUTATE, webhook.MutatorHandler(self._kind, mutator))
+
+    def _with(self, verb: str, handler: webhook.Handler) -> Self:
+        if verb in self._handlers:
+            raise ValueError(
+                f"webhook for {self._kind.gvk}: a second handler to {verb} would replace the first"
+            )
+        self._handlers[verb] = handler
         return self
 
     def with_validator_custom_path(self, path: str) -> Self:
@@ -78,6 +92,7 @@ class WebhookBuilder(Generic[T]):
             ValueError: nothing is declared; a path is taken, is not valid or has no handler; or the manager's scheme
                 knows a version of the kind that cannot be converted.
         """
+        self._completed = True
         if not self._handlers and not self._spokes:
             raise ValueError(f"webhook for {self._kind.gvk}: neither validator nor defaulter nor conversion")
         for verb, path in self._paths.items():
@@ -102,4 +117,7 @@ class WebhookBuilder(Generic[T]):
 
 def new_webhook_managed_by(mgr: manager.Manager, kind: type[T]) -> WebhookBuilder[T]:
     """Return a builder of the webhooks of ``kind``, which ``mgr`` serves."""
+    given: object = kind
+    if not isinstance(given, type) or not issubclass(given, Object):
+        raise TypeError(f"webhooks are for a kind, which is a class, not {given!r:.100}")
     return WebhookBuilder(mgr, kind)

@@ -11,7 +11,7 @@ from datetime import timedelta
 import msgspec
 
 from controller_runtime import workqueue
-from controller_runtime.machinery import GVK
+from controller_runtime.machinery import GVK, settings
 from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import ControllerError, Request
 
@@ -65,6 +65,8 @@ class Options:
         Raises:
             ControllerError: ``max_concurrent_reconciles`` is less than 1.
         """
+        if problem := settings.problem_of(self):
+            raise ControllerError(f"ControllerOptions: {problem}")
         defaults = defaults or ControllerDefaults()
         workers = self.max_concurrent_reconciles
         if workers is None and self.kind is not None:

@@ -22,6 +22,9 @@ def set_status_condition(
     transition time, the condition gets ``now``, which is the current time by default. The list does not keep a
     reference to ``new``.
     """
+    given: object = conditions
+    if given is None:
+        raise TypeError("there is no list of conditions yet: set status.conditions to a list first")
     existing = find(conditions, new.type)
     if existing is None:
         added = new.deep_copy()

@@ -29,6 +29,14 @@ UNSET: Final = _Unset()
 _REASONS: Final = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
 
 
+_COLUMNS: Final = ("boolean", "date", "integer", "number", "string")
+
+
+def _check_path(field: str, path: str) -> None:
+    if not path.startswith("."):
+        raise TypeError(f"{field} must begin with a dot, as in .status.phase, not {path!r}")
+
+
 class Rule(msgspec.Struct, frozen=True):
     """A CEL validation rule, and the message that the API server returns if an object violates it."""
 
@@ -53,6 +61,8 @@ class Rule(msgspec.Struct, frozen=True):
         """
         if self.reason not in (None, *_REASONS):
             raise TypeError(f"reason must be one of {', '.join(_REASONS)}, not {self.reason}")
+        if not self.rule.strip():
+            raise TypeError("a rule needs an expression, such as self > 0")
 
 
 class Markers(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +136,14 @@ class PrinterColumn(msgspec.Struct, frozen=True):
     priority: int | None = None
     format: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raise TypeError for a type or a path that no API server accepts."""
+        if self.type not in _COLUMNS:
+            raise TypeError(f"the type of a column must be one of {', '.join(_COLUMNS)}, not {self.type}")
+        if not self.name:
+            raise TypeError("a column needs a name")
+        _check_path("json_path", self.json_path)
+
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """The scale subresource: where an object has its numbers of replicas and the selector of its pods."""
@@ -176,6 +194,10 @@ class KindMarkers(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("printer_columns", "selectable_fields", "rules", "short_names", "categories"):
             if not isinstance(getattr(self, name), tuple):
                 raise TypeError(f"{name} must be a tuple")
+        for path in self.selectable_fields:
+            _check_path("selectable_fields", path)
+        if self.scale is not None and not isinstance(self.scale, Scale):
+            raise TypeError(f"scale must be a Scale, such as ctrl.Scale(), not {type(self.scale).__name__}")
 
 
 Int32 = Annotated[int, pydantic.Field(ge=-(1 << 31), le=(1 << 31) - 1), Markers(format="int32")]

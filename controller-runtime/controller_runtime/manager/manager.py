@@ -25,7 +25,7 @@ from typing import Final, Self, TypeVar
 import anyio
 
 from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
-from controller_runtime.machinery import NamespacedName, Object, callables
+from controller_runtime.machinery import NamespacedName, Object, callables, settings
 from controller_runtime.serving import Handler, ServerError
 
 from . import servers
@@ -79,6 +79,11 @@ class Manager:
         if not isinstance(defaults, ControllerDefaults):
             given = type(defaults).__name__
             raise ManagerError(f"Options(controller=…) takes ctrl.ControllerDefaults, not {given}")
+        cached: object = self.options.cache
+        if not isinstance(cached, cache.Options):
+            raise ManagerError(f"Options(cache=…) takes cache.Options, not {type(cached).__name__}")
+        if problem := settings.problem_of(self.options) or settings.problem_of(defaults):
+            raise ManagerError(f"Options: {problem}")
         if self.options.user_agent:
             config = dataclasses.replace(config, user_agent=self.options.user_agent)
         self.config = config

@@ -4,14 +4,15 @@
 
 import asyncio
 import functools
+import gc
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import cache, controller, handler, predicate, reconcile, rest, source
+from controller_runtime import cache, controller, handler, log, predicate, reconcile, rest, source
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.builder import Builder
 from controller_runtime.client import LiveClient
@@ -82,7 +83,25 @@ def webhooks() -> Any:
     return ctrl.new_webhook_managed_by(manager(), ConfigMap)
 
 
+class GoodValidator(ctrl.CustomValidator[ConfigMap]):
+    async def validate_create(self, obj: ConfigMap) -> list[str]:
+        return []
+
+    async def validate_update(self, old: ConfigMap, new: ConfigMap) -> list[str]:
+        return []
+
+    async def validate_delete(self, obj: ConfigMap) -> list[str]:
+        return []
+
+
+class Yields:
+    async def reconcile(self, request: ctrl.Request) -> AsyncIterator[ctrl.Result]:
+        yield ctrl.Result()
+
+
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
+    "async generator": (Yields, r"Yields\.reconcile yields; it must return a Result"),
+    "method": (lambda: Good().reconcile, r"method has no method reconcile; use reconcile\.Func"),
     "no argument": (NoArgument, r"NoArgument\.reconcile must take one argument"),
     "two arguments": (TwoArguments, r"TwoArguments\.reconcile must take one argument"),
     "bool": (ReturnsBool, r"ReturnsBool\.reconcile returns bool; it must return a Result"),
@@ -130,6 +149,67 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "plain has no method finalize",
     ),
     "function as runnable": (lambda: manager().add(plain), TypeError, "plain has no method start"),  # type: ignore[arg-type]
+    "second validator": (
+        lambda: webhooks().with_validator(GoodValidator()).with_validator(GoodValidator()),
+        ValueError,
+        "a second handler to validate would replace the first",
+    ),
+    "webhooks of a name": (
+        lambda: ctrl.new_webhook_managed_by(manager(), "ConfigMap"),  # type: ignore[arg-type]
+        TypeError,
+        "webhooks are for a kind, which is a class, not 'ConfigMap'",
+    ),
+    "text of namespaces": (
+        lambda: cache.Options(default_namespaces="team"),
+        TypeError,
+        r"cache.Options: default_namespaces must be a list, such as \['team'\], not a text",
+    ),
+    "text of a kind's namespaces": (
+        lambda: cache.Options(by_object={ConfigMap: cache.ByObject(namespaces="team")}),
+        TypeError,
+        r"cache.ByObject: namespaces must be a list",
+    ),
+    "text of an address": (
+        lambda: ctrl.Manager(rest.Config("http://a"), ctrl.Options(health_probe_bind_address=8081)),  # type: ignore[arg-type]
+        ctrl.ManagerError,
+        "Options: health_probe_bind_address must be str, not int",
+    ),
+    "text of a duration": (
+        lambda: ctrl.Manager(rest.Config("http://a"), ctrl.Options(graceful_shutdown_timeout="30s")),  # type: ignore[arg-type]
+        ctrl.ManagerError,
+        "Options: graceful_shutdown_timeout must be float, not str",
+    ),
+    "map of a cache": (
+        lambda: ctrl.Manager(rest.Config("http://a"), ctrl.Options(cache={"namespaces": ["a"]})),  # type: ignore[arg-type]
+        ctrl.ManagerError,
+        r"Options\(cache=…\) takes cache.Options, not dict",
+    ),
+    "type of a column": (
+        lambda: ctrl.PrinterColumn("Ready", "int", ".status.ready"),
+        TypeError,
+        "the type of a column must be one of boolean, date, integer, number, string, not int",
+    ),
+    "path of a column": (
+        lambda: ctrl.PrinterColumn("Ready", "integer", "status.ready"),
+        TypeError,
+        "json_path must begin with a dot, as in .status.phase, not 'status.ready'",
+    ),
+    "selectable field": (
+        lambda: ctrl.KindMarkers(selectable_fields=("spec.a",)),
+        TypeError,
+        "selectable_fields must begin with a dot",
+    ),
+    "scale": (
+        lambda: ctrl.KindMarkers(scale=True),  # type: ignore[arg-type]
+        TypeError,
+        r"scale must be a Scale, such as ctrl.Scale\(\), not bool",
+    ),
+    "empty rule": (lambda: ctrl.Rule(" "), TypeError, "a rule needs an expression"),
+    "conditions that are None": (
+        lambda: ctrl.set_status_condition(None, ctrl.Condition(type="A", status="True")),  # type: ignore[arg-type]
+        TypeError,
+        "set status.conditions to a list first",
+    ),
     "config that was not awaited": (
         lambda: ctrl.Manager(asyncio.get_event_loop_policy),  # type: ignore[arg-type]
         ctrl.ManagerError,
@@ -294,3 +374,29 @@ async def test_an_index_function_must_return_a_list_at_once() -> None:
 async def test_a_change_that_is_repeated_must_be_async() -> None:
     with pytest.raises(TypeError, match="plain must be declared with async def"):
         await ctrl.retry_on_conflict(plain)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("declare", "event"),
+    [
+        (lambda: empty().for_(ConfigMap), "Declared controller does not run: complete() was never called"),
+        (
+            lambda: webhooks().with_validator(GoodValidator()),
+            "Declared webhooks are not served: complete() was never called",
+        ),
+    ],
+)
+def test_a_declaration_that_is_never_completed_is_logged(declare: Callable[[], Any], event: str) -> None:
+    with log.captured() as lines:
+        declared = declare()
+        assert lines == []
+        del declared
+        gc.collect()
+    assert [line["event"] for line in lines] == [event]
+
+
+@pytest.mark.parametrize("number", ["4", 2.5, True])
+def test_a_number_of_workers_is_an_integer(number: Any) -> None:
+    options = ctrl.ControllerOptions(max_concurrent_reconciles=number)
+    with pytest.raises(reconcile.ControllerError, match="max_concurrent_reconciles must be int or None"):
+        empty().for_(ConfigMap).with_options(options).complete(Good())
