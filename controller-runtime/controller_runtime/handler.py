@@ -227,9 +227,10 @@ def enqueue_requests_from_map_func(
     struct, ``fn`` gets the object.
 
     Raises:
-        TypeError: ``fn`` is not ``async``.
+        TypeError: ``fn`` is not ``async`` or does not take an object.
     """
     callables.must_be_async(fn)
+    callables.must_take(fn, "obj")
     return _EnqueueRequestsFromMapFunc(fn, reads)
 
 

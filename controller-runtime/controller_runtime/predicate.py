@@ -56,10 +56,11 @@ class Funcs(Predicate[T]):
         delete: Callable[[event.DeleteEvent[T]], bool] | None = None,
         generic: Callable[[event.GenericEvent[T]], bool] | None = None,
     ) -> None:
-        """Raises TypeError if a function is ``async``."""
+        """Raises TypeError if a function is ``async`` or does not take an event."""
         for each in (create, update, delete, generic):
             if each is not None:
                 callables.must_be_plain(each)
+                callables.must_take(each, "evt")
         self._create = create
         self._update = update
         self._delete = delete
@@ -86,9 +87,10 @@ def from_object(fn: Callable[[T], bool]) -> Predicate[T]:
     """Return a predicate that calls ``fn`` with the object of each event. For an update, this is the new object.
 
     Raises:
-        TypeError: ``fn`` is ``async``.
+        TypeError: ``fn`` is ``async`` or does not take an object.
     """
     callables.must_be_plain(fn)
+    callables.must_take(fn, "obj")
     return Funcs(
         create=lambda evt: fn(evt.object),
         update=lambda evt: fn(evt.new),

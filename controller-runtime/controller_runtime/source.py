@@ -451,6 +451,7 @@ class Func(Source):
     def __init__(self, fn: Callable[[Queue], Awaitable[None]], name: str = "") -> None:
         """Make a source of ``fn``; logs show ``name``. Raises TypeError if ``fn`` is not ``async``."""
         callables.must_be_async(fn)
+        callables.must_take(fn, "queue")
         self._fn = fn
         self._name = name
 

@@ -360,6 +360,7 @@ class SharedInformer:
                 f"{self.gvk.group_kind}: index {field!r} is too late: objects are cached already"
             )
         callables.must_be_plain(extract)
+        callables.must_take(extract, "obj")
         if field in self._indexers:
             raise ValueError(f"{self.gvk.group_kind}: an index with name {field!r} is registered already")
         self._indexers[field] = (kind, extract, view)

@@ -144,6 +144,7 @@ class FakeClient(client.LiveClient):
         """Add an index; ValueError if the kind already has one of that name. ``extract`` gets whole objects."""
         del reads
         callables.must_be_plain(extract)
+        callables.must_take(extract, "obj")
         if (kind.gvk, field) in self._indexes:
             raise ValueError(f"{kind.gvk}: an index named {field} exists")
         self._indexes[kind.gvk, field] = (kind, extract)

@@ -61,6 +61,12 @@ def must_be_plain(function: Callable[..., Any]) -> None:
         raise TypeError(f"{name_of(function)} must not be async: its result is used at once")
 
 
+def must_take(function: Callable[..., object], names: str) -> None:
+    """Raise TypeError for a function that certainly cannot be called with these arguments, such as ``old, new``."""
+    if not takes(function, *names.split(", ")):
+        raise TypeError(f"{name_of(function)} must take {names}")
+
+
 def takes(function: Callable[..., Any], *arguments: str) -> bool:
     """Return False if ``function`` certainly cannot be called with as many positional arguments."""
     try:

@@ -44,6 +44,10 @@ def plain(*_: object) -> list[ctrl.Request]:
     return []
 
 
+async def no_arguments() -> list[ctrl.Request]:
+    return []
+
+
 async def coroutine(_: object) -> bool:
     return True
 
@@ -209,6 +213,36 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: ctrl.set_status_condition(None, ctrl.Condition(type="A", status="True")),  # type: ignore[arg-type]
         TypeError,
         "set status.conditions to a list first",
+    ),
+    "handler of one argument": (
+        lambda: cache.EventHandlerFuncs(on_delete=lambda obj: None),  # type: ignore[arg-type, misc]
+        TypeError,
+        "must take obj, unknown",
+    ),
+    "async handler": (
+        lambda: cache.EventHandlerFuncs(on_add=coroutine),  # type: ignore[arg-type]
+        TypeError,
+        "coroutine must not be async",
+    ),
+    "predicate of two arguments": (
+        lambda: predicate.Funcs(update=lambda old, new: True),  # type: ignore[arg-type, misc]
+        TypeError,
+        "must take evt",
+    ),
+    "object predicate of two arguments": (
+        lambda: predicate.from_object(lambda old, new: True),  # type: ignore[arg-type, misc]
+        TypeError,
+        "must take obj",
+    ),
+    "source without a queue": (
+        lambda: source.Func(no_arguments),  # type: ignore[arg-type]
+        TypeError,
+        "no_arguments must take queue",
+    ),
+    "map function without an object": (
+        lambda: handler.enqueue_requests_from_map_func(no_arguments),  # type: ignore[arg-type]
+        TypeError,
+        "no_arguments must take obj",
     ),
     "config that was not awaited": (
         lambda: ctrl.Manager(asyncio.get_event_loop_policy),  # type: ignore[arg-type]
