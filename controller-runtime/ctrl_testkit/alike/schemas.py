@@ -4,8 +4,7 @@
 
 from typing import Any
 
-from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 
 from .world import RAW_PLANET, Observation, observe, planet, strict
 
@@ -34,19 +33,19 @@ _RIGHT: list[dict[str, Any]] = [
 ]
 
 
-async def a_schema_refuses_wrong_objects(c: Backend, ns: str) -> list[Observation]:
+async def a_schema_refuses_wrong_objects(c: LiveClient, ns: str) -> list[Observation]:
     return [await observe(c.create(strict(ns, spec=spec))) for spec in _WRONG]
 
 
-async def a_schema_admits_right_objects(c: Backend, ns: str) -> list[Observation]:
+async def a_schema_admits_right_objects(c: LiveClient, ns: str) -> list[Observation]:
     return [await observe(c.create(strict(ns, spec=spec), dry_run=True)) for spec in _RIGHT]
 
 
-async def a_schema_names_the_type_of_a_field(c: Backend, ns: str) -> list[Observation]:
+async def a_schema_names_the_type_of_a_field(c: LiveClient, ns: str) -> list[Observation]:
     return [await observe(c.create(planet(ns, RAW_PLANET, mass="heavy")))]
 
 
-async def a_schema_refuses_wrong_changes(c: Backend, ns: str) -> list[Observation]:
+async def a_schema_refuses_wrong_changes(c: LiveClient, ns: str) -> list[Observation]:
     await c.create(strict(ns, spec={"size": 1}))
     patch = raw_patch(MERGE, b'{"spec":{"size":9}}')
     applied = strict(ns, spec={"size": 7})
@@ -57,7 +56,7 @@ async def a_schema_refuses_wrong_changes(c: Backend, ns: str) -> list[Observatio
     ]
 
 
-async def a_condition_must_be_complete(c: Backend, ns: str) -> list[Observation]:
+async def a_condition_must_be_complete(c: LiveClient, ns: str) -> list[Observation]:
     await c.create(strict(ns, spec={"size": 1}))
     full = {
         "type": "Ready",
@@ -80,7 +79,7 @@ async def a_condition_must_be_complete(c: Backend, ns: str) -> list[Observation]
     ]
 
 
-async def a_condition_may_occur_only_once(c: Backend, ns: str) -> list[Observation]:
+async def a_condition_may_occur_only_once(c: LiveClient, ns: str) -> list[Observation]:
     made = await c.create(strict(ns, spec={"size": 1}))
     full = {
         "type": "Ready",
