@@ -96,12 +96,9 @@ class GrouperLoadError(ManagerError):
 class PluginsHub:
     """Finds the grouper of a kind in the table of the rules that apply."""
 
-    def __init__(
-        self, default: DefaultGrouper, tables: Mapping[Rules, Mapping[GVK, Grouper]], reader: client.Reader
-    ) -> None:
+    def __init__(self, default: DefaultGrouper, tables: Mapping[Rules, Mapping[GVK, Grouper]]) -> None:
         self.default = default
         self._tables = tables
-        self._reader = reader
         self._served_gangs: dict[str, GVK] = {}
 
     def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
@@ -110,7 +107,7 @@ class PluginsHub:
 
     def grouper_for_gang(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
         """Return a grouper for the pods of ``gang``. It calls ``otherwise`` if we are not allowed to read the gang."""
-        return NativeGrouper(self.default, self._reader, gang, otherwise, self._served_gangs)
+        return NativeGrouper(self.default, gang, otherwise, self._served_gangs)
 
     def kinds(self) -> list[GVK]:
         """Return the kinds that have a row."""
@@ -158,9 +155,8 @@ def new_plugins_hub(
         GrouperLoadError: an entry point does not load, fails, returns something other than rows, or provides a kind
             that already has a row.
     """
-    options = options or Settings()
     default = DefaultGrouper(reader, options)
-    tables = {rules: _table(default, reader, options, rules) for rules in Rules}
+    tables = {rules: _table(default, rules) for rules in Rules}
     if found is None:
         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
@@ -171,27 +167,27 @@ def new_plugins_hub(
                         f"grouper {entry.name} ({entry.value}): {kind} already has a grouper"
                     )
                 table[kind] = grouper
-    return PluginsHub(default, tables, reader)
+    return PluginsHub(default, tables)
 
 
-def _table(default: DefaultGrouper, reader: client.Reader, options: Settings, rules: Rules) -> Table:
+def _table(default: DefaultGrouper, rules: Rules) -> Table:
     """Return our rows for ``rules``."""
-    legacy, is_oldest = options.search_legacy_pod_groups, rules is OLDEST
+    is_oldest = rules is OLDEST
     job_grouper = K8sJobGrouper if is_oldest else WholeJobGrouper
-    job_set_grouper = JobSetGrouper(default) if is_oldest else JobSetTreeGrouper(default, reader)
-    grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
+    job_set_grouper = JobSetGrouper if is_oldest else JobSetTreeGrouper
+    grove, mpi = GroveGrouper(default), MpiGrouper(default)
     table: Table = {
         GVK("", "v1", "Pod"): PodJobGrouper(default),
         GVK("amlarc.azureml.com", "v1alpha1", "AmlJob"): AmlGrouper(default),
         GVK("apps", "v1", "Deployment"): DeploymentGrouper(default),
         GVK("apps", "v1", "ReplicaSet"): default,
         GVK("apps", "v1", "StatefulSet"): default,
-        GVK("batch", "v1", "CronJob"): CronJobGrouper(default, reader),
-        GVK("batch", "v1", "Job"): job_grouper(default, reader, search_for_legacy_pod_groups=legacy),
+        GVK("batch", "v1", "CronJob"): CronJobGrouper(default),
+        GVK("batch", "v1", "Job"): job_grouper(default),
         GVK("egx.nvidia.io", "v1", "SPOTRequest"): SpotRequestGrouper(default),
         GVK("grove.io", "v1alpha1", "PodCliqueSet"): grove,
         GVK("grove.io", "v1alpha1", "PodGangSet"): grove,
-        GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): job_set_grouper,
+        GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): job_set_grouper(default),
         GVK("kubeflow.org", "v1", "JAXJob"): JaxGrouper(default),
         GVK("kubeflow.org", "v1", "MPIJob"): mpi,
         GVK("kubeflow.org", "v1", "PaddleJob"): PaddleGrouper(default),
@@ -205,24 +201,16 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: Settings, ru
         GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default, rules),
         GVK("machinelearning.seldon.io", "v1", "SeldonDeployment"): default,
         GVK("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment"): default,
-        GVK("run.ai", "v1", "RunaiJob"): RunaiJobGrouper(
-            default, reader, search_for_legacy_pod_groups=legacy
-        ),
-        GVK("serving.knative.dev", "v1", "Service"): KnativeGrouper(
-            default, reader, gang_schedule=options.knative_gang_schedule
-        ),
+        GVK("run.ai", "v1", "RunaiJob"): RunaiJobGrouper(default),
+        GVK("serving.knative.dev", "v1", "Service"): KnativeGrouper(default),
         GVK("tekton.dev", "v1", "PipelineRun"): default,
         GVK("tekton.dev", "v1", "TaskRun"): default,
         GVK("workspace.devfile.io", "v1alpha2", "DevWorkspace"): default,
     }
-    ray = {
-        "RayCluster": RayClusterGrouper(default, reader, rules),
-        "RayJob": RayJobGrouper(default, reader, rules),
-        "RayService": RayServiceGrouper(default, reader, rules),
-    }
+    ray = {"RayCluster": RayClusterGrouper, "RayJob": RayJobGrouper, "RayService": RayServiceGrouper}
     for kind, grouper in ray.items():
-        table[GVK("ray.io", "v1", kind)] = table[GVK("ray.io", "v1alpha1", kind)] = grouper
-    skip = SkipTopOwnerGrouper(default, reader, table, rules)
+        table[GVK("ray.io", "v1", kind)] = table[GVK("ray.io", "v1alpha1", kind)] = grouper(default, rules)
+    skip = SkipTopOwnerGrouper(default, table, rules)
     table.update(dict.fromkeys((*_WRAPPERS, _DYNAMO if is_oldest else _ANY_DYNAMO), skip))
     table[_NIM_SERVICE] = NimServiceGrouper(default, skip)
     return table

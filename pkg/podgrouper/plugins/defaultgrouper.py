@@ -45,8 +45,8 @@ class DefaultGrouper(Grouper):
     reads: ClassVar[Reads] = Reads.METADATA
 
     def __init__(self, reader: client.Reader, options: Settings | None = None) -> None:
-        self._reader = reader
-        self._options = options or Settings()
+        self.reader = reader
+        self.options = options or Settings()
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
@@ -110,14 +110,14 @@ class DefaultGrouper(Grouper):
         Labels of the owner take precedence over the pod's.
         """
         for labels in (top_owner.labels, pod.labels):
-            if (queue := labels.get(self._options.queue_label_key)) is not None:
+            if (queue := labels.get(self.options.queue_label_key)) is not None:
                 return queue
         project = top_owner.labels.get(kai.PROJECT_LABEL_KEY)
         if project is None:
             project = pod.labels.get(kai.PROJECT_LABEL_KEY)
         if not project:
             return kai.DEFAULT_QUEUE_NAME
-        pool = pod.labels.get(self._options.node_pool_label_key)
+        pool = pod.labels.get(self.options.node_pool_label_key)
         return project if pool is None else f"{project}-{pool}"
 
     async def calc_pod_group_priority_class(self, top_owner: Object, pod: Pod, default: str) -> str:
@@ -187,7 +187,7 @@ class DefaultGrouper(Grouper):
         if not priority_class:
             return False
         try:
-            await client.peek(self._reader, PriorityClass, ("", priority_class))
+            await client.peek(self.reader, PriorityClass, ("", priority_class))
         except UNREADABLE as error:
             _log.debug("Failed to get priority class", priorityClassName=priority_class, error=error)
             if not isinstance(error, NotFoundError):
@@ -196,12 +196,12 @@ class DefaultGrouper(Grouper):
         return True
 
     async def _defaults(self) -> Defaults:
-        if self._options.default_priorities is None:
+        if self.options.default_priorities is None:
             return Defaults()
         try:
-            config_map = await self._reader.get(ConfigMap, self._options.default_priorities)
+            config_map = await self.reader.get(ConfigMap, self.options.default_priorities)
         except UNREADABLE as error:
-            _note_unread(f"ConfigMap {self._options.default_priorities}", error)
+            _note_unread(f"ConfigMap {self.options.default_priorities}", error)
             raise
         return parse_defaults((config_map.data or {}).get(kai.DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY))
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.client import Reader
 from controller_runtime.machinery import Object, Unstructured
 
-from pkg.podgrouper.podgroup import Metadata
+from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules
 
 from .defaultgrouper import DefaultGrouper
 from .grouper import Grouper
@@ -20,11 +19,17 @@ from .grouper import Grouper
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
-class DelegatingGrouper(Grouper):
-    """Returns the default group, adjusted to the kind of the top owner."""
+class ReadingGrouper(Grouper):
+    """Base of groupers that use the default grouper and its reader."""
 
-    def __init__(self, default: DefaultGrouper) -> None:
+    def __init__(self, default: DefaultGrouper, rules: Rules = OLDEST) -> None:
         self._default = default
+        self._client = default.reader
+        self._rules = rules
+
+
+class DelegatingGrouper(ReadingGrouper):
+    """Returns the default group, adjusted to the kind of the top owner."""
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
@@ -42,28 +47,6 @@ class DelegatingGrouper(Grouper):
             GroupingError: the owner is malformed.
             StatusError: another object that the grouper needs could not be read.
         """
-
-
-class LegacyGroupsGrouper(DelegatingGrouper):
-    """Base of groupers that keep using an existing group whose name an older release chose.
-
-    If ``search_for_legacy_pod_groups`` is False, they do not look for such groups.
-    """
-
-    def __init__(
-        self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True
-    ) -> None:
-        super().__init__(default)
-        self._client = client
-        self._searches = search_for_legacy_pod_groups
-
-
-class ReadingGrouper(Grouper):
-    """Base of groupers that use the default grouper, and read objects other than the top owner through ``client``."""
-
-    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
-        self._default = default
-        self._client = client
 
 
 def not_ended(pods: Iterable[Pod]) -> Iterator[Pod]:

@@ -11,7 +11,6 @@ from typing import Final
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.client import Reader
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import NotFoundError
 
@@ -21,7 +20,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
 from .defaultgrouper import DefaultGrouper
-from .delegating import LegacyGroupsGrouper
+from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import parse_int32
 from .grouper import Reads
@@ -31,7 +30,7 @@ _log: Final = log.logger_from("podgrouper")
 
 
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
-class K8sJobGrouper(LegacyGroupsGrouper):
+class K8sJobGrouper(DelegatingGrouper):
     """Makes a group for each pod of a Job, because the pods of a Job need not run at the same time."""
 
     name = "BatchJob Grouper"
@@ -46,7 +45,7 @@ class K8sJobGrouper(LegacyGroupsGrouper):
             StatusError: reading the group of an older release failed.
         """
         legacy = _name(_legacy_base(owner, pod), owner)
-        if self._searches and await _group_exists(self._client, pod.namespace, legacy):
+        if await _legacy_group_exists(self._default, pod.namespace, legacy):
             _log.debug("Using legacy pod group", podGroup=f"{pod.namespace}/{legacy}")
             metadata.name = legacy
         else:
@@ -68,7 +67,7 @@ class RunaiJobGrouper(K8sJobGrouper):
         return replica if dash else pod.name
 
 
-class WholeJobGrouper(LegacyGroupsGrouper):
+class WholeJobGrouper(DelegatingGrouper):
     """Groups all pods of a Job. An annotation sets how many pods the group requires; the default is one.
 
     The group cannot require more pods than the Job controller creates at once.
@@ -87,8 +86,7 @@ class WholeJobGrouper(LegacyGroupsGrouper):
             StatusError: the Job cannot be read, or looking for the pod's own group failed.
         """
         own = _name(pod.name, owner)
-        searched = self._searches and own != metadata.name
-        if searched and await _group_exists(self._client, pod.namespace, own):
+        if own != metadata.name and await _legacy_group_exists(self._default, pod.namespace, own):
             metadata.name = own
         elif (text := owner.annotations.get(kai.MIN_MEMBER_KEY)) is not None:
             try:
@@ -117,9 +115,12 @@ def _legacy_base(job: Unstructured, pod: Pod) -> str:
     return pod.name if parallelism is not None and parallelism > 1 else job.name
 
 
-async def _group_exists(client: Reader, namespace: str, name: str) -> bool:
+async def _legacy_group_exists(default: DefaultGrouper, namespace: str, name: str) -> bool:
+    """Return True if an older release has created the group. If the setting disables the search, return False."""
+    if not default.options.search_legacy_pod_groups:
+        return False
     try:
-        await client.get(PodGroup, (namespace, name))
+        await default.reader.get(PodGroup, (namespace, name))
     except NotFoundError:
         return False
     return True

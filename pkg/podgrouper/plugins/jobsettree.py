@@ -24,7 +24,6 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
 
 from . import fields, segments
-from .defaultgrouper import DefaultGrouper
 from .delegating import DelegatingGrouper
 from .errors import GroupingError, failing
 from .gonumbers import parse_int32
@@ -48,10 +47,6 @@ class JobSetTreeGrouper(DelegatingGrouper):
 
     name = "JobSet Grouper"
     reads = Reads.SPEC
-
-    def __init__(self, default: DefaultGrouper, reader: client.Reader) -> None:
-        super().__init__(default)
-        self._reader = reader
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Add the tree of subgroups, and put the pod into the subgroup of its replica.
@@ -99,7 +94,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
         names = dict.fromkeys(f"{metadata.name}-{name}" for job in jobs if (name := name_of(job)))
         for name in (metadata.name, *names):
             try:
-                group = (await client.peek(self._reader, PodGroup, (metadata.namespace, name))).object
+                group = (await client.peek(self._client, PodGroup, (metadata.namespace, name))).object
             except NotFoundError:
                 continue
             if not group.spec.sub_groups:

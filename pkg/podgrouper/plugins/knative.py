@@ -9,7 +9,6 @@ from typing import Final
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.client import Reader
 from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 
@@ -18,7 +17,6 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
-from .defaultgrouper import DefaultGrouper
 from .delegating import ReadingGrouper, not_ended
 from .errors import UNREADABLE, GroupingError
 from .gonumbers import atoi
@@ -39,10 +37,6 @@ class KnativeGrouper(ReadingGrouper):
     name = "KNative Grouper"
     reads = Reads.METADATA
 
-    def __init__(self, default: DefaultGrouper, client: Reader, *, gang_schedule: bool = True) -> None:
-        super().__init__(default, client)
-        self._gang_schedule = gang_schedule
-
     async def get_pod_group_metadata(
         self, _top_owner: Unstructured, pod: Pod, *_other_owners: Object
     ) -> Metadata:
@@ -60,7 +54,7 @@ class KnativeGrouper(ReadingGrouper):
             message = 'revisions.serving.knative.dev "" not found'
             raise NotFoundError(message, code=404, reason="NotFound")
         revision = await self._client.get(_REVISION, (pod.namespace, name))
-        if self._gang_schedule:
+        if self._default.options.knative_gang_schedule:
             try:
                 one_each = await self._has_a_group_for_each_pod(revision)
             except (GroupingError, *UNREADABLE) as error:

@@ -13,10 +13,9 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Unstructured
 
 from pkg.constants import kai
-from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
 from . import fields, segments
-from .defaultgrouper import DefaultGrouper
 from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError, failing
 from .gonumbers import atoi, divide
@@ -41,10 +40,6 @@ class LwsGrouper(DelegatingGrouper):
 
     name = "LWS Grouper"
     reads = Reads.SPEC
-
-    def __init__(self, default: DefaultGrouper, rules: Rules = OLDEST) -> None:
-        super().__init__(default)
-        self._rules = rules
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Require all pods of the replica, or only the leader.

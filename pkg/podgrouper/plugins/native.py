@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from controller_runtime import client, log
+from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.machinery import GVK, JSON, Object, Unstructured, names, unstructured
@@ -75,13 +75,11 @@ class NativeGrouper(Grouper):
     def __init__(
         self,
         default: DefaultGrouper,
-        reader: client.Reader,
         gang: NativeGang,
         otherwise: Grouper,
         served: dict[str, GVK],
     ) -> None:
         self._default = default
-        self._reader = reader
         self._gang = gang
         self._otherwise = otherwise
         self._served = served
@@ -146,7 +144,7 @@ class NativeGrouper(Grouper):
         known = self._served.get(gang.kind)
         for version in versions if known is None else (known, *versions):
             try:
-                found = await self._reader.get(unstructured(version), (namespace, gang.name))
+                found = await self._default.reader.get(unstructured(version), (namespace, gang.name))
             except NoKindMatchError:
                 continue
             except NotFoundError as error:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.client import Reader
 from controller_runtime.machinery import GVK, GroupKind, Object, Unstructured, unstructured
 
 from pkg.constants import kai
@@ -37,14 +36,12 @@ class SkipTopOwnerGrouper(ReadingGrouper):
     def __init__(
         self,
         default: DefaultGrouper,
-        client: Reader,
         table: Mapping[GVK, Grouper],
         rules: Rules = OLDEST,
     ) -> None:
         """Kinds are looked up in ``table`` for each pod, so the table may be filled after this call."""
-        super().__init__(default, client)
+        super().__init__(default, rules)
         self._table = table
-        self._rules = rules
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object

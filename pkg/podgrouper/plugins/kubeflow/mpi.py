@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.client import Reader
 from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper.plugins import fields
-from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import not_ended
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
 from pkg.podgrouper.podgroup import Metadata
@@ -33,10 +31,6 @@ class MpiGrouper(KubeflowDistributedGrouper):
     replica_specs = "mpiReplicaSpecs"
     mandatory_roles = (_LAUNCHER,)
     default_replicas: ClassVar[Mapping[str, int]] = {"Worker": 0}
-
-    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
-        super().__init__(default)
-        self._client = client
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Require launcher and workers.

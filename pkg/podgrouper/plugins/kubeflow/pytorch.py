@@ -11,10 +11,9 @@ from controller_runtime.machinery import JSON, Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.plugins import fields, segments
-from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.errors import GroupingError, failing
 from pkg.podgrouper.plugins.gonumbers import atoi, divide
-from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata
+from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata
 
 from .distributed_common import KubeflowDistributedGrouper
 
@@ -35,10 +34,6 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
 
     name = "PyTorchJob Grouper"
     replica_specs = "pytorchReplicaSpecs"
-
-    def __init__(self, default: DefaultGrouper, rules: Rules = OLDEST) -> None:
-        super().__init__(default)
-        self._rules = rules
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Put master and workers into subgroups.

@@ -17,7 +17,6 @@ from typing import ClassVar, Final
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.client import Reader
 from controller_runtime.machinery import JSON, GroupKind, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.gojson import go_text
@@ -29,7 +28,7 @@ from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
 from pkg.podgrouper.plugins.grouper import Reads, fitting, runs_in
-from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
 PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
 NODE_GROUP_LABEL: Final = "ray.io/group"
@@ -47,10 +46,6 @@ class RayGrouper(ReadingGrouper):
     reads = Reads.SPEC
     cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Paths to the name of the RayCluster; the first path that exists is used. Empty if the owner is the RayCluster."""
-
-    def __init__(self, default: DefaultGrouper, client: Reader, rules: Rules = OLDEST) -> None:
-        super().__init__(default, client)
-        self._with_topology = rules is not Rules.V0_13
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
@@ -129,16 +124,25 @@ class RayGrouper(ReadingGrouper):
 
     def _sub_groups(self, cluster: Unstructured) -> list[SubGroupMetadata]:
         head = SubGroupMetadata(name=HEAD_GROUP, min_available=1)
-        if self._with_topology:
+        groups, with_topology = [head], self._rules is not Rules.V0_13
+        if with_topology:
             spec = fields.nested_map(cluster, "spec", "headGroupSpec")
             head.topology_constraints = _topology(spec or {}, "headGroupSpec")
-        specs = fields.nested_list(cluster, "spec", "workerGroupSpecs") or []
         is_elastic = fields.nested_field(cluster, "spec", "enableInTreeAutoscaling") is True
-        workers = (
-            _worker_group(index, spec, with_topology=self._with_topology, is_elastic=is_elastic)
-            for index, spec in enumerate(specs)
-        )
-        return [head, *(group for group in workers if group is not None)]
+        for index, spec in enumerate(fields.nested_list(cluster, "spec", "workerGroupSpecs") or []):
+            if not isinstance(spec, dict):
+                raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
+            if (pods := _required_pods(spec, is_elastic=is_elastic)) is None:
+                continue
+            try:
+                name = fields.nested_string(spec, "groupName")
+            except AccessorError:
+                name = None
+            group = SubGroupMetadata(name=name or f"worker-group-{index}", min_available=pods)
+            if with_topology:
+                group.topology_constraints = _topology(spec, f"workerGroupSpecs.{group.name}")
+            groups.append(group)
+        return groups
 
     async def _existing(self, namespace: str, name: str) -> PodGroup | None:
         try:
@@ -189,18 +193,14 @@ def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata |
     return segments.placement(topology, required, preferred)
 
 
-def _worker_group(
-    index: int, spec: JSON, *, with_topology: bool, is_elastic: bool
-) -> SubGroupMetadata | None:
-    """Return the subgroup of a worker group, or None if KubeRay creates no pods for the group.
+def _required_pods(spec: dict[str, JSON], *, is_elastic: bool) -> int | None:
+    """Return how many pods of a worker group are required, or None if KubeRay creates no pods for the group.
 
-    It requires ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead, unless
+    These are ``minReplicas`` times ``numOfHosts`` pods. If ``minReplicas`` is 0, ``replicas`` is used instead, unless
     an autoscaler sets them (``is_elastic``). As KubeRay does, raise ``replicas`` to ``minReplicas`` and lower them to
     ``maxReplicas``. If ``minReplicas`` exceeds ``maxReplicas``, releases of KubeRay before v1.6 create ``maxReplicas``
     pods and later ones may create ``minReplicas``; the smaller number is required.
     """
-    if not isinstance(spec, dict):
-        raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
     if fields.nested_bool(spec, "suspend"):
         return None
     replicas = fields.nested_int64(spec, "replicas") or 0
@@ -214,11 +214,4 @@ def _worker_group(
     if desired <= 0 or hosts <= 0:
         return None
     needed = min(least, desired) if least or is_elastic else desired
-    try:
-        name = fields.nested_string(spec, "groupName")
-    except AccessorError:
-        name = None
-    group = SubGroupMetadata(name=name or f"worker-group-{index}", min_available=fields.int32(needed * hosts))
-    if with_topology:
-        group.topology_constraints = _topology(spec, f"workerGroupSpecs.{group.name}")
-    return group
+    return fields.int32(needed * hosts)
