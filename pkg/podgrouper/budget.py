@@ -113,11 +113,8 @@ class Budget:
         account = self._accounts.get(namespace)
         if account is None:
             if len(self._accounts) >= MAX_ACCOUNTS:
-                self._close()
+                # Half of the accounts are closed at once, because each time sorts all accounts.
+                by_debt = sorted(self._accounts, key=lambda name: self._accounts[name].balance.tokens())
+                self._accounts = {name: self._accounts[name] for name in by_debt[: MAX_ACCOUNTS // 2]}
             account = self._accounts[namespace] = _Account(TokenBucket(SHARE, SAVED, self._clock))
         return account
-
-    def _close(self) -> None:
-        """Close half of the accounts: each call sorts all accounts, so it should be called rarely."""
-        by_debt = sorted(self._accounts, key=lambda namespace: self._accounts[namespace].balance.tokens())
-        self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: MAX_ACCOUNTS // 2]}

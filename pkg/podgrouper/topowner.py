@@ -51,7 +51,8 @@ def _scalar(text: str) -> str:
     unprintable = _UNPRINTABLE.search(text) is not None
     if "\n" in text and not unprintable and text[-1] != " " and " \n" not in text:
         return _literal(text)
-    quoted = unprintable or "\n" in text or _reads_as_something_else(text)
+    is_base_60 = _BASE_60.fullmatch(text) is not None
+    quoted = unprintable or "\n" in text or is_base_60 or _is_number_or_word(text) or _is_timestamp(text)
     written: str = yaml.dump(
         {"k": _Text(text, '"' if quoted else "")}, Dumper=_Dumper, allow_unicode=True, width=1 << 30
     )
@@ -66,11 +67,6 @@ def _literal(text: str) -> str:
     body = "\n".join(f"    {line}" if line else "" for line in text.split("\n"))
     start = "" if text[0] == "\n" else "\n"
     return f"|{indent}{chomp}{start}{body}".removesuffix("\n")
-
-
-def _reads_as_something_else(text: str) -> bool:
-    """Return True if a YAML 1.1 or 1.2 reader would parse the plain text as a type other than a string."""
-    return _BASE_60.fullmatch(text) is not None or _is_number_or_word(text) or _is_timestamp(text)
 
 
 def _is_number_or_word(text: str) -> bool:

@@ -28,15 +28,11 @@ class AmlGrouper(DelegatingGrouper):
         Raises:
             GroupingError: the job has no valid node count.
         """
-        metadata.min_available = fields.int32(_node_count(owner))
-
-
-def _node_count(job: Unstructured) -> int:
-    cause: AccessorError | None = None
-    try:
-        count = fields.nested_int64(job, "spec", "job", "options", "envs", "AZUREML_NODE_COUNT")
-    except AccessorError as error:
-        count, cause = None, error
-    if count is None:
-        raise GroupingError("azureml envs count not found in spec") from cause
-    return count
+        cause: AccessorError | None = None
+        try:
+            count = fields.nested_int64(owner, "spec", "job", "options", "envs", "AZUREML_NODE_COUNT")
+        except AccessorError as error:
+            count, cause = None, error
+        if count is None:
+            raise GroupingError("azureml envs count not found in spec") from cause
+        metadata.min_available = fields.int32(count)

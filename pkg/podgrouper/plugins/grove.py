@@ -9,7 +9,6 @@ Grove's operator writes PodGangs for schedulers. A label of the pod names its Po
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
@@ -87,9 +86,29 @@ class GroveGrouper(ReadingGrouper):
             priority_class = fields.nested_string(gang, "spec", "priorityClassName")
         if priority_class is not None:  # it may be an empty string
             metadata.priority_class_name = priority_class
-        metadata.labels = {**top_owner.labels, **(metadata.labels or {})}
-        metadata.annotations = {**top_owner.annotations, **(metadata.annotations or {})}
-        _apply_labels_and_annotations(metadata, metadata.labels, metadata.annotations, named)
+        metadata.labels = labels = {**top_owner.labels, **(metadata.labels or {})}
+        metadata.annotations = annotations = {**top_owner.annotations, **(metadata.annotations or {})}
+        metadata.priority_class_name = labels.get(kai.PRIORITY_LABEL_KEY, metadata.priority_class_name)
+        if (preemptibility := labels.get(kai.PREEMPTIBILITY_LABEL_KEY)) is not None:
+            try:
+                metadata.preemptibility = parse_preemptibility(preemptibility)
+            except ValueError as error:
+                raise GroupingError(
+                    f"failed to get metadata from top owner {named}. Err: failed to parse preemptibility"
+                    f" from top owner {metadata.namespace}/{metadata.name}. Err: {error}"
+                ) from error
+        metadata.preferred_topology_level = metadata.preferred_topology_level or annotations.get(
+            kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""
+        )
+        metadata.required_topology_level = metadata.required_topology_level or annotations.get(
+            kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY, ""
+        )
+        metadata.topology = metadata.topology or annotations.get(kai.TOPOLOGY_KEY, "")
+        if (text := annotations.get(kai.PREEMPTION_DELAY_KEY)) is not None:
+            try:
+                metadata.preemption_delay = format_duration(preemption_delay(text))
+            except ValueError as error:  # an invalid delay is ignored
+                _log.error("Invalid annotation found", annotation=kai.PREEMPTION_DELAY_KEY, error=error)
         parents, parent_of = reader.parents()
         with failing(f"failed to get spec.podgroups from PodGang {named}. Err: "):
             groups = fields.nested_list(gang, "spec", "podgroups") or []
@@ -102,36 +121,6 @@ class GroveGrouper(ReadingGrouper):
         metadata.sub_groups = parents + children
         metadata.min_available = fields.int32(sum(child.min_available for child in children))
         return metadata
-
-
-def _apply_labels_and_annotations(
-    metadata: Metadata, labels: Mapping[str, str], annotations: Mapping[str, str], named: str
-) -> None:
-    """Set priority class, preemptibility, the parts of the topology that are still empty, and preemption delay.
-
-    An invalid preemption delay is ignored.
-    """
-    metadata.priority_class_name = labels.get(kai.PRIORITY_LABEL_KEY, metadata.priority_class_name)
-    if (preemptibility := labels.get(kai.PREEMPTIBILITY_LABEL_KEY)) is not None:
-        try:
-            metadata.preemptibility = parse_preemptibility(preemptibility)
-        except ValueError as error:
-            raise GroupingError(
-                f"failed to get metadata from top owner {named}. Err: failed to parse preemptibility"
-                f" from top owner {metadata.namespace}/{metadata.name}. Err: {error}"
-            ) from error
-    metadata.preferred_topology_level = metadata.preferred_topology_level or annotations.get(
-        kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""
-    )
-    metadata.required_topology_level = metadata.required_topology_level or annotations.get(
-        kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY, ""
-    )
-    metadata.topology = metadata.topology or annotations.get(kai.TOPOLOGY_KEY, "")
-    if (text := annotations.get(kai.PREEMPTION_DELAY_KEY)) is not None:
-        try:
-            metadata.preemption_delay = format_duration(preemption_delay(text))
-        except ValueError as error:
-            _log.error("Invalid annotation found", annotation=kai.PREEMPTION_DELAY_KEY, error=error)
 
 
 class _Gang:

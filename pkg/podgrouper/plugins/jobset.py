@@ -55,7 +55,7 @@ class JobSetGrouper(DelegatingGrouper):
                 f"pod {pod.namespace}/{pod.name} missing required label {quote(REPLICATED_JOB_NAME_KEY)}"
             )
         metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}"
-        order, jobs = startup_order(owner), replicated_jobs(owner)
+        order, jobs = startup_order(owner), [each for each in entries_of(owner) if isinstance(each, dict)]
         if order in (None, IN_ORDER) or depend_on_others(jobs):
             metadata.name += f"-{replicated_job}"
             own = next((job for job in jobs if name_of(job) == replicated_job), None)
@@ -84,11 +84,6 @@ def entries_of(job_set: Unstructured) -> list[JSON]:
     """Return ``spec.replicatedJobs``."""
     with _reading("spec.replicatedJobs", named(job_set)):
         return fields.nested_list(job_set, "spec", "replicatedJobs") or []
-
-
-def replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
-    """Return the entries of ``spec.replicatedJobs`` that are maps."""
-    return [entry for entry in entries_of(job_set) if isinstance(entry, dict)]
 
 
 def name_of(replicated_job: Mapping[str, JSON]) -> str:

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Unstructured
 
 from pkg.constants import kai
-from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata
 
 from . import fields, segments
 from .delegating import DelegatingGrouper
@@ -91,19 +90,33 @@ def _worker_index(pod: Pod) -> int:
 
 
 def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[SubGroupMetadata]:
-    """Return the subgroups of a replica of ``size`` pods. Add the pod to its subgroup."""
-    where = f"LWS {lws.namespace}/{lws.name}"
-    with failing(f"failed to get sub group policy for {where}: "):
-        layout = _layout(lws, size) if size > 1 else None
-    if layout is None:
+    """Return the subgroups of a replica of ``size`` pods, including the leader. Add the pod to its subgroup.
+
+    With LeaderWorker, the leader and the workers of the first segment have subgroups below that segment. With
+    LeaderExcluded, the leader has a subgroup beside the segments.
+    """
+    where, is_newer = f"LWS {lws.namespace}/{lws.name}", rules is not Rules.V0_13
+    segment_size = None
+    if size > 1:
+        with failing(f"failed to get sub group policy for {where}: "):
+            segment_size = _segment_size(lws)
+            if segment_size is not None and segment_size <= 1:
+                raise GroupingError(f"segmentSize {segment_size} is not valid. It must be greater than 1")
+            if segment_size is not None and segment_size > size:
+                raise GroupingError(f"segmentSize {segment_size} is greater than replicasSize {size}")
+            policy = fields.nested_string(lws, *_TEMPLATE, "subGroupPolicy", "subGroupPolicyType")
+    if segment_size is None:
         groups = [SubGroupMetadata(name=_LEADER, min_available=1)]
         if size > 1:
             groups.append(SubGroupMetadata(name=_WORKERS, min_available=size - 1))
         own = 0 if _is_leader(pod) else 1
         return _with(pod, groups, own) if own < len(groups) else groups
-    if rules is not Rules.V0_13 and layout.number > segments.MAX_SUBGROUPS_V0_17:
+    # If the workers alone fill the segments, the leader is an extra pod of the first segment.
+    leader_is_extra = (size - 1) % segment_size == 0
+    last = (size - 1 - leader_is_extra) // segment_size
+    if is_newer and last >= segments.MAX_SUBGROUPS_V0_17:
         raise GroupingError(
-            f"number of subgroups segments {layout.number} is greater than max allowed segmentation"
+            f"number of subgroups segments {last + 1} is greater than max allowed segmentation"
             f" {segments.MAX_SUBGROUPS_V0_17}"
         )
     with failing(
@@ -111,27 +124,39 @@ def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[Su
     ):
         template = fields.nested_map(lws, *_TEMPLATE, "workerTemplate")
     constraint = None if template is None else segments.topology_constraint(pod, template, lws.annotations)
-    groups = layout.sub_groups(pod, constraint)
-    if rules is not Rules.V0_13:
+    segments.check_number(last + 1)
+    groups = [
+        SubGroupMetadata(name=f"segment-{index}", min_available=segment_size, topology_constraints=constraint)
+        for index in range(last + 1)
+    ]
+    groups[-1].min_available = size - last * segment_size - leader_is_extra
+    first = groups[0]
+    worker = _worker_index(pod)
+    own = divide(worker - 1 if worker != 0 and leader_is_extra else worker, segment_size)[0]
+    if policy in (None, LEADER_WORKER):
+        first.min_available += leader_is_extra
+        groups += [
+            SubGroupMetadata(name=_LEADER, parent=first.name, min_available=1),
+            SubGroupMetadata(name=_WORKERS, parent=first.name, min_available=first.min_available - 1),
+        ]
+        if _is_leader(pod) or own == 0:
+            own = len(groups) - 2 + (not _is_leader(pod))
+    elif policy == LEADER_EXCLUDED:
+        if not leader_is_extra:
+            raise GroupingError(
+                f"replicasSize {size} is not divisible by segmentSize {segment_size}."
+                " LeaderExcluded policy is only supported when replicasSize is divisible by segmentSize."
+            )
+        groups.insert(0, SubGroupMetadata(name=_LEADER, min_available=1))
+        own += not _is_leader(pod)
+    _with(pod, groups, own)
+    if is_newer:
         # A subgroup that contains other subgroups requires all of these, instead of a number of pods.
         children = Counter(each.parent for each in groups)
         for group in groups:
             if group.name in children:
                 group.min_sub_group, group.min_available = children[group.name], 0
     return groups
-
-
-def _layout(lws: Unstructured, size: int) -> _Layout | None:
-    """Return the layout of the replica, or None if no segment size is set."""
-    segment_size = _segment_size(lws)
-    if segment_size is None:
-        return None
-    if segment_size <= 1:
-        raise GroupingError(f"segmentSize {segment_size} is not valid. It must be greater than 1")
-    if segment_size > size:
-        raise GroupingError(f"segmentSize {segment_size} is greater than replicasSize {size}")
-    policy = fields.nested_string(lws, *_TEMPLATE, "subGroupPolicy", "subGroupPolicyType")
-    return _Layout(size, segment_size, LEADER_WORKER if policy is None else policy)
 
 
 def _segment_size(lws: Unstructured) -> int | None:
@@ -154,74 +179,6 @@ def _segment_size(lws: Unstructured) -> int | None:
         raise GroupingError(
             f"invalid segment size annotation {text} in {where} {lws.namespace}/{lws.name}: {error}"
         ) from error
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """A replica of ``size`` pods, including the leader, divided into segments.
-
-    If the workers alone fill the segments, the leader is an extra pod of the first segment.
-    """
-
-    size: int
-    segment_size: int
-    policy: str
-
-    def sub_groups(self, pod: Pod, constraint: TopologyConstraintMetadata | None) -> list[SubGroupMetadata]:
-        """Return the segments, and the subgroups that the policy adds for the leader. Add the pod to its subgroup.
-
-        With LeaderWorker, the leader and the workers of the first segment have subgroups below that segment. With
-        LeaderExcluded, the leader has a subgroup beside the segments.
-        """
-        groups = self._segments(constraint)
-        own = self._segment(_worker_index(pod))
-        if self.policy == LEADER_WORKER:
-            if self._leader_is_extra:
-                groups[0].min_available += 1
-            first = groups[0]
-            groups += [
-                SubGroupMetadata(name=_LEADER, parent=first.name, min_available=1),
-                SubGroupMetadata(name=_WORKERS, parent=first.name, min_available=first.min_available - 1),
-            ]
-            if _is_leader(pod):
-                return _with(pod, groups, len(groups) - 2)
-            if own == 0:
-                return _with(pod, groups, len(groups) - 1)
-        elif self.policy == LEADER_EXCLUDED:
-            if not self._leader_is_extra:
-                raise GroupingError(
-                    f"replicasSize {self.size} is not divisible by segmentSize {self.segment_size}."
-                    " LeaderExcluded policy is only supported when replicasSize is divisible by segmentSize."
-                )
-            groups.insert(0, SubGroupMetadata(name=_LEADER, min_available=1))
-            own += not _is_leader(pod)
-        return _with(pod, groups, own)
-
-    @property
-    def number(self) -> int:
-        """The number of segments."""
-        return self._segment(self.size - 1) + 1
-
-    @property
-    def _leader_is_extra(self) -> bool:
-        return (self.size - 1) % self.segment_size == 0
-
-    def _segments(self, constraint: TopologyConstraintMetadata | None) -> list[SubGroupMetadata]:
-        segments.check_number(self.number)
-        last = self.number - 1
-        groups = [
-            SubGroupMetadata(
-                name=f"segment-{index}", min_available=self.segment_size, topology_constraints=constraint
-            )
-            for index in range(last + 1)
-        ]
-        workers = self.size - 1 - last * self.segment_size
-        groups[-1].min_available = workers + (not self._leader_is_extra)
-        return groups
-
-    def _segment(self, worker: int) -> int:
-        first = worker - 1 if worker != 0 and self._leader_is_extra else worker
-        return divide(first, self.segment_size)[0]
 
 
 def _with(pod: Pod, groups: list[SubGroupMetadata], index: int) -> list[SubGroupMetadata]:

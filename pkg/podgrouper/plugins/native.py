@@ -114,7 +114,9 @@ class NativeGrouper(Grouper):
         with failing(f"{where}: "):
             metadata.min_available = _min_count(_policy(obj, gang))
             name = fields.nested_string(obj, "spec", "priorityClassName")
-            levels = _topology_levels(obj)
+            # Node labels of which all pods of the gang must share a value.
+            constraints = fields.nested_list(obj, "spec", "schedulingConstraints", "topology") or ()
+            levels = [_string(each, "key") for each in constraints]
         is_labelled = any(kai.PRIORITY_LABEL_KEY in each.labels for each in (top_owner, *other_owners, pod))
         if name and not is_labelled and await self._default.exists(name):
             # As for Kubernetes' own scheduler, the class of the gang precedes the class of its pods.
@@ -164,12 +166,6 @@ def _policy(obj: Unstructured, gang: NativeGang) -> dict[str, JSON]:
         if isinstance(entry, dict) and entry.get("name") == gang.pod_group:
             return fields.nested_map(entry, "policy") or {}
     raise GroupingError(f"spec.podGroups has no pod group {quote(gang.pod_group)}")
-
-
-def _topology_levels(obj: Unstructured) -> list[str]:
-    """Return the node labels of which all pods of the gang must share a value."""
-    constraints = fields.nested_list(obj, "spec", "schedulingConstraints", "topology") or ()
-    return [_string(each, "key") for each in constraints]
 
 
 def _min_count(policy: dict[str, JSON]) -> int:

@@ -9,6 +9,7 @@ several nodes. The inner owner inherits the wrapper's labels and annotations, un
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import Pod
@@ -69,20 +70,18 @@ class SkipTopOwnerGrouper(ReadingGrouper):
             )
         others = other_owners[:-1]
         if self._rules is not Rules.V0_13:
-            labels = await self._default_labels(top_owner)
-            owner = _with_labels(owner, labels)
-            others = (*others[:-1], _with_labels(others[-1], labels)) if others else ()
+            # Labels stand for the defaults of the wrapper's kind.
+            defaults = await self._default.defaults_for(top_owner)
+            labels = {
+                kai.PRIORITY_LABEL_KEY: defaults.priority_name,
+                kai.PREEMPTIBILITY_LABEL_KEY: defaults.preemptibility,
+            }
+            labels = {key: value for key, value in labels.items() if value}
+            owner = _heir(owner, labels)
+            others = (*others[:-1], _heir(others[-1], labels)) if others else ()
         grouper = self._table.get(below.gvk) or self._default
-        return await grouper.get_pod_group_metadata(_heir(owner, top_owner), pod, *others)
-
-    async def _default_labels(self, skipped: Unstructured) -> dict[str, str]:
-        """Return labels that contain the defaults for the kind of ``skipped``."""
-        defaults = await self._default.defaults_for(skipped)
-        labels = {
-            kai.PRIORITY_LABEL_KEY: defaults.priority_name,
-            kai.PREEMPTIBILITY_LABEL_KEY: defaults.preemptibility,
-        }
-        return {key: value for key, value in labels.items() if value}
+        owner = _heir(owner, top_owner.labels, top_owner.annotations)
+        return await grouper.get_pod_group_metadata(owner, pod, *others)
 
 
 # +kubebuilder:rbac:groups=apps.nvidia.com,resources=nimservices,verbs=get;list;watch
@@ -109,23 +108,10 @@ class NimServiceGrouper(Grouper):
         return await self._skip.get_pod_group_metadata(top_owner, pod, *other_owners)
 
 
-def _with_labels(obj: T, labels: Mapping[str, str]) -> T:
-    """Return a shallow copy of ``obj`` with ``labels`` added. Labels that ``obj`` already has keep their values."""
-    if labels.keys() <= obj.labels.keys():
-        return obj
-    metadata = obj.metadata.model_copy(update={"labels": {**labels, **obj.labels}})
-    return obj.model_copy(update={"metadata": metadata})
-
-
-def _heir(owner: Unstructured, skipped: Unstructured) -> Unstructured:
-    """Return a shallow copy of ``owner`` that inherits the labels and annotations of ``skipped``.
-
-    Labels and annotations that ``owner`` sets itself are kept.
-    """
-    metadata = owner.metadata.model_copy(
-        update={
-            "labels": {**skipped.labels, **owner.labels} or None,
-            "annotations": {**skipped.annotations, **owner.annotations} or None,
-        }
-    )
-    return owner.model_copy(update={"metadata": metadata})
+def _heir(obj: T, labels: Mapping[str, str], annotations: Mapping[str, str] = MappingProxyType({})) -> T:
+    """Return a shallow copy of ``obj`` with more labels and annotations. Those that it already has are kept."""
+    inherited = {
+        "labels": {**labels, **obj.labels} or None,
+        "annotations": {**annotations, **obj.annotations} or None,
+    }
+    return obj.model_copy(update={"metadata": obj.metadata.model_copy(update=inherited)})

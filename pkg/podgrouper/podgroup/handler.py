@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import Final
@@ -112,9 +111,21 @@ class Handler:
         """Update the group and return None. If it is up to date already, return its version."""
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
-            self._keep_assigned_values(wanted, labels, stored)
-            if rules < Rules.V0_17:
-                _keep_durations(wanted, stored)
+            # Other components assign the queue, the node pool and these fields.
+            wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
+            wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
+            wanted.spec.queue = stored.spec.queue
+            wanted.metadata.labels = {
+                key: value for key, value in labels.items() if key != self._node_pool_key
+            }
+            for key in (self._node_pool_key, self._queue_key):
+                if (value := stored.labels.get(key)) is not None:
+                    wanted.metadata.labels[key] = value
+            if (
+                rules < Rules.V0_17
+            ):  # these releases do not know the durations, so another client has set them
+                wanted.spec.preemption_delay = stored.spec.preemption_delay
+                wanted.spec.staleness_grace_period = stored.spec.staleness_grace_period
             if rules is not Rules.V0_13 and (constraint is None or not constraint.topology):
                 wanted.spec.topology_constraint = stored.spec.topology_constraint
             if pod_groups_equal(stored, wanted):
@@ -133,31 +144,11 @@ class Handler:
                 break
         return None
 
-    def _keep_assigned_values(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
-        """Keep the stored values that another component assigns, such as the queue and the node pool.
-
-        ``labels`` are the labels that the grouper has chosen.
-        """
-        wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
-        wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
-        wanted.spec.queue = stored.spec.queue
-        kept = {key: value for key, value in labels.items() if key != self._node_pool_key}
-        for key in (self._node_pool_key, self._queue_key):
-            if (value := stored.labels.get(key)) is not None:
-                kept[key] = value
-        wanted.metadata.labels = kept
-
 
 def _digest(metadata: Metadata, rules: Rules) -> int:
     """Return a hash of everything from which the group is made. The owner's annotations may take 256 KiB."""
     parts = [*map(_compared_of_sub_group, metadata.sub_groups)]
     return hash(msgspec.msgpack.encode((rules, _compared_of_group(metadata), parts), enc_hook=vars))
-
-
-def _keep_durations(wanted: PodGroup, stored: PodGroup) -> None:
-    """Keep the stored durations. Releases before v0.17 do not know these fields, so another client has set them."""
-    wanted.spec.preemption_delay = stored.spec.preemption_delay
-    wanted.spec.staleness_grace_period = stored.spec.staleness_grace_period
 
 
 def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
