@@ -15,11 +15,9 @@ from typing import Final, NamedTuple
 
 import anyio
 import msgspec
-from controller_runtime import event, handler, source
+from controller_runtime import handler, source
 from controller_runtime.machinery import LazyObject, NamespacedName, PartialObjectMetadata
 from controller_runtime.reconcile import Request
-
-from pkg.apis.kai.v2alpha2 import PodGroup
 
 from .plugins import Key
 
@@ -55,10 +53,8 @@ class _Group(NamedTuple):
     """The owners of the pods, and the other objects from which the group was made."""
 
 
-class Regrouping(handler.EventHandler[PodGroup]):
-    """Remembers of which objects each group was made. As a handler of PodGroups, it reacts to deleted groups."""
-
-    immediate = True
+class Regrouping:
+    """Remembers of which objects each group was made."""
 
     def __init__(self) -> None:
         self._group_of: dict[NamespacedName, NamespacedName] = {}
@@ -114,22 +110,15 @@ class Regrouping(handler.EventHandler[PodGroup]):
 
     # Changes.
 
-    def create(self, evt: event.CreateEvent[PodGroup], queue: handler.Queue) -> None:
+    def group_created(self, key: NamespacedName) -> None:
         """Wait no more for a deleted group that is back."""
-        self._deleted.pop(evt.key, None)
-        self._awaited.pop(evt.key, None)
+        self._deleted.pop(key, None)
+        self._awaited.pop(key, None)
 
-    def update(self, evt: event.UpdateEvent[PodGroup], queue: handler.Queue) -> None:
-        """Ignore a changed group: it is compared when a pod or an owner changes, as in upstream."""
-
-    def generic(self, evt: event.GenericEvent[PodGroup], queue: handler.Queue) -> None:
-        """Ignore a generic event."""
-
-    def delete(self, evt: event.DeleteEvent[PodGroup], queue: handler.Queue) -> None:
+    def group_deleted(self, key: NamespacedName) -> None:
         """Have the pods of the group reconciled."""
-        del queue  # the pods have to wait, see feed
-        if evt.key in self._groups:
-            self._deleted[evt.key] = None
+        if key in self._groups:
+            self._deleted[key] = None
             self._news.set()
 
     def owner_changed(
@@ -137,6 +126,11 @@ class Regrouping(handler.EventHandler[PodGroup]):
     ) -> None:
         """Have the pods of an owner reconciled, unless only its status changed."""
         if key in self._groups_of and _essence(old) != _essence(new):
+            self.note_change(key)
+
+    def note_change(self, key: Key) -> None:
+        """Have the pods of an owner reconciled."""
+        if key in self._groups_of:
             self._changed[key] = None
             self._news.set()
 

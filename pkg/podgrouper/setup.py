@@ -85,7 +85,8 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         ControllerError: the pod grouper cannot be registered.
         GrouperLoadError: a third-party grouper cannot be loaded.
     """
-    await mgr.cache.get_informer(PodGroup)  # otherwise the first pods would wait for the list of PodGroups
+    # Started later, the first pods would wait for the list of PodGroups.
+    pod_groups = await mgr.cache.get_informer(PodGroup)
     served = None
     if options.rules is None:
         served = ServedRules(partial(mgr.published_schema, PodGroup), partial(_serves_pod_groups, mgr))
@@ -115,7 +116,15 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         regrouping=regrouping,
     )
     mgr.add(_KartaNotice(mgr.api_reader))
-    builder.watches(PodGroup, regrouping)
+    pod_groups.add_event_handler(
+        cache.LazyHandlerFuncs(
+            on_add=lambda group, _initial: regrouping.group_created(group.key),
+            on_update=lambda _old, _group: (
+                None
+            ),  # groups are compared when a pod or an owner changes, as in upstream
+            on_delete=lambda group, _unknown: regrouping.group_deleted(group.key),
+        )
+    )
     feed = partial(regrouping.feed, exists=owners.exists)
     builder.watches_raw_source(source.Func(feed, "changed owners and deleted groups"))
     node_pool, queue = options.node_pool_label_key, options.queue_label_key

@@ -8,11 +8,9 @@ from typing import Any, cast
 import anyio
 import pytest
 from controller_runtime import handler, source
-from controller_runtime.event import CreateEvent, DeleteEvent
 from controller_runtime.machinery import GVK, LazyObject, NamespacedName, metadata_only
 from controller_runtime.reconcile import Request
 
-from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import PodGrouper, PodReconciler
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError, Inputs, Key, inputs
@@ -71,8 +69,7 @@ def edit(regrouping: Regrouping, key: Key = OWNER, number: int = 1) -> Callable[
 
 
 def deletion(regrouping: Regrouping, name: str = "g") -> Callable[[], None]:
-    gone = PodGroup.from_dict({"metadata": {"name": name, "namespace": "team-a"}})
-    return lambda: regrouping.delete(DeleteEvent(gone), None)  # type: ignore[arg-type]  # the queue is not used
+    return lambda: regrouping.group_deleted(pod(name))
 
 
 async def test_an_edit_of_an_owner_reaches_its_pods_within_a_period() -> None:
@@ -138,14 +135,13 @@ async def test_one_pod_brings_a_deleted_group_back_and_all_are_tried_if_it_does_
     regrouping = Regrouping()
     for name in ("a1", "a2", "b1", "b2"):
         regrouping.note(pod(name), name[0], [OWNER])
-    back = PodGroup.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})
 
     queue = await fed(
         regrouping,
         deletion(regrouping, "a"),
         deletion(regrouping, "b"),
         *[lambda: None] * 12,
-        lambda: regrouping.create(CreateEvent(back), None),  # type: ignore[arg-type]  # the queue is not used
+        lambda: regrouping.group_created(pod("a")),
         seconds=(PATIENCE + 3) * PERIOD,
     )
 
