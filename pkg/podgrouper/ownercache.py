@@ -359,11 +359,17 @@ class OwnerCache:
         informer = self._watched[kind] = await self._informers.get_informer(metadata_only(kind))
         informer.add_event_handler(
             cache.LazyHandlerFuncs(
-                on_add=lambda _obj, _initial: None,
+                on_add=lambda obj, _initial: self._added(Key(kind, *obj.key), obj.resource_version),
                 on_update=lambda old, obj: self._regrouping.owner_changed(Key(kind, *obj.key), old, obj),
                 on_delete=lambda obj, _unknown: self._forget(Key(kind, *obj.key)),
             )
         )
+
+    def _added(self, key: Key, version: str) -> None:
+        """Have the pods of the owner reconciled if the owner has changed since it was read, before the watch began."""
+        read = self._metadata.find(key)
+        if read is not None and older(read.version, version):
+            self._regrouping.note_change(key)
 
     def _forget(self, key: Key) -> None:
         self._metadata.drop(key)

@@ -105,6 +105,30 @@ async def test_an_edit_of_an_object_that_was_read_is_reported_and_its_deletion_k
     assert not owners.exists(key)
 
 
+async def test_an_edit_between_the_read_of_an_owner_and_the_begin_of_its_watch_is_noticed(
+    cluster: OwnerServer, make_object: MakeObject
+) -> None:
+    class Edits(Regrouping):
+        edited: ClassVar[list[Key]] = []
+
+        def note_change(self, key: Key) -> None:
+            self.edited.append(key)
+
+    owners = OwnerCache(DirectClient(cluster), cluster.watched, cluster, regrouping=Edits())
+    job = make_object("batch/v1", "Job", "j", resourceVersion="5")
+    await cluster.put(job, reported=False)
+    await owners.metadata(reference(job), "team-a")
+    (watch,) = cluster.informers[job.gvk].handlers
+
+    for name, version in (("j", "5"), ("never-read", "7")):
+        added = make_object("batch/v1", "Job", name, resourceVersion=version)
+        watch.on_add(LazyObject(cluster.kind, added.to_json()), True)
+    assert Edits.edited == []
+    edited = make_object("batch/v1", "Job", "j", resourceVersion="6")
+    watch.on_add(LazyObject(cluster.kind, edited.to_json()), True)
+    assert Edits.edited == [Key(job.gvk, "team-a", "j")]
+
+
 async def test_a_label_that_changes_is_seen_without_a_read_of_the_rest(
     cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
 ) -> None:
