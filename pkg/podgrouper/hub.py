@@ -15,11 +15,10 @@ from controller_runtime.manager import ManagerError
 
 from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper
-from .plugins.cronjobs import CronJobGrouper
 from .plugins.defaultgrouper import DefaultGrouper
 from .plugins.deployment import DeploymentGrouper, NotebookGrouper, SpotRequestGrouper
 from .plugins.grove import GroveGrouper
-from .plugins.job import K8sJobGrouper, RunaiJobGrouper, WholeJobGrouper
+from .plugins.job import CronJobGrouper, K8sJobGrouper, RunaiJobGrouper, WholeJobGrouper
 from .plugins.jobset import JobSetGrouper
 from .plugins.jobsettree import JobSetTreeGrouper
 from .plugins.knative import KnativeGrouper

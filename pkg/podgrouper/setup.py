@@ -11,7 +11,6 @@ import anyio
 import controller_runtime as ctrl
 from controller_runtime import cache, client, controller, handler, log, predicate, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
-from controller_runtime.builder import Builder
 from controller_runtime.machinery import GVK, JSON, NamespacedName, Object, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError, field_selector_string
@@ -87,9 +86,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     """
     # Started later, the first pods would wait for the list of PodGroups.
     pod_groups = await mgr.cache.get_informer(PodGroup)
-    served = None
-    if options.rules is None:
-        served = ServedRules(partial(mgr.published_schema, PodGroup), partial(_serves_pod_groups, mgr))
+    pods = await mgr.cache.get_informer(Pod)
     builder = (
         ctrl.new_controller_managed_by(mgr)
         .for_(Pod)
@@ -101,11 +98,41 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         )
     )
     if options.namespace_labels:
-        _watch_namespaces(builder, mgr)
-    if served is not None:
-        builder.watches_raw_source(_changes_of(served, mgr))
+
+        async def pods_of(namespace: Object) -> list[ctrl.Request]:
+            return [ctrl.Request(*key) for key in pods.keys(namespace.name)]
+
+        builder.watches(
+            Namespace,
+            handler.enqueue_requests_from_map_func(pods_of),
+            predicates=[
+                predicate.LabelChanged(),
+                predicate.Funcs(create=lambda _event: False, delete=lambda _event: False),
+            ],
+            only_metadata=True,
+        )
+    rules = fixed(options.rules or OLDEST)
+    if options.rules is None:
+
+        async def is_served() -> bool:
+            try:
+                await mgr.api_reader.list(PodGroup, limit=1)
+            except NotFoundError:
+                return False
+            return True
+
+        async def follow_rules(queue: source.Queue) -> None:
+            """Reconcile every pod when the rules change because the CRD of PodGroup was replaced."""
+            while True:
+                await anyio.sleep(PERIOD)
+                if await served.refresh():
+                    for key in pods.keys(""):
+                        queue.add(ctrl.Request(*key))
+
+        served = ServedRules(partial(mgr.published_schema, PodGroup), is_served)
+        rules = served.current
+        builder.watches_raw_source(source.Func(follow_rules, "rules of the served PodGroup"))
     builder.watches_raw_source(ungrouped_first(mgr.cache, mgr.client))
-    rules = served.current if served is not None else fixed(options.rules or OLDEST)
     regrouping = Regrouping()
     owners = OwnerCache(
         mgr.api_reader,
@@ -119,9 +146,8 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     pod_groups.add_event_handler(
         cache.LazyHandlerFuncs(
             on_add=lambda group, _initial: regrouping.group_created(group.key),
-            on_update=lambda _old, _group: (
-                None
-            ),  # groups are compared when a pod or an owner changes, as in upstream
+            # As in upstream, a group is compared when a pod or an owner changes.
+            on_update=lambda _old, _group: None,
             on_delete=lambda group, _unknown: regrouping.group_deleted(group.key),
         )
     )
@@ -142,50 +168,6 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
             regrouping=regrouping,
         )
     )
-
-
-async def _pods(mgr: ctrl.Manager, namespace: str = "") -> list[ctrl.Request]:
-    """Return a request for every pod of a namespace, or of the cluster if ``namespace`` is empty."""
-    pods = await mgr.cache.get_informer(Pod)
-    return [ctrl.Request(*key) for key in pods.keys(namespace)]
-
-
-def _watch_namespaces(builder: Builder, mgr: ctrl.Manager) -> None:
-    """Reconcile the pods of a namespace when its labels change."""
-
-    async def pods_of(namespace: Object) -> list[ctrl.Request]:
-        return await _pods(mgr, namespace.name)
-
-    builder.watches(
-        Namespace,
-        handler.enqueue_requests_from_map_func(pods_of),
-        predicates=[
-            predicate.LabelChanged(),
-            predicate.Funcs(create=lambda _event: False, delete=lambda _event: False),
-        ],
-        only_metadata=True,
-    )
-
-
-async def _serves_pod_groups(mgr: ctrl.Manager) -> bool:
-    try:
-        await mgr.api_reader.list(PodGroup, limit=1)
-    except NotFoundError:
-        return False
-    return True
-
-
-def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
-    """Return the source that reconciles every pod when the rules change because the CRD of PodGroup was replaced."""
-
-    async def follow_rules(queue: source.Queue) -> None:
-        while True:
-            await anyio.sleep(PERIOD)
-            if await served.refresh():
-                for request in await _pods(mgr):
-                    queue.add(request)
-
-    return source.Func(follow_rules, "rules of the served PodGroup")
 
 
 def ungrouped_first(informers: source.Informers, reader: client.Reader) -> source.Expedited:

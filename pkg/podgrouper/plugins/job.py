@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs. By the rules of v0.13 each pod has its own group; by the rules of v0.17 all pods of a Job share a group.
 
-RunaiJobs have one group for each replica. The name of the group is made from the pod's name without its last part.
+Each run of a CronJob has one group, and so has each replica of a RunaiJob, whose name is that of the pod without its
+last part.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import Unstructured
+from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -20,7 +21,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
 from .defaultgrouper import DefaultGrouper
-from .delegating import DelegatingGrouper
+from .delegating import DelegatingGrouper, ReadingGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import parse_int32
 from .grouper import Reads
@@ -44,7 +45,12 @@ class K8sJobGrouper(DelegatingGrouper):
         Raises:
             StatusError: reading the group of an older release failed.
         """
-        legacy = _name(_legacy_base(owner, pod), owner)
+        try:
+            parallelism = fields.nested_int64(owner, "spec", "parallelism") or 1
+        except AccessorError:  # a malformed Job counts as a Job of one pod
+            parallelism = 1
+        # Older releases made the name from that of the pod for a parallel Job, else from that of the Job.
+        legacy = _name(pod.name if parallelism > 1 else owner.name, owner)
         if await _legacy_group_exists(self._default, pod.namespace, legacy):
             _log.debug("Using legacy pod group", podGroup=f"{pod.namespace}/{legacy}")
             metadata.name = legacy
@@ -65,6 +71,30 @@ class RunaiJobGrouper(K8sJobGrouper):
     def _base_name(self, pod: Pod) -> str:
         replica, dash, _ = pod.name.rpartition("-")
         return replica if dash else pod.name
+
+
+# +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch
+class CronJobGrouper(ReadingGrouper):
+    """Groups the pods of one run of a CronJob."""
+
+    name = "CronJob Grouper"
+    reads = Reads.METADATA
+
+    async def get_pod_group_metadata(
+        self, _top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the default group of the Job that owns the pod.
+
+        Raises:
+            GroupingError: no Job is among the pod's owners.
+            StatusError: the Job cannot be read.
+        """
+        owners = pod.metadata.owner_references or ()
+        name = next((owner.name for owner in owners if owner.kind == "Job"), None)
+        if name is None:
+            raise GroupingError("no owner reference of type 'Job'")
+        job = await self._client.get(unstructured(GVK("batch", "v1", "Job")), (pod.namespace, name))
+        return await self._default.get_pod_group_metadata(job, pod)
 
 
 class WholeJobGrouper(DelegatingGrouper):
@@ -104,15 +134,6 @@ class WholeJobGrouper(DelegatingGrouper):
 
 def _name(base: str, job: Unstructured) -> str:
     return f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{job.metadata.uid or ''}"
-
-
-def _legacy_base(job: Unstructured, pod: Pod) -> str:
-    """Return the name from which older releases made the group's name: the pod's for a parallel Job, else the Job's."""
-    try:
-        parallelism = fields.nested_int64(job, "spec", "parallelism")
-    except AccessorError:  # a malformed Job counts as a Job of one pod
-        parallelism = None
-    return pod.name if parallelism is not None and parallelism > 1 else job.name
 
 
 async def _legacy_group_exists(default: DefaultGrouper, namespace: str, name: str) -> bool:

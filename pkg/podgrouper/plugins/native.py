@@ -112,7 +112,13 @@ class NativeGrouper(Grouper):
         metadata.owner = OwnerReference(api_version=gvk.api_version, kind=gvk.kind, name=obj.name, uid=uid)
         where = f"{gang.kind}.{GROUP} {pod.namespace}/{gang.name}"
         with failing(f"{where}: "):
-            metadata.min_available = _min_count(_policy(obj, gang))
+            policy = _policy(obj, gang)
+            metadata.min_available = 1
+            if fields.has_field(policy, "gang"):
+                count = fields.nested_int32(policy, "gang", "minCount")
+                if count is None or count < 1:
+                    raise GroupingError(f"gang.minCount must be at least 1, not {count}")
+                metadata.min_available = count
             name = fields.nested_string(obj, "spec", "priorityClassName")
             # Node labels of which all pods of the gang must share a value.
             constraints = fields.nested_list(obj, "spec", "schedulingConstraints", "topology") or ()
@@ -166,16 +172,6 @@ def _policy(obj: Unstructured, gang: NativeGang) -> dict[str, JSON]:
         if isinstance(entry, dict) and entry.get("name") == gang.pod_group:
             return fields.nested_map(entry, "policy") or {}
     raise GroupingError(f"spec.podGroups has no pod group {quote(gang.pod_group)}")
-
-
-def _min_count(policy: dict[str, JSON]) -> int:
-    """Return how many pods must start together: ``gang.minCount``, or 1 if the policy is not ``gang``."""
-    if not fields.has_field(policy, "gang"):
-        return 1
-    count = fields.nested_int32(policy, "gang", "minCount")
-    if count is None or count < 1:
-        raise GroupingError(f"gang.minCount must be at least 1, not {count}")
-    return count
 
 
 def _string(holder: JSON, name: str) -> str:
