@@ -31,7 +31,6 @@ from .ownercache import READ_TTL
 from .owners import short
 from .plugins import GroupingError, InvalidOwnerError
 from .plugins.grouper import HASH_LENGTH, fitting
-from .plugins.native import native_gang
 from .plugins.podjob import APP_SELECTOR_LABEL, is_spark_pod
 from .podgroup import Handler, Metadata, Rules, SubGroupMetadata
 from .podgrouper import Grouping, PodGrouper
@@ -52,7 +51,10 @@ _SUB_GROUP: Final = 5e-6
 
 _deleted_at: Final = attrgetter("metadata.deletion_timestamp")
 
-_UID: Final = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_OURS: Final = re.compile(
+    kai.POD_GROUP_NAME_PREFIX + r"-.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[a-z0-9.-]+)?"
+)
+_OURS_SHORTENED: Final = re.compile(f"{kai.POD_GROUP_NAME_PREFIX}-.+-[0-9a-f]{{{HASH_LENGTH}}}")
 
 _AGAIN: Final = timedelta(seconds=READ_TTL)
 """If the owners of a pod may have changed while we grouped it, we reconcile it again after this delay.
@@ -366,14 +368,13 @@ def keeps_group(pod: Pod, group: str, owners: Iterable[Owner | OwnerReference] |
 
 
 def _is_ours(pod: Pod, group: str) -> bool:
-    """Return True if we may have given this group to an earlier pod without owners that had the name of ``pod``."""
+    """Return True if a pod grouper may have given this group to the pod, to an earlier pod, or to one that was copied.
+
+    The owners of the pod may have been removed, so the name may be that of another object.
+    """
     if is_spark_pod(pod):
         return group == fitting(pod.labels[APP_SELECTOR_LABEL])
-    gang = native_gang(pod)
-    if len(group) == names.DNS1123_SUBDOMAIN_MAX_LENGTH:
-        # The name was too long: see fitting.
-        kept = f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-"[: len(group) - 1 - HASH_LENGTH]
-        return group.startswith(kept.removesuffix("."))
-    base = re.escape(pod.name) if gang is None else f"{re.escape(gang.name)}(-[a-z0-9.-]+)?"
-    pattern = f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{_UID}"
-    return len(group) <= names.DNS1123_SUBDOMAIN_MAX_LENGTH and re.fullmatch(pattern, group) is not None
+    if len(group) > names.DNS1123_SUBDOMAIN_MAX_LENGTH:
+        return False
+    is_shortened = len(group) == names.DNS1123_SUBDOMAIN_MAX_LENGTH and _OURS_SHORTENED.fullmatch(group)
+    return bool(is_shortened or _OURS.fullmatch(group))

@@ -63,9 +63,14 @@ FORMER = "00000000-0000-4000-8000-000000000001"
     ("pod", "group", "next_group"),
     [
         pytest.param({}, f"pg-db-0-{FORMER}", "pg-db-0-uid-db-0", id="of an earlier pod of its name"),
-        pytest.param({}, f"pg-db-1-{FORMER}", "", id="of a pod of another name"),
+        pytest.param({}, f"pg-copied-{FORMER}", "pg-db-0-uid-db-0", id="of the pod that was copied"),
+        pytest.param(
+            {}, f"pg-lws-{FORMER}-group-0", "pg-db-0-uid-db-0", id="of an owner that the pod has lost"
+        ),
+        pytest.param({}, f"pg-{'a' * 241}-0123abcd", "pg-db-0-uid-db-0", id="of a name that was too long"),
         pytest.param({}, "pg-db-0-mine", "", id="a name that a user chose"),
-        pytest.param({}, "mine", "", id="another name that a user chose"),
+        pytest.param({}, f"mine-{FORMER}", "", id="another name that a user chose"),
+        pytest.param({}, f"pg-{'a' * 300}-{FORMER}", "", id="longer than any name"),
         pytest.param(
             {"labels": {"spark-app-name": "a", "spark-app-selector": "spark-1"}},
             "spark-1",
@@ -89,6 +94,18 @@ async def test_a_pod_that_names_the_dead_group_of_an_earlier_pod_gets_a_new_grou
 
     assert [each.name for each in await client.list(PodGroup)] == ([next_group] if next_group else [])
     assert (await client.get(Pod, REQUEST)).annotations[ANNOTATION] == (next_group or group)
+
+
+async def test_a_pod_without_an_owner_stays_in_a_group_that_exists(
+    make_pod: MakePod, make_reconciler: MakeReconciler
+) -> None:
+    group = f"pg-another-{FORMER}"
+    stored = PodGroup.from_dict({"metadata": {"name": group, "namespace": "team-a"}})
+    client = FakeClient(make_pod("db-0", annotations={ANNOTATION: group}), stored)
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert client.writes == []
 
 
 @pytest.mark.parametrize(

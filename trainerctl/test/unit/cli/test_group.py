@@ -520,6 +520,7 @@ OLD_UID, NEW_UID = (f"00000000-0000-4000-8000-00000000000{number}" for number in
     [
         pytest.param(f"pg-solo-{OLD_UID}", "", True, id="a group that died with the former pod"),
         pytest.param(f"pg-solo-{OLD_UID}", OLD_UID, True, id="a group that still belongs to the former pod"),
+        pytest.param(f"pg-copied-{OLD_UID}", "", True, id="a group of the pod from which it was copied"),
         pytest.param(f"pg-solo-{NEW_UID}", NEW_UID, False, id="its own group"),
         pytest.param("made-by-a-user", "", False, id="a group of a user"),
         pytest.param("", "", False, id="no group"),
