@@ -283,6 +283,11 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _mcp(parser: argparse.ArgumentParser) -> None:
+    _live(parser)
+    parser.epilog = "The tools only read. This needs the extra: pip install 'trainerctl[mcp]'."
+
+
 def _cluster(parser: argparse.ArgumentParser) -> None:
     """Add the commands of ``cluster`` and their flags."""
     parser.set_defaults(function=None, cleans_up=True)
@@ -438,6 +443,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ("resume", "resume suspended TrainJobs", _change("resume")),
     ("delete", "delete TrainJobs with all their objects", _change("delete")),
     ("migrate", "rewrite stored numProcPerNode for clients of Trainer v2.2 and later", _migrate),
+    ("mcp", "let an assistant ask the reading commands, over the Model Context Protocol on standard input", _mcp),
     ("completion", "print a shell script that completes commands, flags and TrainJobs", _completion),
     ("help", "show the help of a command, with examples", _help),
 )

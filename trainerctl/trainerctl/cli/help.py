@@ -60,6 +60,7 @@ _LINES: Final = (
     ("Show which TrainJobs of the cluster would be rewritten", "migrate -A --dry-run"),
     ("Rewrite the TrainJobs of one namespace", "migrate -n team-a"),
     ("Show the effect of a changed runtime before it is applied", "diff -f runtime.yaml"),
+    ("Let an assistant ask about the TrainJobs of a namespace", "mcp -n team-a"),
     (
         "Turn on completion in this shell",
         "completion bash > ~/.trainerctl.bash && source ~/.trainerctl.bash",

@@ -51,7 +51,7 @@ def describe(error: BaseException) -> str:
 def flush() -> None:
     """Write the buffered text now, while an error can still be reported."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+        if stream is not None and not stream.closed:  # the server of mcp closes its standard output
             stream.flush()
 
 

@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl mcp`` as a process, asked by the client of the protocol's SDK."""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import pkg
+import pytest
+
+from trainerctl.cli import mcp as served
+
+sdk = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+JOB = """apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: llama, namespace: team-a}
+spec: {runtimeRef: {name: torch-distributed}, trainer: {numNodes: 2}}
+"""
+NOWHERE = """apiVersion: v1
+kind: Config
+current-context: none
+contexts: [{name: none, context: {cluster: none, user: none, namespace: team-a}}]
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: none, user: {}}]
+"""
+
+
+@asynccontextmanager
+async def session(errors: TextIO, *flags: str) -> AsyncIterator[Any]:
+    home = Path(pkg.__file__).parent.parent
+    path = os.pathsep.join(map(str, (home / "trainerctl", home, home / "controller-runtime")))
+    parameters = sdk.StdioServerParameters(
+        command=sys.executable,
+        args=["-P", "-m", "trainerctl", "mcp", *flags],
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    async with sdk.stdio_client(parameters, errors) as streams, sdk.ClientSession(*streams) as client:
+        await client.initialize()
+        yield client
+
+
+def text_of(answer: Any) -> str:
+    (content,) = answer.content
+    assert isinstance(content.text, str)
+    return content.text
+
+
+async def test_the_tools_only_read_and_check_manifests_as_the_commands_do(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(NOWHERE)
+    said = tmp_path / "stderr"
+    with said.open("w") as errors:
+        await asked_by_a_client(errors, kubeconfig)
+    assert said.read_text() == ""
+
+
+async def asked_by_a_client(errors: TextIO, kubeconfig: Path) -> None:
+    async with session(errors, f"--kubeconfig={kubeconfig}") as client:
+        tools = (await client.list_tools()).tools
+        assert [each.name for each in tools] == ["why", "get", "logs", "validate", "render", "diff"]
+        assert all(each.annotations.readOnlyHint and each.description for each in tools)
+
+        answer = await client.call_tool("validate", {"manifests": JOB.replace("numNodes", "numNode")})
+        assert not answer.isError
+        assert "did you mean numNodes?" in text_of(answer)
+        answer = await client.call_tool("render", {"manifests": JOB})
+        assert "kind: JobSet" in text_of(answer)
+        answer = await client.call_tool("render", {"manifests": "not: [a, manifest"})
+        assert "trainerctl: " in text_of(answer)
+
+        answer = await client.call_tool("why", {"name": "llama"})
+        assert "127.0.0.1:1" in text_of(answer)
+        answer = await client.call_tool("why", {"name": "--help"})
+        assert answer.isError
+        answer = await client.call_tool("logs", {"name": "llama", "tail": 5000})
+        assert answer.isError
+        assert "1000" in text_of(answer)
+
+
+async def test_long_answers_are_cut_and_slow_commands_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "_LONGEST", 10)
+    assert await served._run(["help"], None) == (0, "usage: tra\n… (cut off)")
+
+    monkeypatch.setattr(served, "_SECONDS", 0.0)
+    assert (await served._run(["help"], None))[0] is None
