@@ -229,7 +229,9 @@ RULES: Final[dict[str, Rule]] = {
         "a container used more memory than its limit", "the {status.label} used more memory than its limit{limit}",
         "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers."),
     "out-of-memory/restarts": Rule(
-        "", "the {status.label} restarted {status.restarts} times, last after exit code {code}", "{remedy}"),
+        "", "the {status.label} restarted {status.restarts} times, last because it used more memory than its limit",
+        "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers. "
+        "{remedy}"),
     "evicted": Rule(
         "a pod was evicted", "the kubelet evicted {pod}: {words}",
         "Raise the requests for memory and ephemeral-storage to the real usage of the pods."),

@@ -131,6 +131,10 @@ def pod_failed(reason: str, message: str, **status: Any) -> Callable[[TrainJobOb
     return state
 
 
+def disrupted(reason: str) -> Callable[[TrainJobObjects], Any]:
+    return pod_failed("", "", conditions=[condition("DisruptionTarget", reason=reason)])
+
+
 def deleting(world: TrainJobObjects) -> None:
     world.train_job["metadata"].update(deletionTimestamp=when(600), finalizers=["example.com/backup"])
 
@@ -475,10 +479,16 @@ def sidecar(*, age: float = 3000, init: bool = False, code: int = 0) -> Callable
     return state
 
 
-def preempted_and_deleted(world: TrainJobObjects, *, age: float = 30) -> None:
+def preempted_and_deleted(
+    world: TrainJobObjects,
+    *,
+    age: float = 30,
+    reason: str = "Preempted",
+    message: str = "Preempted by pod 7f3a on node worker-0",
+) -> None:
     """Make the Job fail because its pods were preempted: they are deleted, and their events are left."""
     for pod in world.pods:
-        world.event(pod, "Preempted", "Preempted by pod 7f3a on node worker-0", age=age)
+        world.event(pod, reason, message, age=age)
     world.without_pods()
     failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pkg.why import LiveObject, Reference, Snapshot, Verdict, diagnose
+from testkit.why.remedies import follow
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 Data = dict[str, Any]
@@ -210,4 +211,9 @@ class TrainJobObjects:
         return Snapshot(LiveObject(self.train_job), NOW, found, self.unread, frozenset(self.absent), logs)
 
     def verdict(self) -> Verdict:
-        return diagnose(self.snapshot())
+        """Return the verdict. None of its remedies may lead in a circle."""
+        snapshot = self.snapshot()
+        verdict = diagnose(snapshot)
+        for each in verdict.findings:
+            follow(snapshot, each.advice, ("why",))
+        return verdict

@@ -26,6 +26,7 @@ from testkit.why.states import (
     crowd,
     deleting,
     device_claim,
+    disrupted,
     elastic_crowd,
     fail_by,
     failed,
@@ -89,7 +90,7 @@ from testkit.why.states import (
     volcano,
     without_group,
 )
-from testkit.why.world import TrainJobObjects, condition
+from testkit.why.world import TrainJobObjects, condition, when
 
 ANSWERS = Path(__file__).parents[2] / "testdata/why/answers.txt"
 """What why says in each case: RECORD_ANSWERS=1 pytest test/unit/why/test_causes.py writes it again."""
@@ -414,6 +415,20 @@ CASES: list[Any] = [
         ("a sidecar keeps the pods", "sidecar-running", 3, "istio-proxy", sidecar()),
         ("a sidecar of a failed training", "container-failed", 1, "exit code 1", sidecar(code=1)),
         ("probe", "probe-failing", 1, "connection refused", unready),
+        ("drained", "evicted", 1, "by a drain", disrupted("EvictionByEvictionAPI")),
+        ("ended by the kubelet", "evicted", 1, "the kubelet ended", disrupted("TerminationByKubelet")),
+        ("disrupted by another program", "evicted", 1, "was disrupted", disrupted("ByHand")),
+        ("deleted for a taint", "node-lost", 1, "a taint of its node", disrupted("DeletionByTaintManager")),
+        ("collected with its node", "node-lost", 1, "its node does not exist", disrupted("DeletionByPodGC")),
+        ("the node was shut down", "node-lost", 1, "was shut down or lost", pod_failed("NodeShutdown", "Pod was terminated")),
+        ("deleted for a taint, and the pods are gone", "node-lost", 1, "a taint of their nodes",
+         lambda w: preempted_and_deleted(w, reason="TaintManagerEviction", message="Marking for deletion Pod team-a/llama")),
+        ("a key of a volume", "key-missing", 1, "refers to the key token", mount("references non-existent secret key: token")),
+        ("Kueue's ClusterQueue", "queue-missing", 1, "ClusterQueue gpus doesn't exist", pending_quota("ClusterQueue gpus doesn't exist")),
+        ("out of memory again and again", "out-of-memory", 1, "restarted 4 times, last because it used more memory", lambda w: w.container(
+            phase="Running", restarts=4, running={"startedAt": when(20)}, last={"exitCode": 137, "reason": "OOMKilled"})),
+        ("a kind that is not served", "kind-missing", 1, "the kind PodGroup.scheduling.volcano.sh is not installed", refused(
+            "PodGroup.scheduling.volcano.sh: the server could not find the requested resource")),
     )
 ]  # fmt: skip
 

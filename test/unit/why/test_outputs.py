@@ -71,8 +71,8 @@ def test_an_image_for_another_architecture_is_a_command_that_cannot_be_executed(
 def test_long_lines_are_cut_and_read_in_bounded_time() -> None:
     world = TrainJobObjects()
     world.ended(1)
-    line = f"CUDA out of memory {'9' * (1 << 20)}"
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = [line, *["9" * (1 << 20)] * 19]
+    line = f"CUDA out of memory {'9' * (1 << 16)}"
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [line, *["9" * (1 << 16)] * 19]
 
     began = time.process_time()
     found = world.verdict().findings[0]
