@@ -63,6 +63,7 @@ _UNRESOLVED: Final = re.compile(
 _WARNING: Final = re.compile(r"\[W[^\]]*socket\.cpp")
 _NO_RENDEZVOUS: Final = re.compile(r"DistNetworkError|client socket has timed out")
 """PyTorch warns while the name of the first node does not resolve yet, and ends with this error if it never does."""
+_TRACEBACK: Final = "Traceback (most recent call last)"
 _SAID: Final = {
     r"CUDA out of memory|CUDA error: out of memory|HIP out of memory|RESOURCE_EXHAUSTED: Out of memory": (
         "The memory of the GPU ran out: use a smaller batch or shorter sequences, checkpoint activations, or shard the "
@@ -233,10 +234,15 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
 
 
 def _told(snapshot: Snapshot, status: Status, named: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a rule with the last line of the output that tells the cause, and what to do about it."""
+    """Return the values of a rule with the last line of the output that tells the cause, and what to do about it.
+
+    Lines before the last traceback are left out: the error that they tell did not end the training.
+    """
     job, message = snapshot.train_job, text(status.ended, "message").splitlines()
     lines = [*message, *snapshot.logs.get((status.pod.name, status.name), ())]
     for line in reversed(lines):
+        if line.startswith(_TRACEBACK):
+            break
         for pattern, advice in _SAID.items():
             if re.search(pattern, line[:MOST_MATCHED]):
                 place = f"{job.name} -n {job.namespace} --step {step_of(status.pod)}"

@@ -52,6 +52,16 @@ def test_the_line_that_tells_the_cause_is_in_the_sentence(line: str, advice: str
     assert read in found.advice
 
 
+def test_an_error_before_the_last_traceback_did_not_end_the_training() -> None:
+    world = TrainJobObjects()
+    world.ended(1)
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
+        "ModuleNotFoundError: No module named 'apex'", "Traceback (most recent call last):", "ValueError: bad learning rate",
+    ]  # fmt: skip
+
+    assert world.verdict().findings[0].summary == "the container node failed with exit code 1"
+
+
 @pytest.mark.parametrize(
     "line",
     ["exec /usr/bin/python: exec format error",
