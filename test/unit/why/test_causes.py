@@ -609,6 +609,28 @@ def test_kueue_resumes_a_trainjob_of_its_queues() -> None:
     assert "trainerctl resume" not in suspended.advice
 
 
+def test_events_of_other_objects_do_not_hide_the_disruption_of_a_failed_job() -> None:
+    world = TrainJobObjects()
+    world.event(world.job, "SuccessfulCreate", "Created pod: llama-node-0-0-abcde", kind="Normal")
+    preempted_and_deleted(world)
+    ours = [each for each in world.objects if each["kind"] == "Event"]
+    assert ours[0]["involvedObject"]["kind"] == "Job"
+
+    assert world.verdict().findings[0].cause == "preempted"
+
+
+def test_the_two_newest_events_of_an_image_are_the_evidence() -> None:
+    world = TrainJobObjects()
+    world.waits("ErrImagePull", "connection refused")
+    for number in range(3):
+        text = f'Failed to pull image "registry.example/train:1": try {number}'
+        world.event(world.pods[0], "Failed", text, age=10 + number)
+
+    (found,) = world.verdict().findings
+
+    assert [line[-5:] for line in found.evidence if "Failed to pull" in line] == ["try 0", "try 1"]
+
+
 def test_whoever_created_a_trainjob_suspended_is_no_reason_to_wait_in_a_queue_of_kueue() -> None:
     world = TrainJobObjects()
     pending_quota("")(world)

@@ -156,6 +156,8 @@ def test_there_is_a_range_only_from_enough_admissions_of_the_same_length() -> No
     )
     later = NOW - timedelta(minutes=9, seconds=30)
     assert "in 0s to 4m:" in turns.estimate(minutes, 1, later), "the end of 210 s is rounded up"
+    text = turns.estimate(minutes, 1, NOW - timedelta(minutes=10))
+    assert text.endswith("among its last 8; the newest was 2m ago")
     assert turns.estimate(minutes, 4, NOW) == ""
     assert turns.estimate(minutes, 1, NOW) == "", "the wait is longer than any before"
     assert turns.estimate([], 1, NOW) == ""
