@@ -8,6 +8,7 @@ warnings, and ``trainerctl`` and ``why`` show them. Pod templates are not checke
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -38,6 +39,8 @@ _LABEL: Final = constants.LABEL_TRAIN_JOB_ANCESTOR
 _MOST: Final = 16
 """Maximum number of remarks about one object: a runtime may have thousands of replicated jobs."""
 _NO_VOLCANO: Final = "the runtime has no podGroupPolicy.volcano"
+_LONGEST_NAME: Final = 63
+"""Maximum number of characters of a pod's name in a JobSet."""
 _LONGEST: Final = 64
 """Maximum number of characters of a name in a remark. The API server may cut warnings of more than 256 characters."""
 
@@ -69,7 +72,7 @@ def about_train_job(
     ``merges_resources`` selects the rules of Trainer v2.3 for ``resourcesPerNode``.
     """
     jobs = (spec.template.spec.replicated_jobs if jobs is None else jobs) or ()
-    found: list[Remark] = []
+    found: list[Remark] = list(itertools.islice(_long_names(train_job, spec.ml_policy, jobs), 1))
     if (trainer := train_job.spec.trainer) is not None:
         found += _numbers_of(trainer, spec.ml_policy, jobs)
         found += _ineffective(trainer, spec.ml_policy, jobs, merges_resources=merges_resources)
@@ -156,6 +159,26 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
         earlier.add(job.name)
         found += _of_job(path, job, spec)
     return found[:_MOST]
+
+
+def _long_names(
+    train_job: TrainJob, policy: MLPolicy | None, jobs: Sequence[ReplicatedJob]
+) -> Iterator[Remark]:
+    """Yield a remark for each job whose pods would get names that are too long. JobSet refuses such a JobSet."""
+    mpi, trainer = policy.mpi if policy is not None else None, train_job.spec.trainer
+    nodes = (trainer.num_nodes if trainer is not None else None) or (policy.num_nodes if policy else None)
+    for job in jobs:
+        pods = job.template.spec.parallelism or 1
+        if mpi is not None and job.name == constants.NODE:
+            pods = (nodes or 1) - (mpi.run_launcher_as_node is True)
+        elif mpi is None and ancestor_of(job) == constants.ANCESTOR_TRAINER:
+            pods = nodes or (pods if policy is None else 1)
+        replicas = 1 if ancestor_of(job) in _STEPS else max(job.replicas or 1, 1)
+        # Kubernetes appends five characters to the name of a pod.
+        longest = len(f"{train_job.name}-{job.name}-{replicas - 1}-{max(pods, 1) - 1}-12345")
+        if longest > _LONGEST_NAME:
+            text = f"is too long: the pods of job {_cut(job.name)} would have names of {longest} characters"
+            yield Remark("metadata.name", f"{text}, and JobSet allows {_LONGEST_NAME}", prevents_start=True)
 
 
 def _numbers_of(trainer: Trainer, policy: MLPolicy | None, jobs: Sequence[ReplicatedJob]) -> Iterator[Remark]:

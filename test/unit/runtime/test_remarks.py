@@ -304,3 +304,31 @@ def test_a_job_can_only_wait_for_an_earlier_job(dependencies: dict[str, str], fo
 def test_a_remark_about_a_dependency_fits_into_a_warning() -> None:
     given = runtime({**job(), "dependsOn": [{"name": "x" * 5000, "status": "Ready"}]})
     assert [len(str(each)) <= 256 for each in remarks.about_runtime(given)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("given", "trainer", "longest"),
+    [  # the longest name of a TrainJob with which the last pod, <TrainJob>-<job>-0-<index>-<5 characters>, has a valid name
+        pytest.param(runtime(job(), **TORCH), {"numNodes": 10}, 63 - len("-node-0-9-12345"), id="ten nodes"),
+        pytest.param(
+            runtime(job(), **TORCH), {"numNodes": 11}, 63 - len("-node-0-10-12345"), id="eleven nodes"
+        ),
+        pytest.param(runtime(job()), {"numNodes": 11}, 63 - len("-node-0-10-12345"), id="no policy"),
+        pytest.param(
+            runtime(job(parallelism=11)), None, 63 - len("-node-0-10-12345"), id="the runtime's parallelism"
+        ),
+        pytest.param(
+            runtime(LAUNCHER, WORKERS, **MPI),
+            {"numNodes": 11},
+            63 - len("-launcher-0-0-12345"),
+            id="the launcher",
+        ),
+    ],
+)
+async def test_a_name_that_is_too_long_for_pods_is_a_warning(
+    given: TrainingRuntime, trainer: Any, longest: int
+) -> None:
+    assert await warnings(given, train_job(trainer, {"name": "x" * longest})) == []
+    (warning,) = await warnings(given, train_job(trainer, {"name": "x" * (longest + 1)}))
+    assert warning.startswith("metadata.name: is too long: the pods of job ")
+    assert warning.endswith(" would have names of 64 characters, and JobSet allows 63")
