@@ -414,6 +414,16 @@ def no_gpus_at_all(world: TrainJobObjects) -> None:
         del node["status"]["allocatable"]["nvidia.com/gpu"]
 
 
+def unknown_devices(world: TrainJobObjects) -> None:
+    names = ("example.com/vgpu", "example.com/vgpu-memory")
+    short = ", ".join(f"2 Insufficient {name}" for name in names)
+    world.unscheduled(f"0/2 nodes are available: {short}. preemption: none")
+    for pod in world.pods:
+        resources = pod["spec"]["containers"][0].setdefault("resources", {})
+        resources["limits"] = {names[0]: "1", names[1]: "8192"}
+        resources["requests"] = dict(resources["limits"])
+
+
 def gated(world: TrainJobObjects) -> None:
     world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
     for pod in world.pods:

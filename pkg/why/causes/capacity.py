@@ -39,6 +39,30 @@ def shortage(snapshot: Snapshot, pod: LiveObject, resource: str) -> tuple[str, s
     return "insufficient-resources", f"no node has {wanted} {name} free", evidence
 
 
+def unknown_devices(
+    snapshot: Snapshot, pod: LiveObject, resources: Iterable[str]
+) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return cause, summary and evidence if no node has some of the ``resources``, except GPUs alone, else None."""
+    if not snapshot.all(kinds.NODE):
+        return None
+    names = dict.fromkeys(_named(pod, each) for each in resources)
+    missing = [
+        each for each in names if requested(pod, each) is not None and _largest(snapshot, each) is None
+    ]
+    if not missing or (len(missing) == 1 and missing[0] in _GPUS):
+        return None
+    evidence = [
+        f"container {text(container, 'name')} of {pod} requests {amounts}"
+        for part in ("containers", "initContainers")
+        for container in maps(pod.data, "spec", part)
+        if (
+            amounts := ", ".join(f"{_of(container, name)} {name}" for name in missing if _of(container, name))
+        )
+    ]
+    shown = f"{', '.join(missing[:-1])} or {missing[-1]}" if len(missing) > 1 else missing[0]
+    return "never-fits", f"no node has {shown}; a pod requests {_amounts(pod, missing)}", tuple(evidence)
+
+
 def fits_no_empty_node(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
     """Return cause, summary and evidence if the pod would not fit even on an empty node, else None."""
     wanted = demand(pod)

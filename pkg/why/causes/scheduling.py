@@ -188,6 +188,9 @@ def _short(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding:
     resources = [
         each["name"] or ("pods" if each["pods"] else (each["kai"] or "").strip(" .")) for each in by_nodes
     ]
+    if (unknown := capacity.unknown_devices(snapshot, pod, resources)) is not None:
+        check = "check the names of the devices, and that their device plugin runs on a node"
+        return found("never-fits", pod, *unknown[2], words=unknown[1], add=check)
     short = [capacity.shortage(snapshot, pod, each) for each in resources]
     never = next((each for each in short if each[0] == "never-fits"), None)
     never = never or capacity.fits_no_empty_node(snapshot, pod)

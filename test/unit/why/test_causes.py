@@ -82,6 +82,7 @@ from testkit.why.states import (
     unbound_claim,
     uncreated,
     ungrouped,
+    unknown_devices,
     unreachable_403,
     unread_beside_job_set,
     unready,
@@ -323,6 +324,7 @@ CASES: list[Any] = [
         ("most nodes lack GPUs", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(
             "0/9 nodes are available: 1 Insufficient memory, 8 Insufficient nvidia.com/gpu. preemption: none")),
         ("no GPU node", "never-fits", 1, "no node has nvidia.com/gpu", no_gpus_at_all),
+        ("devices that no node has", "never-fits", 1, "no node has example.com/vgpu or example.com/vgpu-memory", unknown_devices),
         ("node selector", "node-selector", 1, "zone=moon", no_node_for({"zone": "moon"}, (
             "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
             "2 node(s) didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available"))),
@@ -470,6 +472,7 @@ def on_a_local_cluster(state: Callable[[TrainJobObjects], Any]) -> Callable[[Tra
         (on_a_local_cluster(crowd), "trainerctl cluster up --recreate --name mine --nodes N."),
         (crowd, "or add nodes."),
         (no_gpus_at_all, "or add a node that is large enough."),
+        (unknown_devices, "check the names of the devices, and that their device plugin runs on a node."),
         (
             uncreated('no matches for kind "Queue" in version "scheduling.volcano.sh/v1beta1"'),
             "Install Volcano, or",
