@@ -55,7 +55,8 @@ _UNDECLARED: Final = ".spec.volumeClaimPolicies: field not declared in schema"
 _OF_NO_OBJECT: Final = "1"
 """A resourceVersion that no object has, because the first write to any API server gets a higher one.
 
-"0" cannot be used: the API server ignores it in an apply.
+An apply with it reports a conflict if the object exists; if not, the server ignores it. "0" cannot be used: the API
+server ignores it in an apply.
 """
 _CONFLICTS: Final = 4
 """Maximum number of further attempts to undo a webhook's change of an object that other writers keep changing."""
@@ -249,7 +250,11 @@ class Applier:
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
                 return LazyObject.of(await self._client.create(desired, field_owner=constants.FIELD_OWNER))
-            sent = at_no_version(desired) if live is None else at_version_of(desired, live)
+            if live is None:
+                sent = desired.shallow_copy()
+                sent.metadata = desired.metadata.model_copy(update={"resource_version": _OF_NO_OBJECT})
+            else:
+                sent = at_version_of(desired, live)
             answer = await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
@@ -280,17 +285,6 @@ class Applier:
 def cached_kind(desired: Object) -> type[Object]:
     """Return the class as which the cache has objects of the kind of ``desired``."""
     return metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
-
-
-def at_no_version(desired: T) -> T:
-    """Return a copy of ``desired`` that can only be applied if the object does not exist yet.
-
-    The copy has a resourceVersion that no object has. If the object exists, the server therefore reports a conflict; if
-    not, the server ignores the resourceVersion.
-    """
-    result = desired.shallow_copy()
-    result.metadata = desired.metadata.model_copy(update={"resource_version": _OF_NO_OBJECT})
-    return result
 
 
 def at_version_of(desired: T, live: Object) -> T:

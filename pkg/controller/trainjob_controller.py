@@ -290,9 +290,14 @@ class TrainJobReconciler:
             if not (finished or waits or may_be_missing):
                 raise
             return  # a finished TrainJob keeps its status when its children are deleted
-        if status is not None:
-            keep_outcome(train_job, status)
-            train_job.status = status
+        if status is None:
+            return
+        old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
+        if status.conditions and any(conditions.is_true(old, end) for end in ends):
+            for end in ends:  # a TrainJob that is Complete does not become Failed, nor the other way round
+                if not conditions.is_true(old, end):
+                    conditions.remove(status.conditions, end)
+        train_job.status = status
 
     async def _write_status(self, stored: TrainJob, train_job: TrainJob, job_set: JobSet | None) -> None:
         old, new = _wire(stored.status), _wire(train_job.status)
@@ -404,15 +409,6 @@ def _wire(status: TrainJobStatus) -> dict[str, object]:
         if wire[key] == []:
             del wire[key]
     return wire
-
-
-def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
-    """If the TrainJob is already Complete, remove Failed from ``status``; if it is Failed, remove Complete."""
-    old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
-    if status.conditions and any(conditions.is_true(old, end) for end in ends):
-        for end in ends:
-            if not conditions.is_true(old, end):
-                conditions.remove(status.conditions, end)
 
 
 def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> None:

@@ -109,8 +109,21 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         nodes = 1 if pod_set is None else pod_set.count
         processes = _num_proc_per_node(policy, trainer, resources)
         master = trainernodes.first_host(info, train_job)
-        node_env, master_env = _node_env(nodes, processes), _master_env(master)
-        _inject(info, policy, [*node_env, *master_env])
+        rank = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
+        node_env = [
+            EnvVar(name=constants.TORCH_ENV_NUM_NODES, value=str(nodes)),
+            EnvVar(name=constants.TORCH_ENV_NUM_PROC_PER_NODE, value=str(processes)),
+            EnvVar(name=constants.TORCH_ENV_NODE_RANK, value_from=EnvVarSource(field_ref=rank)),
+        ]
+        master_env = [
+            EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=master),
+            EnvVar(name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
+        ]
+        for target, name in _targets(policy):
+            found = info.find_container_by_pod_set_name(target.job_name, name)
+            if found is None:
+                raise PluginError(_no_target(target, name))
+            found.env = apply.upsert_env_vars(found.env, [*node_env, *master_env])
         if trainer is None or container is None:
             return
         env = apply.upsert_env_vars(container.env, apply.env_vars(trainer.env))
@@ -145,14 +158,6 @@ def _no_target(target: EnvInjectionTarget, name: str) -> str:
     return f"envInjection target {names} not found in runtime template"
 
 
-def _inject(info: runtime.Info, policy: TorchMLPolicySource, env: list[EnvVar]) -> None:
-    for target, name in _targets(policy):
-        container = info.find_container_by_pod_set_name(target.job_name, name)
-        if container is None:
-            raise PluginError(_no_target(target, name))
-        container.env = apply.upsert_env_vars(container.env, env)
-
-
 def _num_proc_per_node(
     policy: TorchMLPolicySource, trainer: Trainer | None, resources: ResourceRequirements | None
 ) -> IntOrString:
@@ -171,21 +176,3 @@ def _num_cpu_per_node(resources: ResourceRequirements | None) -> int:
         return 0
     requested = quantity.value((resources.requests or {}).get("cpu", "0"))
     return requested or quantity.value((resources.limits or {}).get("cpu", "0"))
-
-
-def _node_env(nodes: int, processes: IntOrString) -> list[EnvVar]:
-    """Return the variables with the number of nodes, the number of processes and the node's rank."""
-    rank = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
-    return [
-        EnvVar(name=constants.TORCH_ENV_NUM_NODES, value=str(nodes)),
-        EnvVar(name=constants.TORCH_ENV_NUM_PROC_PER_NODE, value=str(processes)),
-        EnvVar(name=constants.TORCH_ENV_NODE_RANK, value_from=EnvVarSource(field_ref=rank)),
-    ]
-
-
-def _master_env(host: str) -> list[EnvVar]:
-    """Return the variables with the address and port of the rendezvous."""
-    return [
-        EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=host),
-        EnvVar(name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
-    ]
