@@ -17,6 +17,10 @@ SUFFIX: Final = "-mpi-ssh-auth"
 _SSH_AUTH: Final = "kubernetes.io/ssh-auth"
 _PRIVATE_KEY: Final = "ssh-privatekey"
 _PUBLIC_KEY: Final = "ssh-publickey"
+_KEY_TYPE: Final = b"ecdsa-sha2-nistp521"
+_CURVE: Final = b"nistp521"
+_POINT_SIZE: Final = 133
+"""Bytes of an uncompressed point of the curve."""
 _MODE: Final = 0o400
 _FILES: Final = (
     (_PRIVATE_KEY, "id_rsa", 0o640),  # the name that ssh looks for, with any type of key
@@ -39,15 +43,16 @@ def new_ssh_keys() -> SSHKeys:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP521R1())
-    return SSHKeys(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.TraditionalOpenSSL,
-            serialization.NoEncryption(),
-        ),
-        key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-        + b"\n",
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
     )
+    # The private key ends with the point of the public key (RFC 5915). To compute the point again takes longer.
+    point = base64.b64decode(b"".join(private.splitlines()[1:-1]))[-_POINT_SIZE:]
+    parts = (_KEY_TYPE, _CURVE, point)  # RFC 5656, section 3.1
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return SSHKeys(private, b"%b %b\n" % (_KEY_TYPE, base64.b64encode(blob)))
 
 
 def secret(train_job: TrainJob, keys: SSHKeys) -> GeneratedSecret:
