@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery import errors
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.simtest import Review, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -148,11 +150,11 @@ class JobSets:
         conditions = [each for each in status.get("conditions") or [] if each["type"] != "Suspended"]
         suspend = is_suspended(job_set)
         conditions.append(_condition("Suspended", str(suspend), "SuspendedJobs" if suspend else "ResumeJobs"))
-        wanted = len(job_set["spec"].get("replicatedJobs") or ())
+        wanted, now = len(job_set["spec"].get("replicatedJobs") or ()), format_time(datetime.now(UTC))
         if any(is_true(job, "Failed") for job in jobs):
-            conditions.append(_condition("Failed", "True", "FailedJobs"))
+            conditions.append(_condition("Failed", "True", "FailedJobs", now))
         elif len(jobs) >= wanted and all(is_true(job, "Complete") for job in jobs):
-            conditions.append(_condition("Completed", "True", "AllJobsCompleted"))
+            conditions.append(_condition("Completed", "True", "AllJobsCompleted", now))
         if conditions != status.get("conditions") or sorted(statuses, key=_name) != sorted(
             status.get("replicatedJobsStatus") or [], key=_name
         ):
@@ -191,5 +193,5 @@ def _status_of(name: str, jobs: list[Document]) -> Document:
     return {"name": name, **counts, "suspended": suspended}
 
 
-def _condition(kind: str, status: str, reason: str) -> Document:
-    return {"type": kind, "status": status, "reason": reason, "message": reason, "lastTransitionTime": _NOW}
+def _condition(kind: str, status: str, reason: str, at: str = _NOW) -> Document:
+    return {"type": kind, "status": status, "reason": reason, "message": reason, "lastTransitionTime": at}
