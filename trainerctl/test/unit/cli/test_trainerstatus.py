@@ -127,3 +127,20 @@ def test_metrics_have_bounds_and_no_control_characters_on_the_screen() -> None:
 )
 def test_a_duration_has_two_units(seconds: int, expected: str) -> None:
     assert duration(seconds) == expected
+
+
+def test_the_tree_and_the_page_show_when_a_finished_train_job_will_be_deleted() -> None:
+    world = reporting(progressPercentage=100)
+    ended = {
+        "type": "Complete",
+        "status": "True",
+        "reason": "R",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    world.train_job["status"]["conditions"] = [{**ended, "message": ""}]
+    world.train_job["spec"]["ttlSecondsAfterFinished"] = 60
+
+    assert next(get.tree_rows(world.snapshot()))[-1] == "100%, 12s ago, expires 2026-01-01T00:01:00Z"
+    assert "it will be deleted at 2026-01-01T00:01:00Z, because spec.ttlSecondsAfterFinished is 60" in page(
+        world
+    )
