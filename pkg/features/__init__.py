@@ -3,6 +3,7 @@
 """Feature gates: features that an operator enables or disables by name."""
 
 from .features import FAILURE_EVIDENCE as FAILURE_EVIDENCE
+from .features import MUTABLE_NUM_NODES as MUTABLE_NUM_NODES
 from .features import TRAIN_JOB_STATUS as TRAIN_JOB_STATUS
 from .features import TTL_AFTER_FINISHED as TTL_AFTER_FINISHED
 from .features import Gates as Gates

@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+MUTABLE_NUM_NODES: Final = "MutableNumNodes"
+"""Changes of ``spec.trainer.numNodes`` of suspended TrainJobs, which Trainer v2.3 refuses."""
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """The status server, to which the pods of a TrainJob report its progress."""
 FAILURE_EVIDENCE: Final = "FailureEvidence"
@@ -31,6 +33,7 @@ class Stage(enum.StrEnum):
 
 _STAGES: Final = {
     FAILURE_EVIDENCE: Stage.ALPHA,
+    MUTABLE_NUM_NODES: Stage.ALPHA,
     TRAIN_JOB_STATUS: Stage.ALPHA,
     TTL_AFTER_FINISHED: Stage.ALPHA,
 }

@@ -10,6 +10,7 @@ from typing import Final
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.webhook import CustomValidator
 
+from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
@@ -62,7 +63,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         if (
             self._cfg.second_generation
         ):  # first: the API server checks the rules of a CRD before it asks webhooks
-            await offload.run(new, lambda: v23rules.refuse(new, v23rules.violations(old, new)))
+            resizes = features.resolve(self._cfg.feature_gates or {}).enabled(features.MUTABLE_NUM_NODES)
+            found = v23rules.violations(old, new, resizes=resizes)
+            await offload.run(new, lambda: v23rules.refuse(new, found))
         try:
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
         except UnsupportedRuntimeError as error:

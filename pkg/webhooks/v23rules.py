@@ -59,15 +59,18 @@ def refuse(obj: Object, errors: Iterable[field.FieldError]) -> None:
         raise new_invalid(obj.gvk, obj.name, aggregate)
 
 
-def violations(old: TrainJob | None, new: TrainJob) -> Iterator[field.FieldError]:
-    """Yield an error for each changed value that v2.3 refuses and v2.1 admits."""
+def violations(old: TrainJob | None, new: TrainJob, *, resizes: bool = False) -> Iterator[field.FieldError]:
+    """Yield an error for each changed value that v2.3 refuses and v2.1 admits.
+
+    With ``resizes``, the number of nodes may change while the TrainJob is suspended and none of its Jobs is active.
+    """
     if old is None:
         ref, path = new.spec.runtime_ref, _SPEC.child("runtimeRef")
         for wire, name in (("name", ref.name), ("apiGroup", ref.api_group), ("kind", ref.kind)):
             if name is not None and len(name) > _LONGEST_NAME:
                 yield field.too_long(path.child(wire), _LONGEST_NAME)
     else:
-        yield from _immutable(old, new)
+        yield from _immutable(old, new, resizes=resizes)
     stored = old.spec if old is not None else None
     if new.spec.trainer is not None:
         yield from _trainer(stored.trainer if stored is not None else None, new.spec.trainer)
@@ -91,13 +94,21 @@ def _mount_path(spec: TrainingRuntimeSpec) -> str:
     return (mpi.ssh_auth_mount_path if mpi is not None else None) or ""
 
 
-def _immutable(old: TrainJob, new: TrainJob) -> Iterator[field.FieldError]:
+def _immutable(old: TrainJob, new: TrainJob, *, resizes: bool) -> Iterator[field.FieldError]:
     """Yield an error if the trainer or the initializer was changed. Each may be added or removed as a whole."""
     before, after = generations.effective(old), generations.effective(new)
     for wire in ("initializer", "trainer"):
         left, right = getattr(before, wire), getattr(after, wire)
+        if resizes and wire == "trainer" and None not in (left, right) and _is_at_rest(old, new):
+            left = left.model_copy(update={"num_nodes": right.num_nodes})
         if left is not None and right is not None and not equality.deep_equal(left, right):
             yield field.invalid(_SPEC.child(wire), field.OMITTED, _IMMUTABLE)
+
+
+def _is_at_rest(old: TrainJob, new: TrainJob) -> bool:
+    """Return True if a TrainJob is suspended before and after an update and none of its Jobs is active."""
+    active = any(job.active for job in old.status.jobs_status or ())
+    return bool(old.spec.suspend and new.spec.suspend) and not active
 
 
 def _trainer(old: Trainer | None, new: Trainer) -> Iterator[field.FieldError]:

@@ -12,6 +12,7 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, InvalidError, StatusError
 
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -269,3 +270,18 @@ async def test_an_edited_running_job_is_suspended_as_it_is_and_built_again_once_
     assert await w.rebuilt() == ["apply JobSet", "apply PodGroup"]
     assert await w.image() == "two"
     assert (await w.server.get(PodGroup, KEY)).spec.min_member == 5
+
+
+@pytest.mark.parametrize("profile", ["2.1", "2.3"])
+async def test_a_suspended_train_job_is_resumed_with_its_new_number_of_nodes(profile: str) -> None:
+    w = await suspended_world(GANG)
+    w.cfg = defaulted(profile)
+    await w.restart()
+    await w.edit_nodes(5)
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    await w.rebuilt()
+    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 5
+    await w.suspend(False)
+    await w.reconcile()
+    job_set = (await w.job_set())["spec"]
+    assert (job_set["suspend"], job_set["replicatedJobs"][0]["template"]["spec"]["parallelism"]) == (False, 5)

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.core.v1 import EnvVar
+from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import field
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.webhook import MutatorHandler, ValidatorHandler
 
-from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
     DatasetInitializer,
@@ -22,10 +23,12 @@ from pkg.apis.trainer.v1alpha1 import (
     Trainer,
     TrainingRuntime,
     TrainJob,
+    TrainJobStatus,
 )
 from pkg.constants import trainer as constants
+from pkg.runtime import core
 from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, v23rules, validators
-from testkit.builders import make_train_job
+from testkit.builders import make_cluster_training_runtime, make_train_job
 
 IMMUTABLE = "field is immutable"
 RECORDED = [
@@ -174,3 +177,36 @@ async def test_a_long_mount_path_of_a_runtime_is_a_warning_or_an_error(
         with pytest.raises(InvalidError, match=text):
             await refused
     assert await second.validate_update(long, long) == []
+
+
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "trainer", "active", "may_change"),
+    [
+        pytest.param(True, True, Trainer(num_nodes=3, image="i"), 0, True, id="suspended"),
+        pytest.param(
+            True, True, Trainer(num_nodes=3, image="i"), 1, False, id="its Jobs have not stopped yet"
+        ),
+        pytest.param(True, False, Trainer(num_nodes=3, image="i"), 0, False, id="resumed in the same write"),
+        pytest.param(
+            False, True, Trainer(num_nodes=3, image="i"), 0, False, id="suspended in the same write"
+        ),
+        pytest.param(False, False, Trainer(num_nodes=3, image="i"), 0, False, id="running"),
+        pytest.param(True, True, Trainer(num_nodes=3, image="j"), 0, False, id="another field changes, too"),
+    ],
+)
+async def test_the_number_of_nodes_of_a_suspended_train_job_may_change_only_with_the_feature_gate(
+    before: bool, after: bool, trainer: Trainer, active: int, may_change: bool, gate: bool
+) -> None:
+    cfg = defaulted("2.3")
+    cfg.feature_gates = {"MutableNumNodes": gate}
+    client = FakeClient(make_cluster_training_runtime("runtime"))
+    webhook = TrainJobWebhook(await core.new(client, client, cfg=cfg), cfg)
+    old = job(Trainer(num_nodes=1, image="i"), suspend=before)
+    old.status = TrainJobStatus.from_dict({"jobsStatus": [{"name": "node", "active": active}]})
+    new = job(trainer, suspend=after)
+    if may_change and gate:
+        assert await webhook.validate_update(old, new) == []
+        return
+    with pytest.raises(InvalidError, match=r"spec.trainer: .*field is immutable"):
+        await webhook.validate_update(old, new)
