@@ -81,6 +81,18 @@ CASES: dict[str, tuple[Document, str]] = {
         f"{PATCHES}[0].time: Invalid value",
     ),
     "a deadline of nothing": ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds: Invalid value"),
+    "a negative time to live": (
+        {"ttlSecondsAfterFinished": -1},
+        "spec.ttlSecondsAfterFinished: Invalid value: -1",
+    ),
+    "a time to live that no Go client can read": (
+        {"ttlSecondsAfterFinished": 2**31},
+        "spec.ttlSecondsAfterFinished: Invalid value: 2147483648",
+    ),
+    "a time to live in words": (
+        {"ttlSecondsAfterFinished": "1h"},
+        "spec.ttlSecondsAfterFinished: Invalid value",
+    ),
     "an override of an unknown job": (
         {
             "podTemplateOverrides": [

@@ -88,20 +88,25 @@ PATCHES = [
 OVERRIDES = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"c": "d"}}}]
 
 
+OWN = "ttlSecondsAfterFinished"
+"""A field that no release of Trainer has."""
+
+
 async def test_a_put_of_a_client_of_the_other_generation_loses_nothing(
     admitting_manager: Running, acting_as: As, namespace: str, torch_runtime: str
 ) -> None:
     async with admitting_manager(), acting_as("sdk") as sdk, acting_as("kueue") as kueue:
-        made = job(
-            namespace, torch_runtime, runtimePatches=PATCHES, activeDeadlineSeconds=60, labels={"l": "1"}
-        )
+        both: Document = {"ttlSecondsAfterFinished": 60, "labels": {"l": "1"}}
+        made = job(namespace, torch_runtime, runtimePatches=PATCHES, activeDeadlineSeconds=60, **both)
         before = (await sdk.create(made)).to_dict()
         # Kueue with types of the first generation, then of the second.
-        await put_without(kueue, namespace, "runtimePatches", "activeDeadlineSeconds", suspend=False)
-        await put_without(kueue, namespace, "labels", "podTemplateOverrides", "annotations", suspend=True)
+        await put_without(kueue, namespace, "runtimePatches", "activeDeadlineSeconds", OWN, suspend=False)
+        await put_without(
+            kueue, namespace, "labels", "podTemplateOverrides", "annotations", OWN, suspend=True
+        )
         after = await read(sdk, namespace)
         assert after["spec"] == before["spec"]
-        for field in ("runtimePatches", "activeDeadlineSeconds", "labels"):
+        for field in ("runtimePatches", "activeDeadlineSeconds", "labels", OWN):
             assert owners(after, field) == {"sdk"}
         # Its owner may remove a field, and so may a client that keeps other fields of the same generation.
         assert "labels" not in (await put_without(sdk, namespace, "labels", owner="sdk"))["spec"]
