@@ -102,13 +102,6 @@ def prompt(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
-def prompt_and_keeping(sim: Simulation) -> None:
-    """Simulate such scripts with managers of the second generation."""
-    world(sim, pods_fail=0.0, version=V2_3)
-    sim.finally_(lambda sim: wakeups.play(sim, wakeups.SECOND))
-    sim.finally_(check_managers)
-
-
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=6)(scenario)
 test_a_train_job_is_served_in_a_short_life = simtest.simulate(
     seeds=24, first=1000, minutes=3.0, faults=6.0, actions=0.35
@@ -120,6 +113,3 @@ test_a_train_job_keeps_its_runtime = simtest.simulate(
     seeds=10, first=3000, minutes=4.0, faults=5.0, actions=0.6
 )(keeping)
 test_no_wake_up_is_lost = simtest.simulate(seeds=2, first=4000, minutes=0.5, faults=0.0, actions=0.0)(prompt)
-test_no_wake_up_is_lost_in_the_second_generation = simtest.simulate(
-    seeds=2, first=5000, minutes=0.5, faults=0.0, actions=0.0
-)(prompt_and_keeping)

@@ -32,7 +32,6 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.apis.volcano import v1beta1 as volcano
 from pkg.runtime import core
 from testkit.sim.jobset import JobSets, review_job_set
 from testkit.sim.kueue import Kueue
@@ -244,7 +243,7 @@ def world(
     cfg.feature_gates = dict(gates or {})
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
-    sim.serve(v1alpha1.Workload, v1alpha2.PodGroup, v1beta1.PodGroup, volcano.PodGroup)
+    sim.serve(v1alpha1.Workload, v1alpha2.PodGroup, v1beta1.PodGroup)
     cluster = Cluster(pods_fail)
 
     async def published(kind: type[Object], known: PublishedSchema | None) -> PublishedSchema | None:

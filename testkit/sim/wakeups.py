@@ -10,13 +10,12 @@ can therefore cause the result.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import anyio
 import msgspec
-import yaml
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
 from controller_runtime.client import MERGE, raw_patch
@@ -27,7 +26,6 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.scheduling import v1beta1
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
 from testkit.sim import runtimes
 from testkit.sim.cluster import HELD
@@ -49,20 +47,6 @@ _GANGS: Final = {"podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"}
 _NO_FINALIZERS: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 
 
-async def within(sim: Simulation, found: Callable[[], object], event: str, seconds: float = SOON) -> None:
-    """Return when ``found`` returns a true value.
-
-    Raises:
-        AssertionError: this takes longer than ``seconds``, or a rule was broken.
-    """
-    until = sim.loop.time() + seconds
-    while not found():
-        assert sim.loop.time() < until, f"nothing follows an event within {seconds:.0f} s: {event}"
-        await anyio.sleep(_STEP)
-    if sim.failures:
-        raise sim.failures[0]
-
-
 class Wakeups:
     """The scripts for one simulated cluster. Each script has a TrainJob of its own."""
 
@@ -74,7 +58,17 @@ class Wakeups:
     # What scripts consist of.
 
     async def _within(self, found: Callable[[], object], event: str, seconds: float = SOON) -> None:
-        await within(self._sim, found, event, seconds)
+        """Return when ``found`` returns a true value.
+
+        Raises:
+            AssertionError: this takes longer than ``seconds``, or a rule was broken.
+        """
+        until = self._sim.loop.time() + seconds
+        while not found():
+            assert self._sim.loop.time() < until, f"nothing follows an event within {seconds:.0f} s: {event}"
+            await anyio.sleep(_STEP)
+        if self._sim.failures:
+            raise self._sim.failures[0]
 
     async def _quiet(self, seconds: float = _QUIET) -> None:
         """Wait for ``seconds`` and a random time, so that the timers of managers are at different points."""
@@ -309,17 +303,9 @@ class Wakeups:
         kinds: dict[str, Sequence[type[Object]]] = {
             "gang": [PodGroup],
             "mpi": [ConfigMap, Secret],
-            "volcano": [volcano.PodGroup],
-            "flux": [ConfigMap, Secret],
-        }
-        policies: Document = {
-            "volcano": {"podGroupPolicy": {"volcano": {}}},
-            "flux": {"mlPolicy": {"numNodes": 1, "flux": {}}},
         }
         for runtime, siblings in kinds.items():
-            own = policies.get(runtime)
-            name = await (self._runtime("plain", **own) if own else self._runtime(runtime))
-            job = await self._create(name)
+            job = await self._create(await self._runtime(runtime))
             for kind in siblings:
                 await self._deleted(kind, job)
                 await self._quiet()
@@ -413,23 +399,6 @@ class Wakeups:
         body = raw_patch(MERGE, msgspec.json.encode({"status": status}))
         await self._sim.client("kubelet").status.patch(Pod.from_dict(pod), body)
 
-    # Snapshots of runtimes, in the second generation.
-
-    async def delete_snapshot(self) -> None:
-        """Delete the snapshot of a suspended TrainJob."""
-        await self._deleted(ConfigMap, await self._create(await self._runtime("plain")))
-
-    async def edit_snapshot(self) -> None:
-        """Change the snapshot of a suspended TrainJob."""
-        job = await self._create(await self._runtime("plain"))
-        snapshot = self._child(ConfigMap, job)
-        assert snapshot is not None
-        runtime = yaml.safe_load(snapshot["data"]["runtime"])
-        jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"]
-        jobs[-1]["template"]["spec"]["template"]["spec"]["containers"][0]["workingDir"] = "/new"
-        await self._patch(ConfigMap, snapshot, {"data": {"runtime": yaml.safe_dump(runtime)}})
-        await self._within(partial(self._moves, job), "a change of a snapshot")
-
 
 SCRIPTS: Final = (
     Wakeups.end,
@@ -459,13 +428,9 @@ def _key(kind: type[Object], name: str) -> tuple[str, str]:
     return ("default" if kind is TrainingRuntime else "", name)
 
 
-SECOND: Final = (Wakeups.delete_snapshot, Wakeups.edit_snapshot, Wakeups.resume)
-"""The scripts for managers of the second generation."""
-
-
-async def play(sim: Simulation, scripts: Sequence[Callable[[Wakeups], Awaitable[None]]] = SCRIPTS) -> None:
-    """Play scripts, one after the other."""
+async def play(sim: Simulation) -> None:
+    """Play all scripts, one after the other."""
     wakeups = Wakeups(sim)
-    for script in scripts:
+    for script in SCRIPTS:
         sim.record("wakeups", script.__name__)
         await script(wakeups)
