@@ -98,16 +98,6 @@ class Informer(Generic[T]):
         """
         await self.shared.wait_for_sync(timeout, or_problem=or_problem)
 
-    async def wait_for_recovery(self) -> None:
-        """Wait until there is a :attr:`problem`, and return when it is over and every existing object was listed.
-
-        The first list of a kind that is not served yet is a recovery, too.
-
-        Raises:
-            CacheNotStartedError: the informer was removed meanwhile.
-        """
-        await self.shared.wait_for_recovery()
-
 
 class SharedInformer:
     """The store, the reflectors and the handlers of a kind, either for full objects or for metadata only."""
@@ -280,15 +270,6 @@ class SharedInformer:
         )
         reason = f": {why}" if why else ""
         raise errors.CacheSyncTimeoutError(f"{self.gvk.group_kind}: no list within {timeout:g} s{reason}")
-
-    async def wait_for_recovery(self) -> None:
-        """Return when a problem that exists, or the next one, is over: see :meth:`Informer.wait_for_recovery`."""
-        was_degraded = False
-        while not was_degraded or self.problem is not None or not self.has_synced:
-            if self.removed:
-                raise errors.CacheNotStartedError(f"{self.gvk.group_kind}: the informer was removed")
-            was_degraded = was_degraded or self.problem is not None
-            await self._changed.wait()
 
     # Changes.
 

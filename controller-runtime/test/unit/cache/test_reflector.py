@@ -464,33 +464,6 @@ async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(
     assert (await cache.get(ConfigMap, ("team-a", "a"))).name == "a"
 
 
-async def test_the_recovery_of_a_kind_can_be_awaited_from_the_first_problem_to_each_later_one(
-    server: Any, start: Any
-) -> None:
-    server.faults.extend([refusal(404, "NotFound")] * 3)
-    cache = await start()
-    informer = await cache.get_informer(ConfigMap)
-    recoveries: list[int] = []
-
-    async def count() -> None:
-        while True:
-            await informer.wait_for_recovery()
-            recoveries.append(len(await cache.list(ConfigMap)))
-
-    server.put("a")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(count)
-        await anyio.sleep(0.5)
-        assert recoveries == []
-        await anyio.sleep(10)
-        assert recoveries == [1]
-        server.faults.extend([refusal(404, "NotFound")] * 3)
-        server.hang_up()
-        await anyio.sleep(30)
-        assert recoveries == [1, 1]
-        tasks.cancel_scope.cancel()
-
-
 REFUSALS = [
     pytest.param(403, "Forbidden", id="denied"),
     pytest.param(404, "NotFound", id="missing"),

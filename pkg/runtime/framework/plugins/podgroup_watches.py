@@ -22,7 +22,6 @@ from controller_runtime.rest import RestError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, PodGroupPolicy, TrainingRuntime, TrainJob
 from pkg.runtime import indexer as index
-from pkg.runtime.framework.plugins.kindserved import KindServed
 from pkg.runtime.interface import ReconcilerBuilder
 
 Needed = Callable[[], Awaitable[object]]
@@ -40,10 +39,9 @@ def watches(pod_group: type[Object], needed: Needed, is_gang: IsGang) -> list[Re
     """
 
     def kind_served(builder: Builder, client: Client, cache: Cache) -> Builder:
-        async def waiting() -> list[TrainJob]:
-            return await gang_scheduled_train_jobs(client, is_gang)
-
-        return builder.watches_raw_source(source.Deferred(KindServed(cache, pod_group, waiting), needed))
+        return builder.watches_raw_source(
+            source.Deferred(_KindServed(cache, client, pod_group, is_gang), needed)
+        )
 
     def limit_ranges(builder: Builder, client: Client, _cache: Cache) -> Builder:
         async def concerned(limit_range: Object) -> Iterable[TrainJob]:
@@ -111,6 +109,38 @@ async def gang_scheduled_train_jobs(client: Reader, is_gang: IsGang) -> list[Tra
                 TrainJob, fields={index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY: shared.name}
             )
     return found
+
+
+class _KindServed(source.Source):
+    """When the server begins to serve a kind of PodGroup, enqueues the TrainJobs that wait for that kind.
+
+    Without this source, the TrainJobs might wait minutes for their next retry: a new kind without objects causes no
+    event.
+    """
+
+    def __init__(self, cache: Cache, client: Reader, pod_group: type[Object], is_gang: IsGang) -> None:
+        self._cache = cache
+        self._client = client
+        self._pod_group = pod_group
+        self._is_gang = is_gang
+
+    def __str__(self) -> str:
+        return f"arrival of {self._pod_group.gvk.group_kind}"
+
+    async def start(self, queue: handler.Queue) -> None:
+        """If the kind is not served yet, wait until it is served, and then enqueue the waiting TrainJobs."""
+        informer = await self._cache.get_informer(self._pod_group)
+        await informer.wait_for_sync(or_problem=True)
+        if informer.has_synced:
+            return
+        await informer.wait_for_sync()
+        try:
+            train_jobs = await gang_scheduled_train_jobs(self._client, self._is_gang)
+        except (StatusError, RestError, CacheError) as error:
+            log.logger_from().error("TrainJobs could not be queued", podGroup=str(self), error=error)
+            return
+        for train_job in train_jobs:
+            queue.add(Request.for_object(train_job))
 
 
 def _wake_suspended(

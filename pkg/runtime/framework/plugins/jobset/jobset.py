@@ -72,8 +72,8 @@ class JobSetPlugin(
         self._second_generation = cfg.second_generation
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the JobSets that TrainJobs control. Also watch whether the server begins to serve JobSets."""
-        return [_watch_job_sets, _watch_arrival]
+        """Watch the JobSets that TrainJobs control."""
+        return [_watch_job_sets]
 
     async def validate(self, info: Info, old: TrainJob | None, new: TrainJob) -> tuple[list[str], ErrorList]:
         """Check the TrainJob against the jobs and containers of the template."""
@@ -187,15 +187,6 @@ def _watch_job_sets(watching: Builder, _client: Client, _cache: Cache) -> Builde
 
     owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
     return watching.watches(JobSet, owner, predicates=[predicate.NotOwnWrite()])
-
-
-def _watch_arrival(watching: Builder, client: Client, cache: Cache) -> Builder:
-    from pkg.runtime.framework.plugins import kindserved  # rendering without a cluster loads no controllers
-
-    async def waiting() -> list[TrainJob]:
-        return [each for each in await client.list(TrainJob) if not trainjob.is_finished(each)]
-
-    return watching.watches_raw_source(kindserved.KindServed(cache, JobSet, waiting))
 
 
 def job_set(info: Info, train_job: TrainJob) -> JobSet | None:

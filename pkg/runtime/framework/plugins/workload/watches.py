@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watches of the gang API that the server serves."""
+"""The watch of the gang API that the server serves."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from controller_runtime import handler, log, source
 from controller_runtime.builder import Builder
 from controller_runtime.cache import Cache, CacheError
 from controller_runtime.client import Client
-from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import RestError
 
-from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob
-from pkg.runtime.framework.plugins.kindserved import KindServed
+from pkg.apis.trainer.v1alpha1 import PodGroupPolicy
 from pkg.runtime.framework.plugins.podgroup_watches import Needed, gang_scheduled_train_jobs
 from pkg.runtime.interface import ReconcilerBuilder
 
@@ -52,22 +50,6 @@ def api(served: Served, needed: Needed) -> ReconcilerBuilder:
         return builder.watches_raw_source(
             source.Deferred(source.Func(enqueue_on_change, "versions of the gang API"), needed)
         )
-
-    return add
-
-
-def served_again(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
-    """Return the function that adds a source: when gangs of ``kind`` can be read again, it enqueues their TrainJobs.
-
-    The cache looks for a kind that is not served every few seconds, so it may find the kind later than :func:`api`
-    does. Until then, TrainJobs of the kind fail.
-    """
-
-    def add(builder: Builder, client: Client, cache: Cache) -> Builder:
-        async def waiting() -> list[TrainJob]:
-            return await gang_scheduled_train_jobs(client, _is_gang)
-
-        return builder.watches_raw_source(source.Deferred(KindServed(cache, kind, waiting), needed))
 
     return add
 

@@ -124,11 +124,8 @@ class Workload(
 
         from . import watches
 
-        found = [watches.api(self._served, self._needed.wait)]
-        for version, kind in KINDS.items():
-            needed = self._written[version].wait
-            found += [podgroup_watches.owned(kind, needed), watches.served_again(kind, needed)]
-        return found
+        found = [podgroup_watches.owned(kind, self._written[version].wait) for version, kind in KINDS.items()]
+        return [*found, watches.api(self._served, self._needed.wait)]
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:

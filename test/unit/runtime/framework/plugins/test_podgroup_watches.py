@@ -251,20 +251,20 @@ async def test_nothing_is_watched_before_the_first_gang_scheduled_job(
 
 
 class Informer:
-    """An informer of a kind that can be read again whenever :meth:`recover` is called."""
+    """An informer of a kind that is served from the start, or once ``served`` is set."""
 
-    def __init__(self) -> None:
-        self._recovered = anyio.Event()
+    def __init__(self, *, served: bool) -> None:
+        self.has_synced = served
+        self.served = anyio.Event()
 
-    def recover(self) -> None:
-        self._recovered.set()
-        self._recovered = anyio.Event()
-
-    async def wait_for_recovery(self) -> None:
-        await self._recovered.wait()
+    async def wait_for_sync(self, _timeout: float | None = None, *, or_problem: bool = False) -> None:
+        if not self.has_synced and not or_problem:
+            await self.served.wait()
+            self.has_synced = True
 
 
-async def test_gang_scheduled_jobs_are_woken_whenever_their_pod_groups_kind_arrives() -> None:
+@pytest.mark.parametrize("served", [True, False], ids=["there from the start", "comes later"])
+async def test_gang_scheduled_jobs_are_woken_when_their_pod_groups_kind_arrives(served: bool) -> None:
     def policy(**of: Any) -> Any:
         spec = make_training_runtime_spec(make_replicated_job("a"))
         spec.pod_group_policy = PodGroupPolicy.from_dict(of)
@@ -280,7 +280,7 @@ async def test_gang_scheduled_jobs_are_woken_whenever_their_pod_groups_kind_arri
         make_train_job("team-b", "running", runtime="shared"),
         make_train_job("team-b", "not-in-a-gang", runtime="plain"),
     )
-    informer = Informer()
+    informer = Informer(served=served)
 
     class Cache:
         async def get_informer(self, kind: type[Object]) -> Informer:
@@ -293,20 +293,14 @@ async def test_gang_scheduled_jobs_are_woken_whenever_their_pod_groups_kind_arri
         add(cast("Any", notes), reader, cast("Any", Cache()))
     (kind_served,) = notes.sources
     queue: PriorityQueue[Request] = PriorityQueue()
-
-    async def woken() -> list[str]:
-        await anyio.sleep(1)
-        return [str((await queue.get_with_priority())[0]) for _ in range(len(queue))]
-
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(kind_served.start, queue)
-        informer.recover()
-        assert await woken() == []  # there is no gang-scheduled job yet
+        await anyio.sleep(10)
+        assert len(queue) == 0
         plugin._needed.set()
-        assert await woken() == []
-        for _ in range(2):
-            informer.recover()
-            assert await woken() == ["team-b/running", "team-a/suspended"]
-            for key in (("team-b", "running"), ("team-a", "suspended")):
-                queue.done(Request(*key))
-        tasks.cancel_scope.cancel()
+        await anyio.sleep(10)
+        assert len(queue) == 0
+        informer.served.set()
+
+    woken = {str((await queue.get_with_priority())[0]) for _ in range(len(queue))}
+    assert woken == (set() if served else {"team-a/suspended", "team-b/running"})
