@@ -20,6 +20,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.podgrouper.podgroup import OLDEST, Rules
 from testkit.sim.grouperadministrators import GrouperAdministrators
+from testkit.sim.grouperwakeups import GROUPED, GrouperWakeups
 from testkit.sim.groups import Groups
 from testkit.sim.laggingoperators import LaggingOperators
 from testkit.sim.managers import Writes, check_managers
@@ -68,6 +69,24 @@ def world(sim: Simulation, release: Rules) -> None:
     sim.finally_(check_managers)
 
 
+def prompt(sim: Simulation) -> None:
+    """Simulate short scripts without faults, in which every result must follow its cause at once."""
+    settings = podgrouper.Settings(rules=OLDEST, namespace_labels=GROUPED)
+
+    async def setup(mgr: ctrl.Manager) -> None:
+        await podgrouper.setup(mgr, settings)
+
+    sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap)
+    sim.server.serve_crds([RAY_CRD, NOTEBOOK_CRD])
+    workloads = Workloads(pods_end=0.0)
+    sim.actor(workloads.run, "operators")
+    cache = CacheOptions(by_object=podgrouper.cache_options(settings))
+    only = ControllerDefaults(skip_name_validation=True)
+    sim.manager(setup, options=simtest.options(cache=cache, controller=only))
+    sim.finally_(GrouperWakeups(sim, workloads).play)
+    sim.finally_(check_managers)
+
+
 test_a_pod_is_in_the_group_of_its_owners = simtest.simulate(seeds=6)(scenario)
 test_a_pod_is_in_the_group_of_its_owners_in_a_short_life = simtest.simulate(
     seeds=24, first=1000, minutes=3.0, faults=6.0, actions=0.35
@@ -75,3 +94,4 @@ test_a_pod_is_in_the_group_of_its_owners_in_a_short_life = simtest.simulate(
 test_a_pod_is_in_the_group_of_its_owners_by_the_rules_of_v0_17 = simtest.simulate(
     seeds=12, first=2000, minutes=3.0, faults=6.0, actions=0.35
 )(newest)
+test_no_wake_up_is_lost = simtest.simulate(seeds=2, first=4000, minutes=0.5, faults=0.0, actions=0.0)(prompt)

@@ -11,8 +11,9 @@ import pytest
 from controller_runtime import simtest
 from controller_runtime.simtest import Simulation
 
+from pkg import features
 from pkg.apis.config.v1alpha1 import V2_3
-from testkit.sim import runtimes
+from testkit.sim import runtimes, wakeups
 from testkit.sim.administrators import Administrators
 from testkit.sim.calm import Calm
 from testkit.sim.cluster import world
@@ -94,6 +95,20 @@ def keeping(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
+def prompt(sim: Simulation) -> None:
+    """Simulate short scripts without faults, in which every result must follow its cause at once."""
+    world(sim, pods_fail=0.0, gates={features.FAILURE_EVIDENCE: True})
+    sim.finally_(wakeups.play)
+    sim.finally_(check_managers)
+
+
+def prompt_and_keeping(sim: Simulation) -> None:
+    """Simulate such scripts with managers of the second generation."""
+    world(sim, pods_fail=0.0, version=V2_3)
+    sim.finally_(lambda sim: wakeups.play(sim, wakeups.SECOND))
+    sim.finally_(check_managers)
+
+
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=6)(scenario)
 test_a_train_job_is_served_in_a_short_life = simtest.simulate(
     seeds=24, first=1000, minutes=3.0, faults=6.0, actions=0.35
@@ -104,3 +119,7 @@ test_a_train_job_follows_a_change_between_two_reconciles = simtest.simulate(
 test_a_train_job_keeps_its_runtime = simtest.simulate(
     seeds=10, first=3000, minutes=4.0, faults=5.0, actions=0.6
 )(keeping)
+test_no_wake_up_is_lost = simtest.simulate(seeds=2, first=4000, minutes=0.5, faults=0.0, actions=0.0)(prompt)
+test_no_wake_up_is_lost_in_the_second_generation = simtest.simulate(
+    seeds=2, first=5000, minutes=0.5, faults=0.0, actions=0.0
+)(prompt_and_keeping)

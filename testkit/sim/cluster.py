@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -20,7 +21,8 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import MERGE, ignore_not_found, raw_patch
-from controller_runtime.machinery import NamespacedName, metadata_only
+from controller_runtime.machinery import NamespacedName, Object, metadata_only
+from controller_runtime.rest import PublishedSchema
 from controller_runtime.simtest import CURRENT_PROCESS, Event, Simulation
 
 from pkg import controller as controllers
@@ -28,7 +30,9 @@ from pkg import webhooks
 from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
+from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.volcano import v1beta1 as volcano
 from pkg.runtime import core
 from testkit.sim.jobset import JobSets, review_job_set
 from testkit.sim.kueue import Kueue
@@ -223,21 +227,39 @@ async def _garbage(sim: Simulation, _: random.Random) -> None:
     sim.server.collect_garbage()
 
 
-def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1, *, alone: bool = False) -> Cluster:
+def world(
+    sim: Simulation,
+    pods_fail: float = 0.1,
+    version: str = V2_1,
+    *,
+    alone: bool = False,
+    gates: Mapping[str, bool] | None = None,
+) -> Cluster:
     """Set up Kubernetes' controllers, Kueue and two managers.
 
     With ``alone``, ``manager-1`` runs the controllers without leader election, and ``manager-0`` only serves webhooks.
+    ``gates`` are the settings of the managers' feature gates.
     """
     cfg = defaulted(version)
+    cfg.feature_gates = dict(gates or {})
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
+    sim.serve(v1alpha1.Workload, v1alpha2.PodGroup, v1beta1.PodGroup, volcano.PodGroup)
     cluster = Cluster(pods_fail)
+
+    async def published(kind: type[Object], known: PublishedSchema | None) -> PublishedSchema | None:
+        """Return a schema of each kind that is served to managers. All of them keep every field."""
+        if str(sim.server.table(kind).resource.group_resource) in sim.server.missing:
+            return None
+        return known or PublishedSchema("1", {})
 
     async def setup(mgr: ctrl.Manager) -> None:
         """Set a manager up as its program does, without servers."""
         referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
         reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
-        runtimes = await core.new(reader, mgr.field_indexer, cfg=cfg, store=mgr.client, reader=mgr.api_reader)
+        runtimes = await core.new(
+            reader, mgr.field_indexer, cfg=cfg, store=mgr.client, reader=mgr.api_reader, published=published
+        )
         process, options = CURRENT_PROCESS.get(), controller.Options(skip_name_validation=True)
         if not alone or (process is not None and process.name == "manager-1"):
             controllers.setup_controllers(mgr, runtimes, options, cfg=cfg)

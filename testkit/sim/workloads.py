@@ -50,8 +50,10 @@ OWNERS: tuple[type[Object], ...] = (Job, JobSet, TrainJob, RayCluster)
 class Workloads:
     """Users who create workloads, and operators that create the workloads' dependents."""
 
-    def __init__(self, names: int = 3) -> None:
+    def __init__(self, names: int = 3, pods_end: float = 0.002) -> None:
+        """``pods_end`` is the probability that a running pod ends in a step of the kubelet."""
         self._names = names
+        self._pods_end = pods_end
         self.calm: list[Act] = [self.replace_unseen, self.replace_unseen]
         """Sequences of actions for the calm part of a life."""
 
@@ -279,7 +281,7 @@ class Workloads:
         """Start new pods, and end some running ones."""
         for pod in sim.server.objects(Pod):
             phase = pod.get("status", {}).get("phase")
-            if phase is None or (phase == "Running" and rng.random() < 0.002):
+            if phase is None or (phase == "Running" and rng.random() < self._pods_end):
                 after = {**pod, "status": {"phase": "Running" if phase is None else "Succeeded"}}
                 with refusals_expected():
                     await sim.client("kubelet").status.update(Pod.from_dict(after))

@@ -1,0 +1,496 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Short scripts without faults, which find lost wake-ups: after each event, its result must exist within ten seconds.
+
+Every timer by which a manager recovers from a lost event is longer. Before each event, the scripts wait until nothing
+happens any more and until the next retry of a TrainJob that cannot proceed is minutes away. Nothing else but the event
+can therefore cause the result.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import msgspec
+import yaml
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.machinery import Object
+from controller_runtime.simtest import MANAGER, Simulation
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.scheduling import v1beta1
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.volcano import v1beta1 as volcano
+from pkg.constants import trainer as constants
+from testkit.sim import runtimes
+from testkit.sim.cluster import HELD
+from testkit.sim.objects import by_name, is_deleted, is_suspended, is_true, owned
+
+Document = dict[str, Any]
+SOON: Final = 10.0
+"""Seconds within which a result must exist."""
+_INSTALLED: Final = 45.0
+"""Seconds within which an installed kind must be used.
+
+A manager looks for a missing kind every 10 to 12 seconds, and retries a TrainJob that needs it every 30 seconds.
+"""
+_STEP: Final = 0.25
+_QUIET: Final = 20.0
+"""After so many seconds, everything that an action causes has happened."""
+_LONG: Final = 200.0
+"""After so many seconds of failures, the next retry is minutes away."""
+_MODELS: Final = 60.0
+"""Seconds within which the models of other controllers react."""
+_GANGS: Final = {"podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"}
+_NO_FINALIZERS: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
+
+
+async def within(sim: Simulation, found: Callable[[], object], event: str, seconds: float = SOON) -> None:
+    """Return when ``found`` returns a true value.
+
+    Raises:
+        AssertionError: this takes longer than ``seconds``, or a rule was broken.
+    """
+    until = sim.loop.time() + seconds
+    while not found():
+        assert sim.loop.time() < until, f"nothing follows an event within {seconds:.0f} s: {event}"
+        await anyio.sleep(_STEP)
+    if sim.failures:
+        raise sim.failures[0]
+
+
+class Wakeups:
+    """The scripts for one simulated cluster. Each script has a TrainJob of its own."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._rng = random.Random(f"{sim.seed}/wakeups")
+        self._made = 0
+
+    # What scripts consist of.
+
+    async def _within(self, found: Callable[[], object], event: str, seconds: float = SOON) -> None:
+        await within(self._sim, found, event, seconds)
+
+    async def _quiet(self, seconds: float = _QUIET) -> None:
+        """Wait for ``seconds`` and a random time, so that the timers of managers are at different points."""
+        await anyio.sleep(seconds + self._rng.uniform(0.0, 30.0))
+
+    async def _runtime(self, name: str, kind: type[Object] = ClusterTrainingRuntime, **spec: Any) -> str:
+        """Create a runtime whose pods do not end, like the runtime ``name`` of all simulations; return its name."""
+        self._made += 1
+        copy: Document = msgspec.json.decode(msgspec.json.encode(runtimes.SPECS[name]))
+        for job in copy["template"]["spec"]["replicatedJobs"]:
+            job["template"]["spec"]["template"]["metadata"] = {"annotations": {HELD: "1h"}}
+        metadata = {"name": f"{name}-{self._made}"}
+        if kind is TrainingRuntime:
+            metadata["namespace"] = "default"
+        made: Object = kind.from_dict({"metadata": metadata, "spec": copy | spec})
+        await self._sim.client("admin").create(made)
+        await anyio.sleep(1.0)
+        return made.name
+
+    async def _create(
+        self,
+        runtime: str,
+        kind: type[Object] = ClusterTrainingRuntime,
+        *,
+        suspend: bool = True,
+        quiet: bool = True,
+        **spec: Any,
+    ) -> Document:
+        """Create a TrainJob; with ``quiet``, wait until nothing happens any more."""
+        self._made += 1
+        reference = {"apiGroup": "trainer.kubeflow.org", "kind": kind.gvk.kind, "name": runtime}
+        managed = {"managedBy": "trainer.kubeflow.org/trainjob-controller"}
+        whole = {"runtimeRef": reference, "suspend": suspend, "trainer": {"image": "i"}, **managed, **spec}
+        job = {"metadata": {"namespace": "default", "name": f"job-{self._made}"}, "spec": whole}
+        made = await self._sim.client().create(TrainJob.from_dict(job))
+        if quiet:
+            await self._quiet()
+        return made.to_dict()
+
+    async def _patch(
+        self, kind: type[Object], document: Document, change: Document, user: str = "user"
+    ) -> None:
+        body = raw_patch(MERGE, msgspec.json.encode(change))
+        await self._sim.client(user).patch(kind.from_dict(document), body)
+
+    def _now(self, job: Document) -> Document:
+        """Return the stored TrainJob."""
+        found = by_name(self._sim, TrainJob, job)
+        assert found is not None
+        return found
+
+    def _child(self, kind: type[Object], job: Document) -> Document | None:
+        """Return the only object of a kind that a TrainJob controls and that is not being deleted, or None."""
+        found = [each for each in owned(self._sim, kind, job) if not is_deleted(each)]
+        return found[0] if len(found) == 1 else None
+
+    def _has(self, kind: type[Object], job: Document) -> Callable[[], bool]:
+        return lambda: self._child(kind, job) is not None
+
+    async def _deleted(self, kind: type[Object], job: Document) -> None:
+        """Delete a TrainJob's child of a kind, and wait until it is gone: another child must exist soon."""
+        child = self._child(kind, job)
+        assert child is not None, f"there is no {kind.gvk.kind} of {job['metadata']['name']}"
+        uid = child["metadata"]["uid"]
+        await self._sim.client().delete(kind.from_dict(child), propagation="Foreground")
+
+        def is_gone() -> bool:
+            self._sim.server.collect_garbage()
+            return self._sim.server.with_uid(kind, uid) is None
+
+        await self._within(is_gone, "the deletion of a child, by the garbage collector", _MODELS)
+        await self._within(self._has(kind, job), f"the deletion of a {kind.gvk.kind}")
+
+    def _withdraw(self, *resources: str) -> None:
+        """Stop serving the kinds with these resources, as ``RESOURCE.GROUP``, to managers, and end their watches."""
+        self._sim.server.missing |= {*resources}
+        self._sim.server.watches.cut(lambda watch: str(watch.table.resource.group_resource) in resources)
+
+    # JobSets.
+
+    async def end(self) -> None:
+        """Let the JobSet of a TrainJob complete."""
+        job = await self._create(await self._runtime("plain"), suspend=False)
+        for pod in self._pods(job):
+            await self._patch_status(pod, {"phase": "Succeeded"})
+        await self._within(
+            lambda: any(is_true(each, "Completed") for each in owned(self._sim, JobSet, job)),
+            "the end of the pods, by the models",
+            _MODELS,
+        )
+        await self._within(lambda: is_true(self._now(job), "Complete"), "the completion of a JobSet")
+
+    async def count(self) -> None:
+        """Let the pods of a TrainJob start."""
+        job = await self._create(await self._runtime("plain"))
+        await self._patch(TrainJob, job, {"spec": {"suspend": False}})
+
+        def counts() -> list[Document]:
+            return [
+                each
+                for job_set in owned(self._sim, JobSet, job)
+                for each in job_set.get("status", {}).get("replicatedJobsStatus") or ()
+            ]
+
+        await self._within(
+            lambda: any(each["active"] for each in counts()), "a resume, by the models", _MODELS
+        )
+        await self._within(
+            lambda: self._now(job)["status"].get("jobsStatus") == counts(), "a change of a JobSet's status"
+        )
+
+    async def suspend_child(self) -> None:
+        """Suspend the JobSet of a running TrainJob."""
+        job = await self._create(await self._runtime("plain"), suspend=False)
+        child = self._child(JobSet, job)
+        assert child is not None
+        await self._patch(JobSet, child, {"spec": {"suspend": True}})
+        await self._within(
+            lambda: not is_suspended(self._child(JobSet, job) or {"spec": {"suspend": True}}),
+            "a change of a JobSet's spec",
+        )
+
+    async def delete_job_set(self) -> None:
+        """Delete the JobSet of a suspended TrainJob."""
+        await self._deleted(JobSet, await self._create(await self._runtime("plain")))
+
+    async def free_name(self) -> None:
+        """Delete a JobSet of another purpose that has had a TrainJob's name for minutes."""
+        runtime, name = await self._runtime("plain"), f"job-{self._made + 1}"
+        other = JobSet.from_dict(
+            {"metadata": {"namespace": "default", "name": name}, "spec": {"suspend": True}}
+        )
+        await self._sim.client().create(other)
+        job = await self._create(runtime)
+        assert job["metadata"]["name"] == name
+        await self._quiet(_LONG)
+        await self._sim.client().delete(other)
+        await self._within(self._has(JobSet, job), "the deletion of a JobSet whose name a TrainJob needs")
+
+    # TrainJobs.
+
+    async def resume(self) -> None:
+        """Resume a TrainJob, suspend it, and resume it again."""
+        job = await self._create(await self._runtime("plain"))
+        for suspend in (False, True, False):
+            await self._patch(TrainJob, job, {"spec": {"suspend": suspend}})
+            await self._within(
+                partial(self._is_followed, job, suspend), f"a change of a TrainJob: suspend is {suspend}"
+            )
+            await self._quiet(_MODELS)
+
+    def _is_followed(self, job: Document, suspend: bool) -> bool:
+        sets = owned(self._sim, JobSet, job)
+        return [is_suspended(each) for each in sets] == [suspend] == [is_true(self._now(job), "Suspended")]
+
+    async def expire(self) -> None:
+        """Let the deadline of a TrainJob pass."""
+        runtime, ends = await self._runtime("plain"), self._sim.loop.time() + 90.0
+        job = await self._create(runtime, suspend=False, activeDeadlineSeconds=90)
+        await anyio.sleep(ends - 5.0 - self._sim.loop.time())
+        assert not is_true(self._now(job), "Failed"), "a TrainJob fails before its deadline"
+        await self._within(lambda: is_true(self._now(job), "Failed"), "a deadline", 5.0 + SOON)
+
+    async def fail_again(self) -> None:
+        """Deny a manager's writes for minutes; after a success, deny one more write. No event follows the permission."""
+        denied = {
+            (MANAGER, verb, "jobsets.jobset.x-k8s.io") for verb in ("create", "update", "patch", "apply")
+        }
+        runtime = await self._runtime("plain")
+        self._sim.server.denied |= denied
+        job = await self._create(runtime)
+        await self._quiet(_LONG)
+        assert not owned(self._sim, JobSet, job), "a JobSet is written without permission"
+        self._sim.server.denied -= denied
+        await self._patch(TrainJob, job, {"spec": {"trainer": {"image": "first"}}})
+        await self._within(partial(self._mentions, job, "first"), "a change of a TrainJob")
+        self._sim.server.denied |= denied
+        await self._patch(TrainJob, job, {"spec": {"trainer": {"image": "second"}}})
+        await anyio.sleep(1.0)
+        assert not self._mentions(job, "second"), "a JobSet is written without permission"
+        self._sim.server.denied -= denied
+        await self._within(partial(self._mentions, job, "second"), "the first failure after a success")
+
+    def _mentions(self, job: Document, text: str) -> bool:
+        """Return True if the JobSet of a TrainJob contains a text."""
+        return f"'{text}'" in str(self._child(JobSet, job))
+
+    # Runtimes.
+
+    async def edit_runtime(self) -> None:
+        """Change the runtime of a suspended TrainJob."""
+        for kind in (ClusterTrainingRuntime, TrainingRuntime):
+            name = await self._runtime("plain", kind)
+            job = await self._create(name, kind)
+            found = await self._sim.client("admin").get(kind, _key(kind, name))
+            document = found.to_dict()
+            jobs = document["spec"]["template"]["spec"]["replicatedJobs"]
+            jobs[-1]["template"]["spec"]["template"]["spec"]["containers"][0]["workingDir"] = "/new"
+            await self._sim.client("admin").update(kind.from_dict(document))
+            await self._within(partial(self._mentions, job, "/new"), f"a change of a {kind.gvk.kind}")
+
+    async def install_runtime(self) -> None:
+        """Install the runtime that a TrainJob has lacked for minutes."""
+        for kind in (ClusterTrainingRuntime, TrainingRuntime):
+            name = await self._runtime("plain", kind)
+            job = await self._create(name, kind)
+            found = await self._sim.client("admin").get(kind, _key(kind, name))
+            await self._sim.client("admin").delete(found)
+            await self._sim.client("admin").patch(found, _NO_FINALIZERS)
+            child = self._child(JobSet, job)
+            assert child is not None
+            await self._sim.client().delete(JobSet.from_dict(child), propagation="Foreground")
+            await self._quiet(_LONG)
+            assert not owned(self._sim, JobSet, job)
+            document = found.to_dict()
+            metadata = {key: document["metadata"].get(key) for key in ("name", "namespace")}
+            await self._sim.client("admin").create(kind.from_dict({**document, "metadata": metadata}))
+            await self._within(self._has(JobSet, job), f"the arrival of a {kind.gvk.kind}")
+
+    async def protect_runtime(self) -> None:
+        """Refer to a runtime, delete the runtime, and then delete the TrainJob."""
+        for kind in (ClusterTrainingRuntime, TrainingRuntime):
+            name = await self._runtime("plain", kind)
+            wanted = kind.from_dict({"metadata": _metadata(kind, name)})
+
+            assert self._finalizers(wanted) == []
+            job = await self._create(name, kind, quiet=False)
+            held = [constants.RESOURCE_IN_USE_FINALIZER]
+            await self._within(
+                partial(self._has_finalizers, wanted, held), f"the first reference to a {kind.gvk.kind}"
+            )
+            await self._quiet()
+            await self._sim.client("admin").delete(wanted)
+            await self._quiet()
+            assert self._finalizers(wanted) == held
+            await self._sim.client().delete(TrainJob.from_dict(job), propagation="Background")
+            await self._within(
+                partial(self._has_finalizers, wanted, None), f"the last reference to a {kind.gvk.kind}"
+            )
+
+    def _finalizers(self, runtime: Object) -> list[str] | None:
+        """Return the finalizers of a runtime, or None if it does not exist."""
+        found = by_name(self._sim, type(runtime), runtime.to_dict())
+        return None if found is None else found["metadata"].get("finalizers") or []
+
+    def _has_finalizers(self, runtime: Object, wanted: list[str] | None) -> bool:
+        return self._finalizers(runtime) == wanted
+
+    # Siblings of JobSets.
+
+    async def delete_siblings(self) -> None:
+        """Delete the siblings of a suspended JobSet, one after the other."""
+        kinds: dict[str, Sequence[type[Object]]] = {
+            "gang": [PodGroup],
+            "mpi": [ConfigMap, Secret],
+            "volcano": [volcano.PodGroup],
+            "flux": [ConfigMap, Secret],
+        }
+        policies: Document = {
+            "volcano": {"podGroupPolicy": {"volcano": {}}},
+            "flux": {"mlPolicy": {"numNodes": 1, "flux": {}}},
+        }
+        for runtime, siblings in kinds.items():
+            own = policies.get(runtime)
+            name = await (self._runtime("plain", **own) if own else self._runtime(runtime))
+            job = await self._create(name)
+            for kind in siblings:
+                await self._deleted(kind, job)
+                await self._quiet()
+
+    async def edit_siblings(self) -> None:
+        """Change the siblings of a suspended JobSet."""
+        changes: dict[str, tuple[type[Object], Document]] = {
+            "gang": (PodGroup, {"spec": {"minMember": 77}}),
+            "mpi": (ConfigMap, {"data": {"hostfile": "nowhere"}}),
+        }
+        for runtime, (kind, change) in changes.items():
+            job = await self._create(await self._runtime(runtime))
+            child = self._child(kind, job)
+            assert child is not None
+            ((part, values),) = change.items()
+            await self._patch(kind, child, change)
+            await self._within(
+                partial(self._differs, kind, job, part, values), f"a change of a {kind.gvk.kind}"
+            )
+
+    def _differs(self, kind: type[Object], job: Document, part: str, values: Document) -> bool:
+        child = self._child(kind, job)
+        return child is not None and not values.items() <= child[part].items()
+
+    # Kinds that are not always served.
+
+    async def install_job_set(self) -> None:
+        """Install JobSet while a TrainJob has waited for it for minutes."""
+        await self._install("plain", "jobsets.jobset.x-k8s.io", JobSet)
+
+    async def install_pod_group(self) -> None:
+        """Install the scheduler plugins while a TrainJob has waited for them for minutes."""
+        await self._install("gang", "podgroups.scheduling.x-k8s.io", PodGroup)
+
+    async def _install(self, runtime: str, resource: str, kind: type[Object]) -> None:
+        name = await self._runtime(runtime)
+        before = await self._create(name)  # from now on, the kind is watched
+        self._withdraw(resource)
+        await self._quiet(120.0)
+        job = await self._create(name)
+        await self._quiet(_LONG)
+        assert not owned(self._sim, kind, job)
+        self._sim.server.missing.clear()
+        for each in (before, job):
+            await self._within(
+                self._has(kind, each), f"the installation of {kind.gvk.group_kind}", _INSTALLED
+            )
+        await self._within(self._has(JobSet, job), f"the installation of {kind.gvk.group_kind}", _INSTALLED)
+
+    async def native_gang(self) -> None:
+        """Delete a gang of a suspended JobSet; then let the server stop serving gangs, and serve them again."""
+        runtime = await self._runtime("plain", podGroupPolicy={"workload": {}})
+        job = await self._create(runtime)
+        await self._deleted(v1beta1.PodGroup, job)
+        await self._quiet()
+        self._withdraw(*_GANGS)
+        await self._quiet(120.0)
+        late = await self._create(runtime, suspend=False)
+        await self._quiet(_LONG)
+        assert not owned(self._sim, JobSet, late)
+        self._sim.server.missing.clear()
+        await self._within(self._has(JobSet, late), "the arrival of the gang API", _INSTALLED)
+
+    # Pods.
+
+    async def fail(self) -> None:
+        """Let a container of a TrainJob fail."""
+        job = await self._create(await self._runtime("plain"), suspend=False)
+        pod = self._pods(job)[0]
+        ended = {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}
+        statuses = [{"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}]
+        statuses[0]["state"] = {"terminated": ended}
+        await self._patch_status(pod, {"phase": "Failed", "containerStatuses": statuses})
+        uid = job["metadata"]["uid"]
+        await self._within(
+            lambda: any(
+                each["involvedObject"].get("uid") == uid and each["reason"] == "ContainerFailed"
+                for each in self._sim.server.objects(Event)
+            ),
+            "the failure of a pod",
+        )
+
+    def _pods(self, job: Document) -> list[Document]:
+        """Return the pods of a TrainJob's JobSet."""
+        jobs = [each for job_set in owned(self._sim, JobSet, job) for each in owned(self._sim, Job, job_set)]
+        pods = [pod for each in jobs for pod in owned(self._sim, Pod, each)]
+        assert pods, f"no pods of {job['metadata']['name']}"
+        return pods
+
+    async def _patch_status(self, pod: Document, status: Document) -> None:
+        body = raw_patch(MERGE, msgspec.json.encode({"status": status}))
+        await self._sim.client("kubelet").status.patch(Pod.from_dict(pod), body)
+
+    # Snapshots of runtimes, in the second generation.
+
+    async def delete_snapshot(self) -> None:
+        """Delete the snapshot of a suspended TrainJob."""
+        await self._deleted(ConfigMap, await self._create(await self._runtime("plain")))
+
+    async def edit_snapshot(self) -> None:
+        """Change the snapshot of a suspended TrainJob."""
+        job = await self._create(await self._runtime("plain"))
+        snapshot = self._child(ConfigMap, job)
+        assert snapshot is not None
+        runtime = yaml.safe_load(snapshot["data"]["runtime"])
+        jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        jobs[-1]["template"]["spec"]["template"]["spec"]["containers"][0]["workingDir"] = "/new"
+        await self._patch(ConfigMap, snapshot, {"data": {"runtime": yaml.safe_dump(runtime)}})
+        await self._within(partial(self._mentions, job, "/new"), "a change of a snapshot")
+
+
+SCRIPTS: Final = (
+    Wakeups.end,
+    Wakeups.count,
+    Wakeups.suspend_child,
+    Wakeups.delete_job_set,
+    Wakeups.free_name,
+    Wakeups.resume,
+    Wakeups.expire,
+    Wakeups.fail_again,
+    Wakeups.edit_runtime,
+    Wakeups.install_runtime,
+    Wakeups.protect_runtime,
+    Wakeups.delete_siblings,
+    Wakeups.edit_siblings,
+    Wakeups.install_job_set,
+    Wakeups.install_pod_group,
+    Wakeups.native_gang,
+    Wakeups.fail,
+)
+
+
+def _metadata(kind: type[Object], name: str) -> Document:
+    return {"name": name} | ({"namespace": "default"} if kind is TrainingRuntime else {})
+
+
+def _key(kind: type[Object], name: str) -> tuple[str, str]:
+    return ("default" if kind is TrainingRuntime else "", name)
+
+
+SECOND: Final = (Wakeups.delete_snapshot, Wakeups.edit_snapshot, Wakeups.resume)
+"""The scripts for managers of the second generation."""
+
+
+async def play(sim: Simulation, scripts: Sequence[Callable[[Wakeups], Awaitable[None]]] = SCRIPTS) -> None:
+    """Play scripts, one after the other."""
+    wakeups = Wakeups(sim)
+    for script in scripts:
+        sim.record("wakeups", script.__name__)
+        await script(wakeups)
