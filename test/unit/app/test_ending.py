@@ -34,7 +34,7 @@ def test_the_process_ends_with_its_reason_although_a_thread_does_not(library: st
         cwd=root,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert ended.returncode == 1
@@ -90,7 +90,7 @@ def test_the_process_may_open_as_many_files_as_it_is_allowed_to() -> None:
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "(1500, 1500)\n")

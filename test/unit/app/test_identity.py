@@ -74,7 +74,7 @@ def test_the_user_agent_is_the_programs_wherever_it_is_started_from(
     )  # fmt: skip
     ran = subprocess.run(
         [sys.executable, *command, f"--kubeconfig={kubeconfig}"],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False,
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert "does not accept the credentials" in ran.stderr
     # The API server uses the part before the slash as the field manager of a plain write.

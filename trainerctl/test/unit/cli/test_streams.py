@@ -127,7 +127,7 @@ def test_help_and_versions_survive_closed_streams_and_a_full_disk(
         env={**os.environ, "PYTHONPATH": f"{HOME / 'trainerctl'}:{HOME}"},
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     full = into == ">/dev/full"
     assert process.returncode == int(full)
@@ -172,7 +172,7 @@ def test_an_interrupt_at_any_moment_is_no_traceback(folder: Path, arguments: lis
     wait_for_import(process.pid)  # signals during the interpreter's own start are not tested
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=240)
     assert process.returncode == 128 + signal.SIGINT
     assert b"Traceback" not in said
     lines = [line for line in said.decode().splitlines() if not WAITS.search(line)]

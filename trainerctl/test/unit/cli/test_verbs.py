@@ -58,7 +58,7 @@ def environment(home: Path) -> dict[str, str]:
 def piped(home: Path, *words: str, stdin: str = "") -> Ran:
     done = subprocess.run(
         [sys.executable, "-m", "trainerctl", *words],
-        env=environment(home), input=stdin, capture_output=True, text=True, timeout=60, check=False, cwd=home,
+        env=environment(home), input=stdin, capture_output=True, text=True, timeout=240, check=False, cwd=home,
     )  # fmt: skip
     return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -74,7 +74,7 @@ def on_a_terminal(home: Path, *words: str) -> Ran:
     os.close(theirs)
     shown = b"".join(_read(mine))
     os.close(mine)
-    return Ran(process.wait(timeout=60), shown.decode().replace("\r\n", "\n"), "")
+    return Ran(process.wait(timeout=240), shown.decode().replace("\r\n", "\n"), "")
 
 
 def _read(terminal: int) -> Iterator[bytes]:
