@@ -80,6 +80,23 @@ def make_train_job(
     )
 
 
+def written_train_job(
+    namespace: str,
+    runtime: str,
+    *,
+    name: str = "job",
+    kind: str | None = TrainingRuntime.gvk.kind,
+    **spec: Any,
+) -> TrainJob:
+    """Return a TrainJob as a user writes it: ``spec`` has fields by their JSON names, and all others are left out.
+
+    If ``kind`` is None, the reference to the runtime has only the name.
+    """
+    reference = {"name": runtime} | ({} if kind is None else {"apiGroup": TrainJob.gvk.group, "kind": kind})
+    metadata = {"name": name, "namespace": namespace}
+    return TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": reference, **spec}})
+
+
 def make_replicated_job(
     name: str,
     *,

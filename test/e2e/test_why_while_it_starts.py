@@ -21,6 +21,7 @@ from pkg import why
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.why import State, Verdict, reading
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -57,13 +58,6 @@ def runtime(namespace: str, *, run_for: str, restarts: int = 0, exit_code: str =
     return TrainingRuntime.from_dict({"metadata": {"name": "short", "namespace": namespace}, "spec": spec})
 
 
-def train_job(namespace: str) -> TrainJob:
-    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "short"}
-    return TrainJob.from_dict(
-        {"metadata": {"name": "job", "namespace": namespace}, "spec": {"runtimeRef": ref}}
-    )
-
-
 async def reaches(client: LiveClient, key: NamespacedName, wanted: str) -> None:
     async def reached() -> bool:
         return is_true((await client.get(TrainJob, key)).status.conditions, wanted)
@@ -79,7 +73,7 @@ def wrong(answers: list[Verdict]) -> list[str]:
 
 async def test_a_life_from_creation_to_completion(cluster_client: LiveClient, cluster_namespace: str) -> None:
     await cluster_client.create(runtime(cluster_namespace, run_for="8s"))
-    job = train_job(cluster_namespace)
+    job = written_train_job(cluster_namespace, "short")
     async with asked(cluster_client, job.key) as answers:
         await cluster_client.create(job)
         await reaches(cluster_client, job.key, "Complete")
@@ -92,7 +86,7 @@ async def test_a_job_set_that_is_built_again_after_an_edit(
     cluster_client: LiveClient, cluster_namespace: str
 ) -> None:
     await cluster_client.create(runtime(cluster_namespace, run_for="1h"))
-    job = train_job(cluster_namespace)
+    job = written_train_job(cluster_namespace, "short")
     job.spec.suspend = True
     await cluster_client.create(job)
     await reaches(cluster_client, job.key, "Suspended")
@@ -116,7 +110,7 @@ async def test_a_job_set_that_is_built_again_after_an_edit(
 async def test_a_job_set_that_restarts(cluster_client: LiveClient, cluster_namespace: str) -> None:
     """While the failed pods exist, the verdict names them; after their deletion, the TrainJob is starting."""
     await cluster_client.create(runtime(cluster_namespace, run_for="2s", restarts=2, exit_code="1"))
-    job = train_job(cluster_namespace)
+    job = written_train_job(cluster_namespace, "short")
     async with asked(cluster_client, job.key) as answers:
         await cluster_client.create(job)
         await reaches(cluster_client, job.key, "Failed")

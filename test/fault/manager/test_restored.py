@@ -18,6 +18,7 @@ from controller_runtime.rest import RestError, RESTMapper, Transport
 from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 KEPT = 5
@@ -29,9 +30,9 @@ BUMP = 1000
 
 
 def train_job(name: str, nodes: int = 1) -> TrainJob:
-    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "torch-distributed"}
-    spec = {"runtimeRef": ref, "trainer": {"numNodes": nodes}}
-    return TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}, "spec": spec})
+    return written_train_job(
+        "default", "torch-distributed", kind=None, name=name, trainer={"numNodes": nodes}
+    )
 
 
 async def nodes_of(client: LiveClient, name: str) -> int | None:

@@ -19,8 +19,9 @@ from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingPodGroup
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
+from testkit.builders import written_train_job
 
 pytestmark = pytest.mark.integration
 
@@ -54,13 +55,6 @@ def runtime(namespace: str, policy: str | None, **pod: Any) -> TrainingRuntime:
     )
 
 
-def train_job(namespace: str, runtime: str, **spec: Any) -> TrainJob:
-    ref = {"name": runtime, "kind": "TrainingRuntime"}
-    return TrainJob.from_dict(
-        {"metadata": {"name": runtime, "namespace": namespace}, "spec": {"runtimeRef": ref, **spec}}
-    )
-
-
 async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_they_are_there(
     run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
 ) -> None:
@@ -68,11 +62,11 @@ async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_t
     for made in (None, policy):
         await live_client.create(runtime(namespace, made))
     async with run_manager() as mgr:
-        await live_client.create(train_job(namespace, "plain"))
+        await live_client.create(written_train_job(namespace, "plain", name="plain"))
         await eventually(lambda: live_client.get(JobSet, (namespace, "plain")), reason="a plain job runs")
         assert kind.gvk not in mgr.cache.degraded()
 
-        await live_client.create(train_job(namespace, policy))
+        await live_client.create(written_train_job(namespace, policy, name=policy))
 
         async def reported() -> Event | None:
             events = await live_client.list(Event, namespace=namespace)
@@ -85,7 +79,7 @@ async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_t
         assert str(kind.gvk.group_kind) in (event.message or "")
         assert kind.gvk in mgr.cache.degraded()
         await live_client.create(
-            train_job(namespace, "plain").model_copy(
+            written_train_job(namespace, "plain", name="plain").model_copy(
                 update={"metadata": ObjectMeta(name="plain-2", namespace=namespace)}
             )
         )
@@ -120,7 +114,7 @@ async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_run
     handler = f"class-{namespace}"[:63].rstrip("-")
     await live_client.create(runtime(namespace, policy, runtimeClassName=handler))
     async with run_manager() as mgr:
-        await live_client.create(train_job(namespace, policy, suspend=True))
+        await live_client.create(written_train_job(namespace, policy, name=policy, suspend=True))
         await eventually(lambda: live_client.get(kind, (namespace, policy)), reason="the PodGroup is made")
 
         async def resize(nodes: int) -> None:
@@ -175,7 +169,7 @@ async def test_a_pod_group_is_back_at_once_when_it_was_deleted_or_edited_while_i
         return (await live_client.get(kind, (namespace, policy))).to_dict()["spec"].get("minMember")
 
     async with run_manager():
-        await live_client.create(train_job(namespace, policy, suspend=suspend))
+        await live_client.create(written_train_job(namespace, policy, name=policy, suspend=suspend))
         await eventually(lambda: live_client.get(JobSet, (namespace, policy)), reason="the JobSet is made")
         group = await eventually(
             lambda: live_client.get(kind, (namespace, policy)), reason="the PodGroup is made"
@@ -211,7 +205,7 @@ async def test_a_running_jobs_pod_group_stays_as_it_is_before_and_after_a_restar
         return bool(group.to_dict()["spec"]["minMember"] == 1)
 
     async with run_manager():
-        await live_client.create(train_job(namespace, policy))
+        await live_client.create(written_train_job(namespace, policy, name=policy))
         await eventually(lambda: live_client.get(JobSet, (namespace, policy)), reason="the JobSet is made")
         group = await live_client.get(kind, (namespace, policy))
         await live_client.patch(group, raw_patch(MERGE, b'{"spec":{"minMember":1}}'))
@@ -227,7 +221,7 @@ async def test_gangs_at_rest_cost_nothing_however_often_they_are_looked_at(
 ) -> None:
     await serve_pod_groups(POLICIES[policy])
     await live_client.create(runtime(namespace, policy))
-    jobs = [train_job(namespace, policy, suspend=suspend) for suspend in (False, True)]
+    jobs = [written_train_job(namespace, policy, name=policy, suspend=suspend) for suspend in (False, True)]
     jobs[1].metadata.name = "suspended"
     sent: list[Request] = []
 

@@ -21,17 +21,13 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.controller import applier as writes
 from pkg.controller.applier import PendingError
+from testkit.builders import written_train_job
 
 pytestmark = pytest.mark.integration
 
 RunManager = Callable[..., Any]
 TOUCHES_PER_SECOND = 20
 CHANGES = 30
-
-
-def train_job(namespace: str, runtime: str, **spec: Any) -> TrainJob:
-    metadata = {"name": "job", "namespace": namespace}
-    return TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": runtime}, **spec}})
 
 
 def mpi_runtime(namespace: str) -> TrainingRuntime:
@@ -85,7 +81,9 @@ async def test_the_job_set_follows_its_train_job_only_while_it_is_suspended(
     key = (namespace, "job")
     async with run_manager():
         wanted = {"image": "a", "numNodes": 2}
-        job, _ = await built(live_client, train_job(namespace, torch_runtime, suspend=True, trainer=wanted))
+        job, _ = await built(
+            live_client, written_train_job(namespace, torch_runtime, kind=None, suspend=True, trainer=wanted)
+        )
         await edit(live_client, job, trainer={"image": "b"})
 
         async def follows() -> bool:
@@ -115,7 +113,8 @@ async def test_another_order_of_variables_takes_effect(
 
     async with run_manager():
         job, _ = await built(
-            live_client, train_job(namespace, torch_runtime, suspend=True, trainer={"env": env})
+            live_client,
+            written_train_job(namespace, torch_runtime, kind=None, suspend=True, trainer={"env": env}),
         )
         assert await order() == ["A", "B"]
         await edit(live_client, job, trainer={"env": env[::-1]})
@@ -136,8 +135,8 @@ async def test_a_job_set_of_another_client_gives_no_verdict_and_its_host_file_is
     ]
     before = [await live_client.create(obj) for obj in planted]
     async with run_manager():
-        await live_client.create(train_job(namespace, torch_runtime, suspend=True))
-        job = train_job(namespace, "mpi")
+        await live_client.create(written_train_job(namespace, torch_runtime, kind=None, suspend=True))
+        job = written_train_job(namespace, "mpi", kind=None)
         job.metadata.name = "mpi"
         job.spec.runtime_ref.kind = "TrainingRuntime"
         await live_client.create(job)
@@ -162,7 +161,7 @@ async def test_another_writer_of_the_train_job_causes_no_conflict(
     key = (namespace, "job")
     sent: list[Request] = []
     async with run_manager(sent=sent):
-        job, job_set = await built(live_client, train_job(namespace, torch_runtime))
+        job, job_set = await built(live_client, written_train_job(namespace, torch_runtime, kind=None))
 
         async def touch() -> None:
             for number in range(1_000_000):
@@ -196,7 +195,7 @@ async def test_a_condition_of_another_writer_outlives_ours(
 ) -> None:
     key = (namespace, "job")
     async with run_manager():
-        job, _ = await built(live_client, train_job(namespace, torch_runtime))
+        job, _ = await built(live_client, written_train_job(namespace, torch_runtime, kind=None))
         when = "2025-01-01T00:00:00Z"
         theirs = {
             "type": "Theirs",
@@ -221,7 +220,7 @@ async def test_a_namespace_that_is_terminating_is_asked_once(
 ) -> None:
     sent: list[Request] = []
     async with run_manager(sent=sent):
-        job, job_set = await built(live_client, train_job(namespace, torch_runtime))
+        job, job_set = await built(live_client, written_train_job(namespace, torch_runtime, kind=None))
         await live_client.delete(await live_client.get(Namespace, ("", namespace)))
         sent.clear()
         await live_client.delete(job_set)
@@ -242,7 +241,7 @@ async def test_a_patch_whose_tests_fail_waits_and_an_invalid_one_is_an_error(
     live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
     """If a test fails, the server only reports that the request is invalid."""
-    stored = await live_client.create(train_job(namespace, torch_runtime, suspend=True))
+    stored = await live_client.create(written_train_job(namespace, torch_runtime, kind=None, suspend=True))
     seen = stored.deep_copy()
     seen.metadata.annotations = {"a": "1"}
     with pytest.raises(InvalidError) as stale:

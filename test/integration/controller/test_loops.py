@@ -19,6 +19,7 @@ from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
@@ -46,13 +47,6 @@ def runtime(namespace: str, name: str, **ml_policy: Any) -> TrainingRuntime:
     ]
     spec = {"mlPolicy": {"numNodes": 1, **ml_policy}, "template": {"spec": {"replicatedJobs": jobs}}}
     return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
-
-
-def train_job(namespace: str, runtime: str, *, name: str = "job", **spec: Any) -> TrainJob:
-    ref = {"name": runtime, "kind": "TrainingRuntime"}
-    return TrainJob.from_dict(
-        {"metadata": {"name": name, "namespace": namespace}, "spec": {"runtimeRef": ref, **spec}}
-    )
 
 
 def writes(sent: list[Request]) -> list[str]:
@@ -103,7 +97,7 @@ async def test_neither_a_resync_of_settled_jobs_nor_a_restart_sends_a_write(
     for number in range(MANY):
         name, suspend = kinds[number % len(kinds)]
         jobs.append(
-            train_job(namespace, name, name=f"job-{number}", suspend=suspend, trainer={"numNodes": 2})
+            written_train_job(namespace, name, name=f"job-{number}", suspend=suspend, trainer={"numNodes": 2})
         )
 
     async def counted(job: TrainJob) -> None:
@@ -178,7 +172,7 @@ EDITED: list[tuple[type[Object], str, bytes, tuple[str, ...]]] = [
 
 async def running_mpi_job(client: LiveClient, namespace: str, sent: list[Request]) -> None:
     await client.create(runtime(namespace, "mpi", mpi={}))
-    await client.create(train_job(namespace, "mpi", labels={"team": "ours"}))
+    await client.create(written_train_job(namespace, "mpi", labels={"team": "ours"}))
     await eventually(lambda: client.get(JobSet, (namespace, "job")), reason="the JobSet is made")
     await quiet(sent, looks=6)
 
@@ -244,7 +238,7 @@ async def test_the_keys_of_a_job_cannot_be_edited(
 ) -> None:
     await live_client.create(runtime(namespace, "mpi", mpi={}))
     async with run_manager():
-        await live_client.create(train_job(namespace, "mpi"))
+        await live_client.create(written_train_job(namespace, "mpi"))
         key = (namespace, "job-mpi-ssh-auth")
         secret = await eventually(lambda: live_client.get(Secret, key), reason="the keys are made")
         with pytest.raises(InvalidError, match="immutable"):
@@ -255,10 +249,10 @@ async def test_a_job_that_somebody_else_manages_is_left_alone(
     run_manager: RunManager, live_client: LiveClient, namespace: str, sent: list[Request]
 ) -> None:
     await live_client.create(runtime(namespace, "torch", torch={}))
-    theirs = train_job(namespace, "torch", name="theirs", managedBy="kueue.x-k8s.io/multikueue")
+    theirs = written_train_job(namespace, "torch", name="theirs", managedBy="kueue.x-k8s.io/multikueue")
     async with run_manager(sent=sent):
         await live_client.create(theirs)
-        await live_client.create(train_job(namespace, "torch", name="ours"))
+        await live_client.create(written_train_job(namespace, "torch", name="ours"))
         await eventually(
             lambda: live_client.get(JobSet, (namespace, "ours")), reason="our TrainJob gets its JobSet"
         )
@@ -274,9 +268,9 @@ async def test_a_runtime_kind_that_nobody_serves_fails_the_job_until_somebody_do
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
     await live_client.create(runtime(namespace, "torch", torch={}))
-    unknown = train_job(namespace, "torch", name="unknown")
+    unknown = written_train_job(namespace, "torch", name="unknown")
     unknown.spec.runtime_ref.kind = "SlurmRuntime"
-    recovering = await live_client.create(train_job(namespace, "torch", name="recovering"))
+    recovering = await live_client.create(written_train_job(namespace, "torch", name="recovering"))
     verdict = {
         "type": "Failed",
         "status": "True",

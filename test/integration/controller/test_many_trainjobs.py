@@ -10,6 +10,7 @@ from controller_runtime.machinery import metadata_only
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_train_job
 
 pytestmark = pytest.mark.integration
 
@@ -19,17 +20,14 @@ MANY = 500
 async def test_500_jobs_at_once_get_their_job_sets_though_the_manager_is_killed_in_the_middle(
     start_manager: Any, live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
-    def job(number: int) -> TrainJob:
-        metadata = {"name": f"job-{number}", "namespace": namespace}
-        return TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": torch_runtime}}})
-
     async def job_sets() -> int:
         return len(await live_client.list(metadata_only(JobSet), namespace=namespace))
 
     first = start_manager()
     async with anyio.create_task_group() as tasks:
         for number in range(MANY):
-            tasks.start_soon(live_client.create, job(number))
+            job = written_train_job(namespace, torch_runtime, kind=None, name=f"job-{number}")
+            tasks.start_soon(live_client.create, job)
         killed_at = await eventually(
             lambda: _at_least(job_sets, MANY // 10), timeout=120, reason="the first manager has begun"
         )

@@ -14,6 +14,7 @@ from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_train_job
 
 pytestmark = pytest.mark.integration
 
@@ -43,13 +44,6 @@ def runtime(namespace: str, name: str, **ml_policy: Any) -> TrainingRuntime:
     return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
 
-def train_job(namespace: str, runtime: str, **spec: Any) -> TrainJob:
-    ref = {"name": runtime, "kind": "TrainingRuntime"}
-    return TrainJob.from_dict(
-        {"metadata": {"name": runtime, "namespace": namespace}, "spec": {"runtimeRef": ref, **spec}}
-    )
-
-
 def asked_of(sent: list[Request], *plurals: str) -> dict[str, set[str]]:
     """Return, by plural, the forms in which the manager requested these kinds: words of the Accept header."""
     found: dict[str, set[str]] = {plural: set() for plural in plurals}
@@ -71,7 +65,7 @@ async def test_keys_and_host_file_are_made_before_the_job_set_heal_and_outlive_t
     await live_client.create(runtime(namespace, "mpi", mpi={"runLauncherAsNode": True}))
     keys, hosts = (namespace, "mpi-mpi-ssh-auth"), (namespace, "mpi-mpi-hostfile")
     async with run_manager():
-        await live_client.create(train_job(namespace, "mpi", trainer={"numNodes": 3}))
+        await live_client.create(written_train_job(namespace, "mpi", name="mpi", trainer={"numNodes": 3}))
         await eventually(lambda: live_client.get(JobSet, (namespace, "mpi")), reason="the JobSet is made")
         secret, host_file = await live_client.get(Secret, keys), await live_client.get(ConfigMap, hosts)
         assert (secret.type, secret.immutable) == ("kubernetes.io/ssh-auth", True)
@@ -113,7 +107,7 @@ async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(
     data = {"ssh-privatekey": "eA==", "ssh-publickey": "eA=="}
     before = await live_client.create(Secret.from_dict({"metadata": metadata, "data": data}))
     async with run_manager():
-        await live_client.create(train_job(namespace, "mpi"))
+        await live_client.create(written_train_job(namespace, "mpi", name="mpi"))
         await eventually(lambda: live_client.get(JobSet, (namespace, "mpi")), reason="the JobSet is made")
     assert await live_client.get(Secret, before.key) == before
 
@@ -127,7 +121,7 @@ async def test_config_maps_are_watched_from_the_first_job_on_and_secrets_once_on
     )  # a runtime without TrainJobs causes no requests for these kinds
     sent: list[Request] = []
     async with run_manager(sent=sent):
-        await live_client.create(train_job(namespace, "plain"))
+        await live_client.create(written_train_job(namespace, "plain", name="plain"))
         await eventually(lambda: live_client.get(JobSet, (namespace, "plain")), reason="a plain job runs")
         assert asked_of(sent, "jobsets") == {"jobsets": {"whole"}}
         metadata = {"PartialObjectMetadata"}
@@ -135,7 +129,7 @@ async def test_config_maps_are_watched_from_the_first_job_on_and_secrets_once_on
             "configmaps": metadata
         }  # it may have a snapshot there
 
-        await live_client.create(train_job(namespace, "mpi"))
+        await live_client.create(written_train_job(namespace, "mpi", name="mpi"))
         await eventually(lambda: live_client.get(JobSet, (namespace, "mpi")), reason="a job with MPI runs")
         assert asked_of(sent, "secrets", "configmaps") == {"secrets": metadata, "configmaps": metadata}
     watches = [request.path for request in sent if dict(request.query).get("watch")]

@@ -13,21 +13,12 @@ from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from testkit.builders import make_ended_status
+from testkit.builders import make_ended_status, written_train_job
 
 pytestmark = pytest.mark.integration
 
 FINALIZER = "trainer.kubeflow.org/resource-in-use"
 RunManager = Callable[..., Any]
-
-
-def train_job(namespace: str, runtime: str, *, name: str = "job", **spec: Any) -> TrainJob:
-    return TrainJob.from_dict(
-        {
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"runtimeRef": {"name": runtime}, **spec},
-        }
-    )
 
 
 async def finish(client: LiveClient, key: tuple[str, str], condition: str) -> None:
@@ -47,7 +38,9 @@ async def test_a_train_job_becomes_a_job_set_and_takes_its_verdict(
 ) -> None:
     key = (namespace, "job")
     async with run_manager():
-        job = await live_client.create(train_job(namespace, torch_runtime, trainer={"numNodes": 3}))
+        job = await live_client.create(
+            written_train_job(namespace, torch_runtime, kind=None, trainer={"numNodes": 3})
+        )
         job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
         (owner,) = job_set.metadata.owner_references or [OwnerReference()]
         assert (owner.kind, owner.uid, owner.controller) == ("TrainJob", job.metadata.uid, True)
@@ -84,7 +77,7 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
     key = (namespace, "job")
-    job = train_job(namespace, "later")
+    job = written_train_job(namespace, "later", kind=None)
     job.spec.runtime_ref.kind = "TrainingRuntime"
     async with run_manager():
         await live_client.create(job)
@@ -153,7 +146,7 @@ async def test_a_runtime_in_use_outlives_its_deletion_until_the_last_job_goes(
     async with run_manager("--controllers=trainingruntime,clustertrainingruntime"):
         jobs = []
         for name in ("one", "two"):
-            job = train_job(namespace, torch_runtime, name=name)
+            job = written_train_job(namespace, torch_runtime, kind=None, name=name)
             job.spec.runtime_ref.kind = kind.gvk.kind
             jobs.append(await live_client.create(job))
 
@@ -186,7 +179,7 @@ async def test_a_status_goes_when_the_job_set_it_came_from_is_built_anew(
         return (await live_client.get(TrainJob, key)).status.jobs_status or []
 
     async with run_manager():
-        await live_client.create(train_job(namespace, torch_runtime))
+        await live_client.create(written_train_job(namespace, torch_runtime, kind=None))
         job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
         job_set.status = job_set.status.from_dict(
             {

@@ -20,6 +20,7 @@ from trainerctl.localcluster.tools import DEFAULT_JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_train_job
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +39,7 @@ async def create(client: LiveClient, namespace: str, **spec: Any) -> TrainJob:
     }
     where = {"name": "gang", "namespace": namespace}
     await client.create(TrainingRuntime.from_dict({"metadata": where, "spec": runtime}))
-    return await client.create(train_job(namespace, "gang", **spec))
+    return await client.create(written_train_job(namespace, "gang", name="gang", **spec))
 
 
 async def collect(client: LiveClient, gang: Object) -> None:
@@ -49,12 +50,6 @@ async def collect(client: LiveClient, gang: Object) -> None:
             await client.patch(found, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))
     except NotFoundError:
         return
-
-
-def train_job(namespace: str, name: str, **spec: Any) -> TrainJob:
-    ref = {"kind": "TrainingRuntime", "name": "gang"}
-    metadata = {"name": name, "namespace": namespace}
-    return TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref, **spec}})
 
 
 async def unavailable(client: LiveClient, train_job: TrainJob) -> str | None:
@@ -122,7 +117,7 @@ async def test_a_gang_is_created_with_two_requests_and_settles_without_any(
         await anyio.sleep(1)
         sent.clear()
         before = looked_at()
-        second = await live_client.create(train_job(namespace, "second"))
+        second = await live_client.create(written_train_job(namespace, "gang", name="second"))
         await eventually(lambda: live_client.get(JobSet, second.key), timeout=60, reason="the JobSet is made")
         await eventually(lambda: looked_at() - before >= 10, timeout=60, reason="ten resyncs were reconciled")
     here = [each for each in sent if f"/{namespace}/" in each.path and each.method != "GET"]

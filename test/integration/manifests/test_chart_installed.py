@@ -44,6 +44,7 @@ from hack import chart
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from testkit import programs
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -195,13 +196,13 @@ class Cluster:
 
         async def refuses() -> bool:
             try:
-                await self.client.create(train_job("refused", runtime="missing"))
+                await self.client.create(written_train_job("default", "missing", name="refused"))
             except StatusError as error:
                 return "denied the request" in str(error)
             return False
 
         await eventually(refuses, timeout=60, reason="the webhooks are reached by their Service")
-        await self.client.create(train_job(job))
+        await self.client.create(written_train_job("default", "plain", name=job))
         await eventually(
             lambda: self.client.get(JobSet, ("default", job)), timeout=60, reason="a JobSet is created"
         )
@@ -226,13 +227,6 @@ def without_dependencies(source: Path, target: Path) -> Path:
 def _local(argument: str, paths: dict[str, Path]) -> str:
     flag, _, value = argument.partition("=")
     return f"{flag}={paths[value]}" if value in paths else argument
-
-
-def train_job(name: str, *, runtime: str = "plain") -> TrainJob:
-    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": runtime}
-    return TrainJob.from_dict(
-        {"metadata": {"name": name, "namespace": "default"}, "spec": {"runtimeRef": ref}}
-    )
 
 
 def plain_runtime() -> TrainingRuntime:
