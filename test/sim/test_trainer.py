@@ -13,6 +13,7 @@ from controller_runtime.simtest import Simulation
 
 from pkg import features
 from pkg.apis.config.v1alpha1 import V2_3
+from pkg.apis.jobset.v1alpha2 import JobSet
 from testkit.sim import runtimes, wakeups
 from testkit.sim.administrators import Administrators
 from testkit.sim.calm import Calm
@@ -123,3 +124,17 @@ test_no_wake_up_is_lost = simtest.simulate(seeds=2, first=4000, minutes=0.5, fau
 test_no_wake_up_is_lost_in_the_second_generation = simtest.simulate(
     seeds=2, first=5000, minutes=0.5, faults=0.0, actions=0.0
 )(prompt_and_keeping)
+
+
+def test_a_result_that_comes_late_is_noticed() -> None:
+    async def play(sim: Simulation) -> None:
+        table = sim.server.table(JobSet)
+        with sim.server.watches.delays.during(lambda watch: 15.0 if watch.table is table else 0.0):
+            await wakeups.play(sim, [wakeups.Wakeups.end])
+
+    def late(sim: Simulation) -> None:
+        world(sim, pods_fail=0.0)
+        sim.finally_(play)
+
+    outcome = simtest.run(late, 1, steps=[], minutes=0.5, faults=0.0)
+    assert str(outcome.failure) == "nothing follows an event within 10 s: the completion of a JobSet"
