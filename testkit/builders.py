@@ -97,6 +97,25 @@ def written_train_job(
     return TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": reference, **spec}})
 
 
+def written_runtime(
+    namespace: str, name: str = "runtime", *, pod: Mapping[str, Any] | None = None, **spec: Any
+) -> TrainingRuntime:
+    """Return a TrainingRuntime as an administrator writes it, with the trainer's job ``node``; MPI has a launcher, too.
+
+    ``spec`` has fields by their JSON names. ``pod`` is the spec of the pods.
+    """
+    pods = {"containers": [{"name": constants.NODE, "image": "busybox"}], **(pod or {})}
+    jobs: list[dict[str, Any]] = [
+        {"name": constants.NODE, "template": {"spec": {"template": {"spec": pods}}}}
+    ]
+    if "mpi" in spec.get("mlPolicy", {}):
+        jobs.insert(0, {**jobs[0], "name": constants.LAUNCHER})
+    labels = {constants.LABEL_TRAIN_JOB_ANCESTOR: constants.ANCESTOR_TRAINER}
+    jobs[0] = {**jobs[0], "template": {"metadata": {"labels": labels}, **jobs[0]["template"]}}
+    whole = {"template": {"spec": {"replicatedJobs": jobs}}, **spec}
+    return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": whole})
+
+
 def make_replicated_job(
     name: str,
     *,

@@ -20,6 +20,7 @@ from controller_runtime.rest import Request
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_runtime
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
@@ -49,20 +50,6 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[type[Struct]]:
 def reconciles(controller: str) -> float:
     labels = {"controller": controller, "result": "success"}
     return metrics.REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
-
-
-def runtime(namespace: str, **spec: Any) -> TrainingRuntime:
-    """Return a runtime, with a launcher if its policy is MPI."""
-    pod = {"containers": [{"name": "node", "image": "busybox"}]}
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    template = {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}}
-    jobs = [
-        {"name": name, "template": template}
-        for name in (("launcher", "node") if "mpi" in spec["mlPolicy"] else ("node",))
-    ]
-    metadata = {"name": "runtime", "namespace": namespace}
-    spec = {**spec, "template": {"spec": {"replicatedJobs": jobs}}}
-    return TrainingRuntime.from_dict({"metadata": metadata, "spec": spec})
 
 
 async def complete(client: LiveClient, namespace: str, names: list[str]) -> None:
@@ -100,7 +87,7 @@ async def test_a_train_job_costs_no_more_than_this(
 ) -> None:
     # The event of a write is recognized however late a busy server answers the write.
     monkeypatch.setattr(handlers, "HOLD", 60.0)
-    await live_client.create(runtime(namespace, mlPolicy={"numNodes": 1, "torch": {}}))
+    await live_client.create(written_runtime(namespace, mlPolicy={"numNodes": 1, "torch": {}}))
     names = [f"job-{number}" for number in range(JOBS)]
     sent: list[Request] = []
     async with run_manager(sent=sent):
@@ -175,7 +162,7 @@ async def test_train_jobs_of_both_profiles_send_one_write_a_child_and_one_status
 ) -> None:
     if "podGroupPolicy" in spec:
         await serve_pod_groups(PodGroup)
-    await live_client.create(runtime(namespace, **spec))
+    await live_client.create(written_runtime(namespace, **spec))
     sent: list[Request] = []
     async with run_manager(sent=sent, version=version):
         # The first TrainJob starts the watches of its plugins, and its runtime gets its finalizer.
@@ -197,7 +184,7 @@ async def test_a_train_job_leaves_nothing_to_the_garbage_collection(
     run_manager: Any, live_client: LiveClient, namespace: str, policy: str
 ) -> None:
     """Objects that refer to each other are freed only by a garbage collection, which costs more the more there are."""
-    await live_client.create(runtime(namespace, mlPolicy={policy: {}}))
+    await live_client.create(written_runtime(namespace, mlPolicy={policy: {}}))
     async with run_manager():
         await complete(live_client, namespace, ["first"])
         gc.collect()

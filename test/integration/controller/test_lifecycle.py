@@ -18,30 +18,16 @@ from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import applier as writes
 from pkg.controller.applier import PendingError
-from testkit.builders import written_train_job
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = pytest.mark.integration
 
 RunManager = Callable[..., Any]
 TOUCHES_PER_SECOND = 20
 CHANGES = 30
-
-
-def mpi_runtime(namespace: str) -> TrainingRuntime:
-    containers = [{"name": "node", "image": "busybox"}]
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    jobs = [
-        {
-            "name": name,
-            "template": {"metadata": metadata, "spec": {"template": {"spec": {"containers": containers}}}},
-        }
-        for name, metadata in (("launcher", {"labels": labels}), ("node", {}))
-    ]
-    spec = {"mlPolicy": {"mpi": {}}, "template": {"spec": {"replicatedJobs": jobs}}}
-    return TrainingRuntime.from_dict({"metadata": {"name": "mpi", "namespace": namespace}, "spec": spec})
 
 
 async def built(client: LiveClient, job: TrainJob) -> tuple[TrainJob, JobSet]:
@@ -128,7 +114,7 @@ async def test_another_order_of_variables_takes_effect(
 async def test_a_job_set_of_another_client_gives_no_verdict_and_its_host_file_is_not_used(
     run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
-    await live_client.create(mpi_runtime(namespace))
+    await live_client.create(written_runtime(namespace, "mpi", mlPolicy={"mpi": {}}))
     planted = [
         JobSet.from_dict({"metadata": {"name": "job", "namespace": namespace}, "spec": {"suspend": False}}),
         ConfigMap.from_dict({"metadata": {"name": "mpi-mpi-hostfile", "namespace": namespace}, "data": {}}),

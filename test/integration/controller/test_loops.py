@@ -18,8 +18,8 @@ from controller_runtime.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from testkit.builders import written_train_job
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
@@ -32,21 +32,6 @@ WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 def sent() -> list[Request]:
     """Return the list of the manager's requests."""
     return []
-
-
-def runtime(namespace: str, name: str, **ml_policy: Any) -> TrainingRuntime:
-    jobs = [
-        {
-            "name": job,
-            "template": {
-                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-                "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}},
-            },
-        }
-        for job in (["launcher", "node"] if "mpi" in ml_policy else ["node"])
-    ]
-    spec = {"mlPolicy": {"numNodes": 1, **ml_policy}, "template": {"spec": {"replicatedJobs": jobs}}}
-    return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
 
 def writes(sent: list[Request]) -> list[str]:
@@ -90,7 +75,10 @@ async def all_at_once(*steps: Awaitable[Any]) -> None:
 async def test_neither_a_resync_of_settled_jobs_nor_a_restart_sends_a_write(
     run_manager: RunManager, live_client: LiveClient, namespace: str, sent: list[Request], figure: Any
 ) -> None:
-    for shared in (runtime(namespace, "torch", torch={}), runtime(namespace, "mpi", mpi={})):
+    for shared in (
+        written_runtime(namespace, "torch", mlPolicy={"numNodes": 1, "torch": {}}),
+        written_runtime(namespace, "mpi", mlPolicy={"numNodes": 1, "mpi": {}}),
+    ):
         await live_client.create(shared)
     kinds = [("torch", False), ("torch", False), ("torch", True), ("mpi", False)]
     jobs = []
@@ -171,7 +159,7 @@ EDITED: list[tuple[type[Object], str, bytes, tuple[str, ...]]] = [
 
 
 async def running_mpi_job(client: LiveClient, namespace: str, sent: list[Request]) -> None:
-    await client.create(runtime(namespace, "mpi", mpi={}))
+    await client.create(written_runtime(namespace, "mpi", mlPolicy={"numNodes": 1, "mpi": {}}))
     await client.create(written_train_job(namespace, "mpi", labels={"team": "ours"}))
     await eventually(lambda: client.get(JobSet, (namespace, "job")), reason="the JobSet is made")
     await quiet(sent, looks=6)
@@ -236,7 +224,7 @@ async def test_what_a_job_owns_is_as_it_was_at_once_when_it_was_edited(
 async def test_the_keys_of_a_job_cannot_be_edited(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
-    await live_client.create(runtime(namespace, "mpi", mpi={}))
+    await live_client.create(written_runtime(namespace, "mpi", mlPolicy={"numNodes": 1, "mpi": {}}))
     async with run_manager():
         await live_client.create(written_train_job(namespace, "mpi"))
         key = (namespace, "job-mpi-ssh-auth")
@@ -248,7 +236,7 @@ async def test_the_keys_of_a_job_cannot_be_edited(
 async def test_a_job_that_somebody_else_manages_is_left_alone(
     run_manager: RunManager, live_client: LiveClient, namespace: str, sent: list[Request]
 ) -> None:
-    await live_client.create(runtime(namespace, "torch", torch={}))
+    await live_client.create(written_runtime(namespace, "torch", mlPolicy={"numNodes": 1, "torch": {}}))
     theirs = written_train_job(namespace, "torch", name="theirs", managedBy="kueue.x-k8s.io/multikueue")
     async with run_manager(sent=sent):
         await live_client.create(theirs)
@@ -267,7 +255,7 @@ async def test_a_job_that_somebody_else_manages_is_left_alone(
 async def test_a_runtime_kind_that_nobody_serves_fails_the_job_until_somebody_does(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
-    await live_client.create(runtime(namespace, "torch", torch={}))
+    await live_client.create(written_runtime(namespace, "torch", mlPolicy={"numNodes": 1, "torch": {}}))
     unknown = written_train_job(namespace, "torch", name="unknown")
     unknown.spec.runtime_ref.kind = "SlurmRuntime"
     recovering = await live_client.create(written_train_job(namespace, "torch", name="recovering"))

@@ -13,8 +13,8 @@ from controller_runtime.envtest import Environment, consistently, eventually
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from testkit.builders import written_train_job
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = pytest.mark.integration
 
@@ -28,20 +28,6 @@ async def leave_no_jobs(
     """Delete the TrainJobs after the test, so that the managers of other tests do not find them."""
     yield
     await live_client.delete_all_of(TrainJob, namespace=namespace)
-
-
-def runtime(namespace: str, name: str, **ml_policy: Any) -> TrainingRuntime:
-    def job(name: str, **template: Any) -> dict[str, Any]:
-        containers = [{"name": "node", "image": "busybox"}]
-        return {
-            "name": name,
-            "template": {**template, "spec": {"template": {"spec": {"containers": containers}}}},
-        }
-
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    jobs = [job("launcher", metadata={"labels": labels}), job("node")]
-    spec = {"mlPolicy": ml_policy, "template": {"spec": {"replicatedJobs": jobs}}}
-    return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
 
 def asked_of(sent: list[Request], *plurals: str) -> dict[str, set[str]]:
@@ -62,7 +48,7 @@ def asked_of(sent: list[Request], *plurals: str) -> dict[str, set[str]]:
 async def test_keys_and_host_file_are_made_before_the_job_set_heal_and_outlive_the_manager(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
-    await live_client.create(runtime(namespace, "mpi", mpi={"runLauncherAsNode": True}))
+    await live_client.create(written_runtime(namespace, "mpi", mlPolicy={"mpi": {"runLauncherAsNode": True}}))
     keys, hosts = (namespace, "mpi-mpi-ssh-auth"), (namespace, "mpi-mpi-hostfile")
     async with run_manager():
         await live_client.create(written_train_job(namespace, "mpi", name="mpi", trainer={"numNodes": 3}))
@@ -102,7 +88,7 @@ async def test_keys_and_host_file_are_made_before_the_job_set_heal_and_outlive_t
 async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
-    await live_client.create(runtime(namespace, "mpi", mpi={}))
+    await live_client.create(written_runtime(namespace, "mpi", mlPolicy={"mpi": {}}))
     metadata = {"name": "mpi-mpi-ssh-auth", "namespace": namespace}
     data = {"ssh-privatekey": "eA==", "ssh-publickey": "eA=="}
     before = await live_client.create(Secret.from_dict({"metadata": metadata, "data": data}))
@@ -115,9 +101,9 @@ async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(
 async def test_config_maps_are_watched_from_the_first_job_on_and_secrets_once_one_needs_them(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
-    await live_client.create(runtime(namespace, "plain", numNodes=1))
+    await live_client.create(written_runtime(namespace, "plain", mlPolicy={"numNodes": 1}))
     await live_client.create(
-        runtime(namespace, "mpi", mpi={})
+        written_runtime(namespace, "mpi", mlPolicy={"mpi": {}})
     )  # a runtime without TrainJobs causes no requests for these kinds
     sent: list[Request] = []
     async with run_manager(sent=sent):

@@ -13,20 +13,12 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import consistently, eventually
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_runtime
 
 pytestmark = pytest.mark.integration
 
 RunManager = Callable[..., Any]
-
-
-def runtime(namespace: str, name: str, **spec: Any) -> TrainingRuntime:
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pod}}}
-    template = {"spec": {"replicatedJobs": [job]}}
-    metadata = {"name": name, "namespace": namespace}
-    return TrainingRuntime.from_dict({"metadata": metadata, "spec": {"template": template, **spec}})
 
 
 @pytest.mark.usefixtures("leave_no_jobs")
@@ -36,7 +28,7 @@ async def test_it_is_reported_and_not_started_and_the_others_are(
     async with run_manager() as mgr:
         policies: dict[str, dict[str, Any]] = {"gang": {"podGroupPolicy": {"workload": {}}}, "plain": {}}
         for name, policy in policies.items():
-            await live_client.create(runtime(namespace, name, **policy))
+            await live_client.create(written_runtime(namespace, name, **policy))
             spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": name}}
             metadata = {"name": name, "namespace": namespace}
             await live_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))

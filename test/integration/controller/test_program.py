@@ -18,7 +18,7 @@ from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = pytest.mark.integration
 
@@ -142,7 +142,7 @@ async def test_controllers_do_not_wait_for_certificates_that_cannot_be_had_and_r
         f"webhook: {{host: 127.0.0.1, port: {webhook}}}\ncertManagement: {{webhookSecretName: {namespace}}}\n"
     )
     start_manager(f"--config={file}")
-    runtime, job = plain_runtime(), plain_job()
+    runtime, job = written_runtime("default", "plain"), written_train_job("default", "plain")
     runtime.metadata.namespace = job.metadata.namespace = namespace
     await live_client.create(runtime)
     await live_client.create(job)
@@ -204,8 +204,8 @@ async def test_a_missing_crd_leaves_the_manager_running_and_readiness_names_it_u
                     _naming(readiness, "JobSet"), reason="readiness names the missing kind"
                 )
                 assert "JobSet.jobset.x-k8s.io is degraded" in said
-                await client.create(plain_runtime())
-                await client.create(plain_job())
+                await client.create(written_runtime("default", "plain"))
+                await client.create(written_train_job("default", "plain"))
                 await server.install_crds(*crds)
                 await eventually(
                     lambda: client.get(JobSet, ("default", "job")),
@@ -225,21 +225,3 @@ def _naming(readiness: Any, word: str) -> Any:
         return said if word in said and (word != "ok" or "degraded" not in said) else ""
 
     return check
-
-
-def plain_runtime() -> TrainingRuntime:
-    pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
-    jobs = [{"name": "node", "template": {"spec": {"template": pod}}}]
-    return TrainingRuntime.from_dict(
-        {
-            "metadata": {"name": "plain", "namespace": "default"},
-            "spec": {"template": {"spec": {"replicatedJobs": jobs}}},
-        }
-    )
-
-
-def plain_job() -> TrainJob:
-    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "plain"}
-    return TrainJob.from_dict(
-        {"metadata": {"name": "job", "namespace": "default"}, "spec": {"runtimeRef": ref}}
-    )

@@ -42,9 +42,9 @@ from trainerctl.localcluster.tools import JOBSET
 
 from hack import chart
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit import programs
-from testkit.builders import written_train_job
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -229,13 +229,6 @@ def _local(argument: str, paths: dict[str, Path]) -> str:
     return f"{flag}={paths[value]}" if value in paths else argument
 
 
-def plain_runtime() -> TrainingRuntime:
-    pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
-    jobs = [{"name": "node", "template": {"spec": {"template": pod}}}]
-    body = {"template": {"spec": {"replicatedJobs": jobs}}}
-    return TrainingRuntime.from_dict({"metadata": {"name": "plain", "namespace": "default"}, "spec": body})
-
-
 @pytest.fixture(scope="session")
 def helm() -> Path:
     return anyio.run(programs.located, programs.HELM)
@@ -306,7 +299,11 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(case: str, cluste
     name = NamespacedName(NAMESPACE, f"{values.get('fullnameOverride', NAME)}-controller-manager")
     await cluster.release("install", values)
     async with cluster.manager(name):
-        await eventually(lambda: created(cluster, plain_runtime()), timeout=60, reason="the webhooks answer")
+        await eventually(
+            lambda: created(cluster, written_runtime("default", "plain")),
+            timeout=60,
+            reason="the webhooks answer",
+        )
         await cluster.works("before")
     installed = await cluster.client.get(JobSet, ("default", "before"))
     deployment = await cluster.client.get(DEPLOYMENT, name)
@@ -356,7 +353,11 @@ async def test_a_kustomize_installation_is_taken_over_as_the_documentation_descr
     await cluster.client.delete(await cluster.client.get(DEPLOYMENT, MANAGER))
     await cluster.release("install", {}, "--take-ownership")
     async with cluster.manager():
-        await eventually(lambda: created(cluster, plain_runtime()), timeout=60, reason="the webhooks answer")
+        await eventually(
+            lambda: created(cluster, written_runtime("default", "plain")),
+            timeout=60,
+            reason="the webhooks answer",
+        )
         await cluster.works("job")
     await cluster.release("upgrade", {})
     owned = yaml.load_all(await cluster.helm("get", "manifest", NAME), Loader=yaml.CSafeLoader)
@@ -370,7 +371,11 @@ async def test_upstreams_release_is_upgraded_and_rolled_back(cluster: Cluster, u
 
     await cluster.release("upgrade", {}, "--take-ownership")
     async with cluster.manager():
-        await eventually(lambda: created(cluster, plain_runtime()), timeout=60, reason="the webhooks answer")
+        await eventually(
+            lambda: created(cluster, written_runtime("default", "plain")),
+            timeout=60,
+            reason="the webhooks answer",
+        )
         await cluster.works("job")
     upgraded = await cluster.client.get(DEPLOYMENT, MANAGER)
     assert upgraded.metadata.uid == before.metadata.uid
