@@ -10,7 +10,8 @@ can therefore cause the result.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -235,30 +236,44 @@ class Wakeups:
 
     async def expire(self) -> None:
         """Let the deadline of a TrainJob pass."""
-        runtime, ends = await self._runtime("plain"), self._sim.loop.time() + 90.0
-        job = await self._create(runtime, suspend=False, activeDeadlineSeconds=90)
+        await self._expire(await self._runtime("plain"))
+
+    async def expire_denied(self) -> None:
+        """Let the deadline of a TrainJob pass whose JobSet may not be written: the next retry is later."""
+        runtime = await self._runtime("plain")
+        with self._denied():
+            await self._expire(runtime, seconds=140)
+
+    async def _expire(self, runtime: str, seconds: int = 90) -> None:
+        ends = self._sim.loop.time() + seconds
+        job = await self._create(runtime, suspend=False, activeDeadlineSeconds=seconds)
         await anyio.sleep(ends - 5.0 - self._sim.loop.time())
         assert not is_true(self._now(job), "Failed"), "a TrainJob fails before its deadline"
         await self._within(lambda: is_true(self._now(job), "Failed"), "a deadline", 5.0 + SOON)
 
-    async def fail_again(self) -> None:
-        """Deny a manager's writes for minutes; after a success, deny one more write. No event follows the permission."""
+    @contextmanager
+    def _denied(self) -> Iterator[None]:
+        """Deny the managers' writes of JobSets. No event follows when they are permitted again."""
         denied = {
             (MANAGER, verb, "jobsets.jobset.x-k8s.io") for verb in ("create", "update", "patch", "apply")
         }
-        runtime = await self._runtime("plain")
         self._sim.server.denied |= denied
-        job = await self._create(runtime)
-        await self._quiet(_LONG)
-        assert not owned(self._sim, JobSet, job), "a JobSet is written without permission"
+        yield
         self._sim.server.denied -= denied
+
+    async def fail_again(self) -> None:
+        """Deny a manager's writes for minutes; after a success, deny one more write."""
+        runtime = await self._runtime("plain")
+        with self._denied():
+            job = await self._create(runtime)
+            await self._quiet(_LONG)
+            assert not owned(self._sim, JobSet, job), "a JobSet is written without permission"
         await self._patch(TrainJob, job, {"spec": {"trainer": {"image": "first"}}})
         await self._within(partial(self._mentions, job, "first"), "a change of a TrainJob")
-        self._sim.server.denied |= denied
-        await self._patch(TrainJob, job, {"spec": {"trainer": {"image": "second"}}})
-        await anyio.sleep(1.0)
-        assert not self._mentions(job, "second"), "a JobSet is written without permission"
-        self._sim.server.denied -= denied
+        with self._denied():
+            await self._patch(TrainJob, job, {"spec": {"trainer": {"image": "second"}}})
+            await anyio.sleep(1.0)
+            assert not self._mentions(job, "second"), "a JobSet is written without permission"
         await self._within(partial(self._mentions, job, "second"), "the first failure after a success")
 
     def _mentions(self, job: Document, text: str) -> bool:
@@ -463,6 +478,7 @@ SCRIPTS: Final = (
     Wakeups.free_name,
     Wakeups.resume,
     Wakeups.expire,
+    Wakeups.expire_denied,
     Wakeups.fail_again,
     Wakeups.edit_runtime,
     Wakeups.install_runtime,
