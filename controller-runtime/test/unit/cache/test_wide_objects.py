@@ -11,7 +11,7 @@ import pytest
 
 from controller_runtime import cache, handler, source
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.cache import ByObject, UndecodableObjectError, reflector
+from controller_runtime.cache import BadObjectError, ByObject, UndecodableObjectError, reflector
 from controller_runtime.cache.codec import entry_of
 from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import unstructured
@@ -124,8 +124,30 @@ def test_what_managed_fields_hold_does_not_count() -> None:
     )
 
 
-@pytest.mark.parametrize("depth", [300, 900, 5000, 100_000])
-async def test_deep_objects_are_survived(server: Any, watched: cache.Cache, settle: Any, depth: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"spec":{}}', "metadata is missing"),
+        (b'{"metadata":{"name":[]}}', "Expected `str`, got `array`"),
+    ],
+)
+def test_an_object_that_cannot_be_stored_names_the_reason(text: bytes, reason: str) -> None:
+    with pytest.raises(BadObjectError, match=f"^{reason}"):
+        entry_of(text)
+
+
+@pytest.mark.parametrize(
+    ("depth", "reason"),
+    [
+        (300, ""),
+        (900, ""),
+        (5000, "more than 100 objects and lists inside each other"),
+        (100_000, "more than 12000 objects and lists"),
+    ],
+)
+async def test_deep_objects_are_survived(
+    server: Any, watched: cache.Cache, settle: Any, depth: int, reason: str
+) -> None:
     metadata = b'{"name":"deep","namespace":"team-a","uid":"u","resourceVersion":"11"}'
     deep = b'{"metadata":' + metadata + b',"x":' + b"[" * depth + b"]" * depth + b"}"
     server.say(b'{"type":"ADDED","object":' + deep + b"}")
@@ -134,7 +156,7 @@ async def test_deep_objects_are_survived(server: Any, watched: cache.Cache, sett
     assert [obj.name for obj in await watched.list(unstructured(ConfigMap.gvk))] == ["a"]
     assert ("team-a", "deep") in list((await watched.get_informer(ConfigMap)).keys())
     if depth > 500:
-        with pytest.raises(UndecodableObjectError):
+        with pytest.raises(UndecodableObjectError, match=reason or None):
             await watched.get(unstructured(ConfigMap.gvk), ("team-a", "deep"))
     server.say(b'{"type":"DELETED","object":' + deep + b"}")
     await settle()

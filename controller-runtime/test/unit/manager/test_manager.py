@@ -190,6 +190,12 @@ async def test_a_start_asks_the_server_once_whether_it_answers(waits: bool) -> N
     assert paths == ["/version"]
 
 
+def test_a_lease_has_the_times_that_go_managers_give_it() -> None:
+    """Replicas of both languages that share a lease must agree about when a leader has lapsed."""
+    made = Options()
+    assert (made.lease_duration, made.renew_deadline, made.retry_period) == (15.0, 10.0, 2.0)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
