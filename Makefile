@@ -131,6 +131,14 @@ test-unit: $(VENV)/.dev ## Run the unit tests and compare with the recorded resu
 	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) test/unit $(PYTEST_ARGS)
 	$(BIN)/pytest $(PARALLEL) test/unit test/parity $(PYTEST_ARGS)
 
+# Tests of all files are mixed. The first line of the output is the ORDER to repeat.
+ORDER ?=
+.PHONY: test-order
+test-order: $(VENV)/.dev ## Run the unit tests in a random order, each night in another one; ORDER=17 for one order
+	@seed="$(or $(ORDER),$$RANDOM)"; echo "ORDER=$$seed"; \
+	for house in $(LIBRARY) $(TOOL) .; do (cd $$house; \
+		$(abspath $(BIN))/pytest --numprocesses $(WORKERS) --dist load --random-order-bucket=global --random-order-seed=$$seed test/unit $(PYTEST_ARGS)); done
+
 .PHONY: test-clusters
 test-clusters: slow-programs ## Run on one release of Python in CI: all tests of `make test` and `make test-slow` that `make check` leaves out
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) test/integration $(PYTEST_ARGS)
