@@ -137,8 +137,9 @@ def build(version: str, out: Path, *, offline: bool) -> None:
             )
             (made / f"{name}.yaml").write_text(_run(_program("kustomize"), "build", folder))
         _bills(Path(folder), made)
-        vex = ".openvex/trainer-controller-manager.openvex.json"
-        shutil.copy(ROOT / vex, made / f"trainer-controller-manager-{version}.openvex.json")
+        vex = ROOT / ".openvex/trainer-controller-manager.openvex.json"
+        if json.loads(vex.read_text())["statements"]:  # OpenVEX has no document without a statement
+            shutil.copy(vex, made / f"trainer-controller-manager-{version}.openvex.json")
         names = [each.name for each in sorted(made.iterdir())]
         (made / "SHA256SUMS").write_text(_run("sha256sum", *names, cwd=made))
         shutil.rmtree(out, ignore_errors=True)

@@ -65,10 +65,14 @@ def files(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_release_has_its_files_and_their_checksums(files: Path, version: str) -> None:
     houses = ("controller_runtime", "trainer_controller_manager", "trainerctl")
+    vex = ".openvex/trainer-controller-manager.openvex.json"
+    statements = json.loads((ROOT / vex).read_text())[
+        "statements"
+    ]  # OpenVEX has no document without a statement
     assert {each.name for each in files.iterdir()} == {
         "RELEASE_NOTES.md", "SHA256SUMS", "install.yaml", "runtimes.yaml",
         f"kubeflow-trainer-{version}.tgz", f"image-{version}.cdx.json",
-        f"trainer-controller-manager-{version}.openvex.json",
+        *([f"trainer-controller-manager-{version}.openvex.json"] if statements else []),
         *(f"{house}-{version}{end}" for house in houses for end in ("-py3-none-any.whl", ".tar.gz", ".cdx.json")),
     }  # fmt: skip
     sums = {name: digest for digest, name in map(str.split, (files / "SHA256SUMS").read_text().splitlines())}
@@ -95,6 +99,24 @@ def test_a_wheel_from_the_source_distribution_is_the_released_wheel(files: Path,
                 each: released.read(each) for each in released.namelist()
             }
     assert len(list(tmp_path.glob("*.whl"))) == 3
+
+
+def test_a_source_distribution_contains_the_packages_that_it_imports(files: Path) -> None:
+    """Packages that are in no wheel, such as those for tests, are in the source distribution that uses them."""
+    apart = {
+        each.parent.name for house in release.HOUSES.values() for each in (ROOT / house).glob("*/__init__.py")
+    }
+    apart -= {"pkg", "controller_runtime", "trainerctl"}
+    assert {"hack", "testkit", "ctrl_testkit"} <= apart
+    for archive in files.glob("*.tar.gz"):
+        with tarfile.open(archive) as source:
+            modules = {each.name.partition("/")[2]: each for each in source if each.name.endswith(".py")}
+            for name, module in modules.items():
+                read = source.extractfile(module)
+                assert read is not None
+                for imported in re.findall(rb"^\s*(?:from|import) (\w+)", read.read(), re.MULTILINE):
+                    package = imported.decode()
+                    assert package not in apart or f"{package}/__init__.py" in modules, (archive.name, name)
 
 
 def test_manifests_and_chart_have_the_image_of_the_release(files: Path, version: str, tmp_path: Path) -> None:
