@@ -258,8 +258,7 @@ offline: $(VENV)/.runtime ## Copy config into COPY and download into it everythi
 	cp -r $(CONFIG) $(COPY)/config
 	@for folder in $(COPY)/config/third-party/*; do \
 		url=$$(sed -n 's/^  - \(http.*\)/\1/p' "$$folder/kustomization.yaml"); \
-		$(BIN)/python -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' "$$url" "$$folder/manifests.yaml"; \
-		$(BIN)/python -m hack.third_party "$$(basename "$$folder")" "$$folder/manifests.yaml"; \
+		$(BIN)/python -m hack.third_party "$$(basename "$$folder")" "$$folder/manifests.yaml" --url "$$url"; \
 		sed -i "s|$$url|manifests.yaml|" "$$folder/kustomization.yaml"; \
 	done
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 import sys
+import urllib.request
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -59,12 +60,19 @@ def _untagged(data: Any) -> Any:
 
 
 def main(arguments: list[str]) -> int:
-    """Print whether a file is the pinned release; return 1 if it is not."""
+    """Print whether a file is the pinned release; return 1 if it is not, or if it cannot be downloaded."""
     parser = argparse.ArgumentParser(prog="python -m hack.third_party")
     parser.add_argument("name", choices=PINS)
     parser.add_argument("file", type=Path)
+    parser.add_argument("--url", help="download the file from here first")
     given = parser.parse_args(arguments)
     pin = PINS[given.name]
+    if given.url is not None:
+        try:
+            urllib.request.urlretrieve(given.url, given.file)  # noqa: S310 -- the digest is checked
+        except OSError as error:
+            sys.stderr.write(f"{given.url} cannot be downloaded: {error}\n")
+            return 1
     found = digest(value for _, value in yaml.load_all(given.file.read_bytes(), strict=False))
     if found != pin.digest:
         message = f"{given.file} is not {given.name} {pin.version}: its digest is {found}, not {pin.digest}\n"
