@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -86,12 +87,8 @@ def record(
                     "namespaced": each["namespaced"],
                     "status": f"{each['name']}/status" in subresources,
                 }
-    definitions: dict[str, dict[str, JSON]] = {}
-    pending = [kind["definition"] for by_name in found.values() for kind in by_name.values()]
-    while pending:
-        if (name := pending.pop()) not in definitions:
-            definitions[name] = _normal(schemas[name])
-            pending.extend(_references(definitions[name]))
+    wanted = [kind["definition"] for by_name in found.values() for kind in by_name.values()]
+    definitions = _with_references(wanted, lambda name: _normal(schemas[name]))
     parts = {
         "kubernetesVersion": json.dumps(kubernetes_version),
         "kinds": _lines(found),
@@ -116,18 +113,24 @@ def _short(name: str) -> str:
     return name
 
 
-def _references(node: JSON) -> Iterable[str]:
-    if isinstance(node, dict):
-        if isinstance(node.get("$ref"), str):  # else it is a field of that name
-            yield node["$ref"]
-        for value in node.values():
-            yield from _references(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _references(value)
+def _with_references(wanted: list[str], definition: Callable[[str], JSON]) -> dict[str, JSON]:
+    """Return the definitions with these names, and those that they refer to, which may have none."""
+    found: dict[str, JSON] = {}
+    while wanted:
+        if (name := wanted.pop()) not in found and (schema := definition(name)) is not None:
+            found[name] = schema
+            nodes = [schema]
+            while nodes:
+                node = nodes.pop()
+                if isinstance(node, dict) and isinstance(
+                    node.get("$ref"), str
+                ):  # else it is a field of that name
+                    wanted.append(node["$ref"])
+                nodes += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return found
 
 
-def _normal(schema: Mapping[str, JSON]) -> dict[str, JSON]:
+def _normal(schema: Mapping[str, JSON], *, zero_default: bool = True) -> dict[str, JSON]:
     """Return a published schema in the form of a CRD: plain references, and only intended defaults.
 
     The API server publishes Go's zero values as defaults of required fields, items and structs.
@@ -135,27 +138,23 @@ def _normal(schema: Mapping[str, JSON]) -> dict[str, JSON]:
     result: dict[str, JSON] = {key: value for key, value in schema.items() if key not in _DROPPED}
     for wrapped in result.pop("allOf", ()):
         result.update(wrapped)
+    if not zero_default and result.get("default") in ("", 0, {}):
+        del result["default"]
     if "$ref" in result:
         kept = {key: result[key] for key in _KEPT_BESIDE_REFERENCES if key in result}
         return {"$ref": _short(result["$ref"].rpartition("/")[2]), **kept}
     if "properties" in result:
         required = result.get("required", ())
         result["properties"] = {
-            name: _without_default(_normal(each)) if name in required else _normal(each)
+            name: _normal(each, zero_default=name not in required)
             for name, each in result["properties"].items()
         }
         if required:
             result["required"] = sorted(required)
     for key in ("items", "additionalProperties"):
         if isinstance(result.get(key), dict):
-            result[key] = _without_default(_normal(result[key]))
+            result[key] = _normal(result[key], zero_default=False)
     return result
-
-
-def _without_default(schema: dict[str, JSON]) -> dict[str, JSON]:
-    if schema.get("default") in ("", 0, {}):
-        schema.pop("default")
-    return schema
 
 
 async def published(version: str) -> str:
@@ -187,15 +186,12 @@ def text_of(name: str) -> str:
     group, version, names = MODULES[name]
     module = kinds.Module(group, version, partial=True, name=f"controller_runtime.apis.{name}")
     wanted = [GVK(group, version, each) for each in names.split()]
-    definitions: dict[str, JSON] = {}
-    pending = [openapi.kinds()[each].definition for each in wanted]
-    while pending:
-        if (name := pending.pop()) not in definitions and openapi.has_definition(name):
-            try:
-                definitions[name] = openapi.published(name)
-            except KeyError:  # it has a fixed schema, and no class is generated for it
-                continue
-            pending += _references(definitions[name])
+
+    def published(name: str) -> JSON:
+        with contextlib.suppress(KeyError):  # it has a fixed schema, and no class is generated for it
+            return openapi.published(name)
+
+    definitions = _with_references([openapi.kinds()[each].definition for each in wanted], published)
     text = module.text([kinds.of_record(each, definitions) for each in wanted])
     return _HEAD + text[text.index('"""') :]
 

@@ -2,13 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the ClusterRoles from the code's ``+kubebuilder:rbac`` markers.
 
-The library has the generator, which writes one role; this module divides the markers among several roles.
-
-A feature that is off by default has a role of its own: the markers of ``pkg/podgrouper`` make the pod grouper's role,
-those beside the authorization of metrics the role for ``metrics.requireAuthorization``, those of ``pkg/statusserver``
-the role for the feature gate ``TrainJobStatus``, those of ``pkg/controller/evidence.py`` the role for
-``FailureEvidence``, and those of ``pkg/controller/ttl_after_finished.py`` the role for ``TTLAfterFinished``. All other
-markers make the manager's role.
+The library's generator writes one role from all markers that it is given; this module divides them among several roles:
+a feature that is off by default has a role of its own.
 """
 
 from __future__ import annotations
@@ -35,37 +30,34 @@ _HEAD: Final = """\
 
 
 class Part(enum.Enum):
-    """A part of the program with a ClusterRole of its own."""
+    """A part of the program with a ClusterRole of its own.
 
-    MANAGER = enum.auto()
-    POD_GROUPER = enum.auto()
-    METRICS = enum.auto()
-    STATUS_SERVER = enum.auto()
-    FAILURE_EVIDENCE = enum.auto()
-    TTL_AFTER_FINISHED = enum.auto()
+    The values are the folder or the module of the part below a package, the folder of the role below ``config``, the
+    end of the role's name, and what needs the role. What is in no other part belongs to the manager.
+    """
 
-
-_PART_OF: Final = {
-    "podgrouper": Part.POD_GROUPER,
-    "metrics/filters.py": Part.METRICS,
-    "statusserver": Part.STATUS_SERVER,
-    "controller/evidence.py": Part.FAILURE_EVIDENCE,
-    "controller/ttl_after_finished.py": Part.TTL_AFTER_FINISHED,
-}
-"""The part to which a folder or a module below a package belongs; all others belong to the manager."""
-
-
-_ROLES: Final = {
-    Part.MANAGER: ("rbac", "controller-manager", ""),
-    Part.POD_GROUPER: ("podgrouper", "pod-grouper", "of the pod grouper. Without `podGrouper.enable`"),
-    Part.METRICS: ("metrics-authorization",) * 2 + ("for `metrics.requireAuthorization`. Without it",),
-    Part.STATUS_SERVER: ("status-server",) * 2 + ("for the feature gate `TrainJobStatus`. Without it",),
-    Part.FAILURE_EVIDENCE: ("failure-evidence",) * 2
-    + ("for the feature gate `FailureEvidence`. Without it",),
-    Part.TTL_AFTER_FINISHED: ("ttl-after-finished",) * 2
-    + ("for the feature gate `TTLAfterFinished`. Without it",),
-}
-"""The folder below ``config``, the end of the name, and the note of each part's role."""
+    POD_GROUPER = "podgrouper", "podgrouper", "pod-grouper", "of the pod grouper. Without `podGrouper.enable`"
+    METRICS = (
+        "metrics/filters.py",
+        *("metrics-authorization",) * 2,
+        "for `metrics.requireAuthorization`. Without it",
+    )
+    STATUS_SERVER = (
+        "statusserver",
+        *("status-server",) * 2,
+        "for the feature gate `TrainJobStatus`. Without it",
+    )
+    FAILURE_EVIDENCE = (
+        "controller/evidence.py",
+        *("failure-evidence",) * 2,
+        "for the feature gate `FailureEvidence`. Without it",
+    )
+    TTL_AFTER_FINISHED = (
+        "controller/ttl_after_finished.py",
+        *("ttl-after-finished",) * 2,
+        "for the feature gate `TTLAfterFinished`. Without it",
+    )
+    MANAGER = "", "rbac", "controller-manager", ""
 
 
 def collected(part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES) -> set[Grant]:
@@ -73,21 +65,19 @@ def collected(part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES) -
     return set(_collected(part, sources))
 
 
-def resource_names(
-    part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES
-) -> dict[Grant, tuple[str, ...]]:
+def resource_names(part: Part = Part.MANAGER) -> dict[Grant, tuple[str, ...]]:
     """Return the grants of a part that its markers restrict to objects of certain names, with these names."""
-    return {grant: names for grant, names in _collected(part, sources).items() if names}
+    return {grant: names for grant, names in _collected(part, SOURCES).items() if names}
 
 
 def render() -> dict[str, str]:
     """Return the roles by their paths below ``config``."""
     found = {}
-    for part, (folder, name, needed_by) in _ROLES.items():
+    for part in Part:
+        _, folder, name, needed_by = part.value
         note = f"# The permissions {needed_by}, this folder is not needed.\n" if needed_by else ""
-        found[f"{folder}/role.yaml"] = _HEAD.format(note=note) + manifest(
-            f"kubeflow-trainer-{name}", _collected(part, SOURCES)
-        )
+        role = manifest(f"kubeflow-trainer-{name}", _collected(part, SOURCES))
+        found[f"{folder}/role.yaml"] = _HEAD.format(note=note) + role
     return found
 
 
@@ -96,12 +86,5 @@ def _collected(part: Part, sources: Sequence[Path]) -> Grants:
         grants_in(path.read_text())
         for package in sources
         for path in markers.sources(package)
-        if _part_of(path.relative_to(package)) is part
+        if part is next(each for each in Part if path.relative_to(package).is_relative_to(each.value[0]))
     )
-
-
-def _part_of(source: Path) -> Part:
-    for place, part in _PART_OF.items():
-        if source.is_relative_to(place):
-            return part
-    return Part.MANAGER
