@@ -89,10 +89,16 @@ class Milestones:
         self.began = self.clock()
 
     def see(self, observed: Observed) -> None:
-        """Record the current time for each step that ``observed`` shows as reached for the first time."""
-        for step, taken in observed.steps(self.nodes).items():
-            if taken:
-                self.taken.setdefault(step, self.clock() - self.began)
+        """Record the current time for each step that ``observed`` shows as reached for the first time.
+
+        The kinds are listed one after another, so ``observed`` may have the pods and not yet the JobSet: a step has
+        been reached if a later one has.
+        """
+        now, reached = self.clock() - self.began, False
+        for step, taken in reversed(observed.steps(self.nodes).items()):
+            reached = reached or taken
+            if reached:
+                self.taken.setdefault(step, now)
 
     def times(self) -> dict[str, float | None]:
         """Return when each step was first seen, in seconds since :meth:`begin`. The order is that of the steps."""

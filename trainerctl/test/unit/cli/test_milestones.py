@@ -57,6 +57,22 @@ def test_a_step_keeps_the_time_it_was_first_seen_at() -> None:
     assert milestones.taken == {"TrainJob created": 1.5, "JobSet created": 2.5}
 
 
+def test_a_step_is_not_later_than_the_steps_after_it() -> None:
+    clock = Clock()
+    milestones = Milestones(1, clock)
+    milestones.begin()
+    clock.now += 2  # the pod is listed after the JobSet, which did not exist yet
+    milestones.see(Observed(thing("TrainJob"), pods=[thing("Pod", phase="Pending")]))
+    clock.now += 2
+    milestones.see(
+        Observed(thing("TrainJob"), [thing("JobSet")], [thing("Job")], [thing("Pod", phase="Pending")])
+    )
+    assert milestones.times() == {
+        **dict.fromkeys(Observed().steps(1)),
+        **dict.fromkeys(["TrainJob created", "JobSet created", "Job created", "1 pods created"], 2.0),
+    }
+
+
 def test_a_failed_train_job_says_why() -> None:
     failed = thing("TrainJob", "Failed")
     failed["status"]["conditions"][0] |= {"reason": "FailedJobs", "message": "jobset failed"}
