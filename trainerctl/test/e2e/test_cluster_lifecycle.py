@@ -99,6 +99,7 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
     code, out, err = finish(trainerctl("cluster", "up", "--nodes", "2"))
     assert code == 0, err
     assert out == f"export KUBECONFIG={directory / 'admin.kubeconfig'}\n"
+    assert "To remove it, run: trainerctl cluster down\n" in err
     assert len(running_in(directory)) == 8
 
     code, out, err = finish(trainerctl("cluster", "status"))

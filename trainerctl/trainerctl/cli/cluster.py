@@ -69,7 +69,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
     kept = State.read(directory)
     if kept is not None and (address := kept.address_of(prometheus.NAME)):
         err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
-    err.say("The cluster keeps running until it is stopped.")
+    err.say(f"The cluster keeps running. To remove it, run: trainerctl cluster down{_flag(parsed.name)}")
     out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
     return 0
 
@@ -154,7 +154,12 @@ def _say_without_manager(name: str, err: Console) -> None:
     """If the cluster runs no manager, print how to start it."""
     if not _has_manager(state_directory(name)):
         err.say("The manager was not started. To start it, run:")
-        err.say("trainerctl run" + ("" if name == DEFAULT_NAME else f" --name {name}"))
+        err.say(f"trainerctl run{_flag(name)}")
+
+
+def _flag(name: str) -> str:
+    """Return the flag that selects a cluster in a command, with a space before it; the default cluster needs none."""
+    return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
 def _has_manager(directory: Path) -> bool:
@@ -204,8 +209,7 @@ async def start_command(parsed: argparse.Namespace, out: Console, err: Console) 
 
 
 def _absent(cluster: str, err: Console) -> int:
-    name = "" if cluster == DEFAULT_NAME else f" --name {cluster}"
-    err.say(f"Cluster {cluster} does not exist; create it with: trainerctl cluster up{name}")
+    err.say(f"Cluster {cluster} does not exist; create it with: trainerctl cluster up{_flag(cluster)}")
     return 1
 
 
