@@ -44,7 +44,6 @@ _TYPES: Final = {
     "map": ["object", "null"],
 }
 """JSON types by the first word of a setting's type."""
-_MANY: Final = {"array": ["array", "null"], "object": ["object", "null"], "string": ["string", "null"]}
 
 
 def files() -> dict[str, str]:
@@ -78,23 +77,22 @@ def schema(values: dict[str, Any]) -> dict[str, Any]:
 
 def _schema(value: object, path: str) -> dict[str, Any]:
     if isinstance(value, dict):
-        if not value or path.endswith(("ommonLabels", "groupKindConcurrency")):
-            return {"type": _MANY["object"]}
-        if path in {"manager.securityContext", "manager.resources"}:
-            return {"type": _MANY["object"]}
+        open_maps = ("ommonLabels", "groupKindConcurrency", "manager.securityContext", "manager.resources")
+        if not value or path.endswith(open_maps):
+            return {"type": _TYPES["map"]}
         if path == "manager.config":
             return _configuration()
         properties = {key: _schema(each, f"{path}.{key}".lstrip(".")) for key, each in value.items()}
         return {"type": "object", "properties": properties, "additionalProperties": False}
     if isinstance(value, list):
-        return {"type": _MANY["array"]}
+        return {"type": _TYPES["list"]}
     if isinstance(value, bool):
         return {"type": "boolean"}
     if isinstance(value, int):
         return {"type": ["number", "string"] if path.endswith("maxUnavailable") else "number"}
     if path.endswith("tag"):
         return {"type": ["string", "number", "null"]}
-    return {"type": _MANY["string"]}
+    return {"type": _TYPES["string"]}
 
 
 def _configuration() -> dict[str, Any]:
@@ -113,15 +111,13 @@ def _configuration() -> dict[str, Any]:
 def _struct(kind: type[Struct]) -> dict[str, Any]:
     properties = {}
     for name, info in kind.model_fields.items():
-        inner = struct_of(info)
-        found = (
-            {"type": _TYPES[type_of(info.annotation).partition(" ")[0]]} if inner is None else _struct(inner)
-        )
-        properties[wire_name(name, info)] = found
+        if (inner := struct_of(info.annotation)) is not None:
+            properties[wire_name(name, info)] = _struct(inner)
+        else:
+            properties[wire_name(name, info)] = {"type": _TYPES[type_of(info.annotation).partition(" ")[0]]}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _text(path: Path) -> str:
-    return _NOTE.format(path.relative_to(_CONFIG)) + path.read_text().removeprefix(_LICENSE).removeprefix(
-        "---\n"
-    )
+    text = path.read_text().removeprefix(_LICENSE).removeprefix("---\n")
+    return _NOTE.format(path.relative_to(_CONFIG)) + text

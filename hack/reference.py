@@ -21,7 +21,6 @@ from controller_runtime import metrics
 from controller_runtime.machinery import JSON, Object, Struct, wire_name
 from controller_runtime.machinery.crd import custom_resource_definition
 from prometheus_client.metrics import MetricWrapperBase
-from pydantic.fields import FieldInfo
 from trainerctl.cli import parser
 from trainerctl.cli.help import EXAMPLES, leaves
 
@@ -80,7 +79,7 @@ def _keys(struct: Struct, prefix: str) -> Iterator[tuple[str, str, str, str]]:
         value = getattr(struct, name)
         if key in {"apiVersion", "kind"}:
             continue
-        kind = struct_of(field)
+        kind = struct_of(field.annotation)
         if kind is not None:
             if field.description:
                 yield f"`{key}`", "object", "", field.description
@@ -89,12 +88,11 @@ def _keys(struct: Struct, prefix: str) -> Iterator[tuple[str, str, str, str]]:
         yield f"`{key}`", type_of(field.annotation), _default(value), field.description or ""
 
 
-def struct_of(field: FieldInfo) -> type[Struct] | None:
-    """Return the struct that a field of the Configuration holds, or None if the field holds no struct."""
-    for each in (field.annotation, *typing.get_args(field.annotation)):
-        if isinstance(each, type) and issubclass(each, Struct):
-            return each
-    return None
+def struct_of(annotation: object) -> type[Struct] | None:
+    """Return the struct in the annotation of a field, or None if it has none."""
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return annotation
+    return next(filter(None, map(struct_of, typing.get_args(annotation))), None)
 
 
 def type_of(annotation: object) -> str:
@@ -138,15 +136,13 @@ def _rows(flags: Iterable[Flag]) -> list[tuple[str, str]]:
 
 
 def _metrics() -> str:
+    owners = (metrics.registry, pkg.metrics.metrics, cert.METRICS, statusserver)
+    found = {id(each): each for owner in owners for each in vars(owner).values()}
     own: list[tuple[str, ...]] = []
     theirs: list[tuple[str, ...]] = []
-    for metric in _wrappers():
-        row = (
-            f"`{_exported_name(metric)}`",
-            str(metric._type),
-            ", ".join(metric._labelnames),
-            metric._documentation,
-        )
+    for metric in (each for each in found.values() if isinstance(each, MetricWrapperBase)):
+        name = f"`{metric._name}{'_total' if metric._type == 'counter' else ''}`"
+        row = (name, str(metric._type), ", ".join(metric._labelnames), metric._documentation)
         (own if metric._name.startswith("kubeflow_trainer") else theirs).append(row)
     (degraded,) = pkg.metrics.KIND_DEGRADED.describe()
     own.append((f"`{degraded.name}`", "gauge", "group, version, kind", degraded.documentation))
@@ -160,16 +156,6 @@ def _metrics() -> str:
         "`controller_runtime_turn_*` are new.\n\n"
         f"{_table(head, sorted(theirs))}"
     )
-
-
-def _wrappers() -> list[MetricWrapperBase]:
-    owners = (metrics.registry, pkg.metrics.metrics, cert.METRICS, statusserver)
-    found = {id(each): each for owner in owners for each in vars(owner).values()}
-    return [each for each in found.values() if isinstance(each, MetricWrapperBase)]
-
-
-def _exported_name(metric: MetricWrapperBase) -> str:
-    return f"{metric._name}_total" if metric._type == "counter" else str(metric._name)
 
 
 def _api() -> str:
@@ -222,12 +208,9 @@ def _api_section(model: type[Struct], schema: dict[str, JSON], above: str) -> st
         rows.append((f"`{wire}`", _type(info.annotation, below), " ".join(each for each in meaning if each)))
     text = _sentence(schema.get("description", ""))
     text = "" if f"(#{model.__name__.lower()}) | {text} |" in above else f"{text}\n\n"
+    table = _table(("field", "type", "meaning"), rows) if rows else "It has no fields.\n"
     rules = "".join(f"\n- {rule['message']}" for rule in schema.get("x-kubernetes-validations", []))
-    return (
-        f"\n## {model.__name__}\n\n{text}"
-        + (_table(("field", "type", "meaning"), rows) if rows else "It has no fields.\n")
-        + (f"\nRules:\n{rules}\n" if rules else "")
-    )
+    return f"\n## {model.__name__}\n\n{text}{table}" + (f"\nRules:\n{rules}\n" if rules else "")
 
 
 def _constraints(schema: dict[str, JSON], *, with_default: bool) -> Iterator[str]:
@@ -244,37 +227,22 @@ def _constraints(schema: dict[str, JSON], *, with_default: bool) -> Iterator[str
 
 
 def _type(annotation: object, schema: dict[str, JSON]) -> str:
-    own = _own(annotation)
+    found = struct_of(annotation)
+    named = "" if found is None else found.__name__
+    if _own(annotation) is not None:
+        named = f"[{named}](#{named.lower()})"
     if schema.get("type") == "array":
-        item = schema["items"]
-        return f"list of {_reference(own) if own else _foreign(annotation) or item.get('type', 'any')}"
-    if own is not None:
-        return _reference(own)
-    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"map of {schema['additionalProperties'].get('type', 'any')}"
-    if (foreign := _foreign(annotation)) is not None:
-        return foreign
-    return "integer or string" if schema.get("x-kubernetes-int-or-string") else str(schema.get("type", "any"))
-
-
-def _reference(model: type[Struct]) -> str:
-    return f"[{model.__name__}](#{model.__name__.lower()})"
+        return f"list of {named or schema['items'].get('type', 'any')}"
+    if schema.get("type") == "object" and isinstance(values := schema.get("additionalProperties"), dict):
+        return f"map of {values.get('type', 'any')}"
+    return named or (
+        "integer or string" if schema.get("x-kubernetes-int-or-string") else str(schema.get("type", "any"))
+    )
 
 
 def _own(annotation: object) -> type[Struct] | None:
-    found = _struct(annotation)
+    found = struct_of(annotation)
     return found if found is not None and found.__module__.startswith("pkg.") else None
-
-
-def _foreign(annotation: object) -> str | None:
-    found = _struct(annotation)
-    return None if found is None else found.__name__
-
-
-def _struct(annotation: object) -> type[Struct] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Struct):
-        return annotation
-    return next(filter(None, map(_struct, typing.get_args(annotation))), None)
 
 
 def _code(value: JSON) -> str:
@@ -318,24 +286,16 @@ def _command_section(
 ) -> str:
     own = [(name, text) for name, text in rows if shared.get(name) != text]
     others = ", ".join(name for name, text in rows if shared.get(name) == text)
-    text = "".join(
-        f"\n{each}\n"
-        for each in (
-            parser.description,
-            _table(_ARGUMENT, own).rstrip("\n") if own else "",
-            f"[Shared](#shared-arguments): {others}" if others else "",
-            parser.epilog,
-            _examples(parser.prog),
-        )
-        if each
+    program, _, command = parser.prog.partition(" ")
+    examples = "".join(f"# {about}\n{program} {line}\n" for about, line in EXAMPLES.get(command, ()))
+    parts = (
+        parser.description,
+        _table(_ARGUMENT, own).rstrip("\n") if own else "",
+        f"[Shared](#shared-arguments): {others}" if others else "",
+        parser.epilog,
+        f"```\n{examples}```" if examples else "",
     )
-    return f"\n## {parser.prog}\n{text}"
-
-
-def _examples(prog: str) -> str:
-    program, _, command = prog.partition(" ")
-    lines = [f"# {about}\n{program} {line}" for about, line in EXAMPLES.get(command, ())]
-    return "```\n" + "\n".join(lines) + "\n```" if lines else ""
+    return f"\n## {parser.prog}\n" + "".join(f"\n{each}\n" for each in parts if each)
 
 
 def _named(action: argparse.Action) -> str:
