@@ -92,13 +92,6 @@ class Service:
     """The shared server of the connections under test, with handlers that echo, wait until released, or fail."""
 
     def __init__(self) -> None:
-        self.shared = SharedState(self._route, 1000, now=lambda: 0.0, max_kept=2000)
-        self.requests: list[HTTPRequest] = []
-        self.began, self.go_on = anyio.Event(), anyio.Event()
-        self.finished: list[str] = []
-        self.clients: list[Client] = []
-
-    def _route(self, path: str) -> Handler | None:
         routes: dict[str, Handler] = {
             "/echo": self._echo,
             "/slow": self._slow,
@@ -107,7 +100,11 @@ class Service:
             "/cancelled": self._cancelled,
             "/large": self._large,
         }
-        return routes.get(path)
+        self.shared = SharedState(routes, 1000, now=lambda: 0.0, max_kept=2000)
+        self.requests: list[HTTPRequest] = []
+        self.began, self.go_on = anyio.Event(), anyio.Event()
+        self.finished: list[str] = []
+        self.clients: list[Client] = []
 
     async def _echo(self, request: HTTPRequest) -> HTTPResponse:
         self.requests.append(request)

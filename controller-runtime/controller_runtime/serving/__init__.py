@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from .connection import HEAD_TIMEOUT as HEAD_TIMEOUT
 from .connection import KEEP_ALIVE as KEEP_ALIVE
+from .connection import MAX_HEAD as MAX_HEAD
 from .message import Handler as Handler
 from .message import Headers as Headers
 from .message import HTTPRequest as HTTPRequest
 from .message import HTTPResponse as HTTPResponse
 from .message import Inspection as Inspection
 from .message import ServerError as ServerError
-from .reader import MAX_HEAD as MAX_HEAD
 from .server import Address as Address
 from .server import Server as Server
 from .server import TLSOptions as TLSOptions

@@ -124,7 +124,9 @@ def render(response: HTTPResponse, connection: bytes, second: int, *, headless: 
     """
     body = response.body
     start = _start(response.status, response.content_type, second)
-    extra = b"".join([_field(name, value) for name, value in response.headers.items()])
+    extra = b""
+    if response.headers:
+        extra = b"".join([_field(name, value) for name, value in response.headers.items()])
     if response.status in _BODILESS:
         return b"%b%b%b\r\n" % (start, extra, connection)
     return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (

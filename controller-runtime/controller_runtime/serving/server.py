@@ -201,7 +201,7 @@ class Server:
         """
         listening = self.listen()
         shared = SharedState(
-            self._route,
+            self._routes,
             self._max_body,
             max_connections=self._max_connections,
             inspection=self._inspection,
@@ -251,12 +251,6 @@ class Server:
     def _apply_options(self, context: ssl.SSLContext) -> None:
         if self._tls_options is not None:
             self._tls_options.apply(context)
-
-    def _route(self, path: str) -> Handler | None:
-        if (handler := self._routes.get(path)) is not None:
-            return handler
-        below = [prefix for prefix in self._routes if prefix.endswith("/") and path.startswith(prefix)]
-        return self._routes[max(below, key=len)] if below else None
 
 
 async def _accept(listening: socket.socket, shared: SharedState) -> socket.socket:

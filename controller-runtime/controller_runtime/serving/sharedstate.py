@@ -14,7 +14,7 @@ import logging
 import math
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -58,7 +58,7 @@ class SharedState:
 
     def __init__(
         self,
-        route: Callable[[str], Handler | None],
+        routes: Mapping[str, Handler],
         max_body: int,
         now: Callable[[], float] = time.time,
         *,
@@ -66,7 +66,7 @@ class SharedState:
         max_kept: int = MAX_KEPT,
         inspection: Inspection | None = None,
     ) -> None:
-        self.route = route
+        self.routes = routes
         self.max_body = max_body
         self.inspection = inspection
         self.now = now
@@ -102,9 +102,12 @@ class SharedState:
 
     async def answer(self, request: HTTPRequest) -> HTTPResponse:
         """Return the handler's response. If the handler fails, return a 500; if no handler serves the path, a 404."""
-        handler = self.route(request.path)
+        handler = self.routes.get(request.path)
         if handler is None:
-            return _NOT_FOUND
+            below = [path for path in self.routes if path.endswith("/") and request.path.startswith(path)]
+            if not below:
+                return _NOT_FOUND
+            handler = self.routes[max(below, key=len)]
         try:
             return await handler(request)
         except raised.STRAY_EXITS as error:

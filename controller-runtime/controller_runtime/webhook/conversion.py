@@ -22,7 +22,7 @@ from controller_runtime.machinery import GVK, GroupKind, Object, raised, rawjson
 from controller_runtime.machinery.errors import first_problem
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
-from . import admission, endpoint, envelope
+from . import admission, endpoint
 
 if TYPE_CHECKING:
     from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
@@ -247,7 +247,7 @@ class ConversionWebhook(endpoint.Endpoint):
         """Answer one ConversionReview."""
         try:
             asked = _request_of(endpoint.content(request))
-        except envelope.UnreadableError as error:
+        except endpoint.UnreadableError as error:
             return self.unreadable(error.code, str(error))
         converted: list[msgspec.Raw] = []
         errors: list[str] = []
@@ -286,16 +286,16 @@ class ConversionWebhook(endpoint.Endpoint):
 
 def _request_of(body: bytes) -> _Request:
     if (reason := rawjson.check(body, endpoint.BODY)) is not None:
-        raise envelope.UnreadableError(f"ConversionReview is too large: it has {reason}", code=413)
+        raise endpoint.UnreadableError(f"ConversionReview is too large: it has {reason}", code=413)
     try:
         review = _REVIEWS.decode(body)
     except rawjson.UNREADABLE as error:
-        raise envelope.UnreadableError(f"body is not a ConversionReview: {log.cut(str(error))}") from error
+        raise endpoint.UnreadableError(f"body is not a ConversionReview: {log.cut(str(error))}") from error
     if (review.api_version, review.kind) != (_VERSION, "ConversionReview"):
         text = f"{log.cut(review.api_version)}, Kind={log.cut(review.kind)}"
-        raise envelope.UnreadableError(f"body is not a ConversionReview of {_VERSION}: {text}")
+        raise endpoint.UnreadableError(f"body is not a ConversionReview of {_VERSION}: {text}")
     if review.request is None or not review.request.uid:
-        raise envelope.UnreadableError("ConversionReview has no request, or a request without uid")
+        raise endpoint.UnreadableError("ConversionReview has no request, or a request without uid")
     if len(review.request.uid) > log.CUT:
-        raise envelope.UnreadableError(f"uid of the ConversionReview is longer than {log.CUT} characters")
+        raise endpoint.UnreadableError(f"uid of the ConversionReview is longer than {log.CUT} characters")
     return review.request

@@ -20,8 +20,6 @@ from controller_runtime import log, metrics
 from controller_runtime.machinery import rawjson
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
-from . import envelope
-
 JSON: Final = "application/json"
 MAX_BODY: Final = 7 * 1024 * 1024
 """Maximum number of bytes of a body. A review may have two objects of 3 MB, the limit of an API server."""
@@ -37,6 +35,14 @@ BODY: Final = msgspec.structs.replace(
 """The limits of the contents of a body: two objects, and their managedFields, which may be as large as the objects."""
 
 _log = log.logger_from("admission")
+
+
+class UnreadableError(Exception):
+    """A body is not an AdmissionReview, or is too large. ``code`` is the HTTP status of the answer."""
+
+    def __init__(self, message: str, code: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Endpoint(ABC):
@@ -113,11 +119,11 @@ def content(request: HTTPRequest) -> bytes:
     """
     if request.body_rejected:
         text = request.refusal or f"limit is {MAX_BODY} bytes"
-        raise envelope.UnreadableError(f"request entity is too large; {text}", code=413)
+        raise UnreadableError(f"request entity is too large; {text}", code=413)
     if not request.body:
-        raise envelope.UnreadableError("request body is empty")
+        raise UnreadableError("request body is empty")
     content_type = request.headers.get("Content-Type", "")
     if content_type != JSON and content_type.partition(";")[0].strip() != JSON:
         given = log.cut(content_type).encode("utf-8", "backslashreplace").decode()
-        raise envelope.UnreadableError(f"contentType={given}, expected {JSON}")
+        raise UnreadableError(f"contentType={given}, expected {JSON}")
     return request.body

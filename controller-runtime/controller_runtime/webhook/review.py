@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 """AdmissionReviews over HTTP: decode the request, call the handler, encode the handler's response, and handle the
-errors of these steps.
+errors of these steps. The objects of a review stay JSON text, because they must be checked before they are decoded.
 
 If a body is not a review, the answer is a Status with its HTTP code, which the API server can show to the user. If a
 handler fails or takes too long, the answer is a normal review with the code 500 or 504, so that the user reads which
@@ -11,18 +11,22 @@ webhook failed and why.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from functools import lru_cache
 from typing import Final
 
 import anyio
+import msgspec
+import pydantic_core
 
 from controller_runtime import fairness, log, metrics, offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.machinery import raised, rawjson
+from controller_runtime.machinery.errors import first_problem
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
-from . import admission, endpoint, envelope
+from . import admission, endpoint
 
 MAX_WAIT: Final = 30.0
 """The longest timeout, in seconds, that can be configured for a webhook in the API server."""
@@ -33,7 +37,137 @@ _READING: Final = 16
 _DURATION: Final = re.compile(r"(?:(\d+)m)?(\d+(?:\.\d+)?)s", re.ASCII)
 _LONGEST_DURATION: Final = 64
 
+MAX_REST: Final = 256 * 1024
+"""Maximum number of bytes of all fields of a review except its two objects, e.g. of the user's groups."""
+_PIECE: Final = 256 * 1024
+_VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+_KIND: Final = "AdmissionReview"
+_NULL: Final = b"null"
+_NONE: Final = msgspec.Raw(_NULL)
+_OBJECTS: Final = ("object", "oldObject")
+
 _log = log.logger_from("admission")
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    """The fields that we read from a request. All other fields are skipped, and cost no memory."""
+
+    uid: str = ""
+    kind: msgspec.Raw = _NONE
+    resource: msgspec.Raw = _NONE
+    sub_resource: msgspec.Raw = _NONE
+    request_kind: msgspec.Raw = _NONE
+    request_resource: msgspec.Raw = _NONE
+    request_sub_resource: msgspec.Raw = _NONE
+    name: msgspec.Raw = _NONE
+    namespace: msgspec.Raw = _NONE
+    operation: msgspec.Raw = _NONE
+    user_info: msgspec.Raw = _NONE
+    object: msgspec.Raw = _NONE
+    old_object: msgspec.Raw = _NONE
+    dry_run: msgspec.Raw = _NONE
+    options: msgspec.Raw = _NONE
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: _Request | None = None
+
+
+class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """An object of a kind that has only these fields. Their values stay JSON text."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: msgspec.Raw = _NONE
+    spec: msgspec.Raw = _NONE
+    status: msgspec.Raw = _NONE
+
+
+_DECODER: Final = msgspec.json.Decoder(_Review)
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_SMALL: Final = tuple(
+    (field.name, field.encode_name)
+    for field in msgspec.structs.fields(_Request)
+    if field.encode_name not in ("uid", *_OBJECTS)
+)
+
+
+class Review(msgspec.Struct):
+    """A request whose objects are not decoded: ``request.object`` and ``request.old_object`` are None."""
+
+    api_version: str
+    request: AdmissionRequest
+    object: bytes | None
+    old_object: bytes | None
+
+    def only_metadata_changes(self) -> bool:
+        """Return True if the old and the new object differ only in metadata and status, or not at all.
+
+        Comparing the texts is enough, because the API server sorts the fields.
+        """
+        if self.object is None or self.old_object is None:
+            return False
+        try:
+            new, old = _OBJECT.decode(self.object), _OBJECT.decode(self.old_object)
+        except rawjson.UNREADABLE:
+            return False
+        return (new.api_version, new.kind, bytes(new.spec)) == (old.api_version, old.kind, bytes(old.spec))
+
+
+def read(body: bytes) -> Review:
+    """Decode a body.
+
+    Raises:
+        UnreadableError: the body is not an AdmissionReview, or the fields other than its objects are too large.
+    """
+    try:
+        if not body.isascii():
+            _check_utf8(body)
+        review = _DECODER.decode(body)
+    except rawjson.UNREADABLE as error:
+        raise endpoint.UnreadableError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
+    if review.api_version not in _VERSIONS or review.kind != _KIND:
+        text = f"{log.cut(review.api_version)}, Kind={log.cut(review.kind)}"
+        raise endpoint.UnreadableError(f"body is not an AdmissionReview: {text}")
+    fields = review.request
+    if fields is None or not fields.uid:
+        raise endpoint.UnreadableError("AdmissionReview has no request, or a request without uid")
+    if len(fields.uid) > log.CUT:
+        raise endpoint.UnreadableError(f"uid of the AdmissionReview is longer than {log.CUT} characters")
+    # All fields except the two objects are decoded now.
+    values: dict[str, msgspec.Raw] = {}
+    for name, wire in _SMALL:
+        if (raw := getattr(fields, name)) is not _NONE:
+            values[wire] = raw
+    if (size := sum(map(len, values.values()))) > MAX_REST:
+        text = f"AdmissionReview has {size} bytes besides its objects; limit is {MAX_REST} bytes"
+        raise endpoint.UnreadableError(text, code=413)
+    if size > rawjson.SMALL:
+        for wire, raw in values.items():
+            if (reason := rawjson.check(bytes(raw))) is not None:
+                raise endpoint.UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
+    try:
+        request = AdmissionRequest.from_json(msgspec.json.encode({**values, "uid": fields.uid}))
+    except rawjson.UNREADABLE as error:
+        raise endpoint.UnreadableError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
+    except pydantic_core.ValidationError as error:
+        _, problem = first_problem(error)
+        raise endpoint.UnreadableError(f"body is not an AdmissionReview: {log.cut(problem)}") from error
+    obj, old = bytes(fields.object), bytes(fields.old_object)
+    return Review(review.api_version, request, None if obj == _NULL else obj, None if old == _NULL else old)
+
+
+def _check_utf8(body: bytes) -> None:
+    """Raise UnicodeDecodeError if the body is not UTF-8.
+
+    The body is decoded in pieces, because the whole string could take four times as much memory as the body.
+    """
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    for at in range(0, len(body), _PIECE):
+        decode(body[at : at + _PIECE])
+    decode(b"", final=True)
 
 
 class Webhook(endpoint.Endpoint):
@@ -46,14 +180,16 @@ class Webhook(endpoint.Endpoint):
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
         """Answer one AdmissionReview."""
         try:
-            timeout, text = _timeout(request), endpoint.content(request)
+            # The API server sends its own limit in the query: ``?timeout=10s``.
+            asked = (request.query.get("timeout") or ("",))[0]
+            timeout, text = _seconds(asked), endpoint.content(request)
             if (work := len(text) // _READING) > offload.LARGE:
                 # The namespace is not known yet: large texts of all namespaces are read one after the other.
                 with fairness.working_for(fairness.Tenant(is_review=True)), offload.object_size(work):
-                    review = await offload.run(envelope.read, text)
+                    review = await offload.run(read, text)
             else:
-                review = envelope.read(text)
-        except envelope.UnreadableError as error:
+                review = read(text)
+        except endpoint.UnreadableError as error:
             return self.unreadable(error.code, str(error))
         response = await self._handle(review, timeout)
         response.uid = review.request.uid
@@ -69,13 +205,14 @@ class Webhook(endpoint.Endpoint):
         )
         return HTTPResponse(body=body, content_type=endpoint.JSON)
 
-    async def _handle(self, review: envelope.Review, timeout: float) -> AdmissionResponse:
+    async def _handle(self, review: Review, timeout: float) -> AdmissionResponse:
         request = review.request
         operation = request.operation  # _refused may change it
+        size = len(review.object or b"") + len(review.old_object or b"")
         fairness.work_for(fairness.Tenant(request.namespace or "", is_review=True))
         with log.into_context_late(lambda: _fields(self.path, request, operation)):
             try:
-                if (size := review.size) > offload.LARGE:
+                if size > offload.LARGE:
                     with offload.object_size(size):
                         response = await self._judge(review, size, timeout)
                 else:
@@ -106,7 +243,7 @@ class Webhook(endpoint.Endpoint):
         text = f"panic: {raised.name(error)}: {log.cut(log.describe(error))} [recovered]"
         return admission.errored(500, text)
 
-    async def _judge(self, review: envelope.Review, size: int, timeout: float) -> AdmissionResponse:
+    async def _judge(self, review: Review, size: int, timeout: float) -> AdmissionResponse:
         """Return the handler's answer. Raises _TooLateError if the handler takes longer than ``timeout``."""
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
@@ -127,7 +264,7 @@ class _TooLateError(Exception):
     """The handler took too long. It may raise a TimeoutError of its own, which is an error like any other."""
 
 
-async def _refused(review: envelope.Review) -> AdmissionResponse | None:
+async def _refused(review: Review) -> AdmissionResponse | None:
     """If the objects of a review are too large to be decoded, return the response, otherwise None.
 
     If an object is too large only because of its managedFields, they are removed. If a stored object is too large, it
@@ -171,20 +308,15 @@ def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, s
     return {"webhook": path, **{key: log.cut(value) if value else value for key, value in fields.items()}}
 
 
-def _timeout(request: HTTPRequest) -> float:
-    """Return how many seconds the handler may take. The API server sends its own limit in the query: ``?timeout=10s``.
-
-    Raises:
-        UnreadableError: the text of the limit is too long to be a duration.
-    """
-    text = (request.query.get("timeout") or [""])[0]
-    if len(text) > _LONGEST_DURATION:
-        raise envelope.UnreadableError(f"timeout is not a duration: {log.cut(text)}")
-    return _seconds(text)
-
-
 @lru_cache(maxsize=16)  # an API server always sends the timeout of its configuration
 def _seconds(text: str) -> float:
+    """Return how many seconds a handler may take if the caller waits for the duration ``text``.
+
+    Raises:
+        UnreadableError: the text is too long to be a duration.
+    """
+    if len(text) > _LONGEST_DURATION:
+        raise endpoint.UnreadableError(f"timeout is not a duration: {log.cut(text)}")
     asked = _DURATION.fullmatch(text)
     seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT
     return min(seconds, MAX_WAIT) * _TIMEOUT_FRACTION

@@ -9,7 +9,8 @@ import pytest
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.authentication.v1 import UserInfo
-from controller_runtime.webhook import envelope
+from controller_runtime.webhook import review as reviews
+from controller_runtime.webhook.endpoint import UnreadableError
 
 KIND = {"group": "example.com", "version": "v1", "kind": "Timer"}
 RESOURCE = {"group": "example.com", "version": "v1", "resource": "timers"}
@@ -59,7 +60,7 @@ def review(request: dict[str, Any], **changes: Any) -> bytes:
 )
 def test_a_request_is_decoded_as_its_fields_are(request_: dict[str, Any]) -> None:
     body = review(request_)
-    found = envelope.read(body)
+    found = reviews.read(body)
     plain = {
         name: value for name, value in request_.items() if name not in ("object", "oldObject", "newField")
     }
@@ -72,7 +73,7 @@ def test_a_request_is_decoded_as_its_fields_are(request_: dict[str, Any]) -> Non
 
 
 def test_a_null_counts_as_unset() -> None:
-    found = envelope.read(review(without(name=None, userInfo=None))).request
+    found = reviews.read(review(without(name=None, userInfo=None))).request
     assert found == AdmissionRequest.from_dict(without("name", "userInfo", "object", "oldObject"))
 
 
@@ -88,12 +89,12 @@ def test_a_null_counts_as_unset() -> None:
     ],
 )
 def test_a_body_that_is_not_a_review_is_refused(body: bytes, message: str) -> None:
-    with pytest.raises(envelope.UnreadableError, match=message):
-        envelope.read(body)
+    with pytest.raises(UnreadableError, match=message):
+        reviews.read(body)
 
 
 def test_requests_share_nothing_that_a_handler_may_change() -> None:
-    first, second = envelope.read(review(WHOLE)).request, envelope.read(review(WHOLE)).request
+    first, second = reviews.read(review(WHOLE)).request, reviews.read(review(WHOLE)).request
     assert first.user_info is not None
     assert first.kind is not None
     first.kind.kind, first.user_info.groups, first.user_info.extra = "Other", [], None
