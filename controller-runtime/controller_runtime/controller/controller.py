@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-import uuid
 from collections.abc import Callable
 from contextvars import ContextVar
 from operator import attrgetter
@@ -59,7 +58,9 @@ def reconcile_id() -> str:
 
 def _new_id() -> str:
     """Return a UUID for logs. It may be predictable: one from the system's random numbers would cost more."""
-    return str(uuid.UUID(int=random.getrandbits(128), version=4))
+    text = f"{random.getrandbits(128):032x}"
+    variant = "89ab"[int(text[16], 16) & 3]
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
 
 class Controller:

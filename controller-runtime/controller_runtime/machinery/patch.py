@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from .base import JSON
 from .gojson import go_text
@@ -77,13 +77,18 @@ def same(a: JSON, b: JSON) -> bool:
     return a is b or (a == b and (type(a) is str or _same_types(a, b)))
 
 
-def _same_types(a: JSON, b: JSON) -> bool:
+def _same_types(a: Any, b: Any) -> bool:
     """Return True if two values that are equal in Python also have booleans in the same places."""
     if isinstance(a, dict):
-        return all(value is b[key] or _same_types(value, b[key]) for key, value in a.items())
-    if isinstance(a, list):
-        return all(map(_same_types, a, b))
-    return isinstance(a, bool) == isinstance(b, bool)
+        pairs = zip(a.values(), map(b.__getitem__, a), strict=True)
+    elif isinstance(a, list):
+        pairs = zip(a, b, strict=True)
+    else:
+        return isinstance(a, bool) == isinstance(b, bool)
+    for left, right in pairs:
+        if left is not right and type(left) is not str and not _same_types(left, right):
+            return False
+    return True
 
 
 def pointer(*keys: str) -> str:

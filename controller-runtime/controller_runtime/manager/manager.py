@@ -18,6 +18,7 @@ import socket
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from functools import lru_cache
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -368,7 +369,10 @@ class Manager:
 
 
 def _count_request(code: str, method: str, host: str) -> None:
-    metrics.REST_REQUESTS.labels(code, method, host).inc()
+    _requests(code, method, host).inc()
+
+
+_requests: Final = lru_cache(maxsize=64)(metrics.REST_REQUESTS.labels)
 
 
 async def reach(
