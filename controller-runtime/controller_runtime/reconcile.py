@@ -23,7 +23,7 @@ from datetime import timedelta
 from typing import Final, Generic, Protocol, TypeVar
 
 from controller_runtime.client.interfaces import Reader
-from controller_runtime.machinery import NamespacedName, Object, callables
+from controller_runtime.machinery import NamespacedName, Object, callables, raised
 from controller_runtime.machinery.errors import NotFoundError
 
 T = TypeVar("T", bound=Object)
@@ -34,25 +34,18 @@ class ControllerError(Exception):
     """The base class of the errors that controllers raise."""
 
 
-class TerminalError(ControllerError):
+class TerminalError(ControllerError, raised.WrapperError):
     """Raise this error ``from`` its cause when a retry is pointless: the error is logged and counted, and the request
     is not retried.
 
     The object is reconciled again at the next event, e.g. when the object itself or an object that it owns changes.
     """
 
-    @property
-    def needs_no_stack(self) -> bool:
-        """True if logs show the cause without a traceback."""
-        return bool(getattr(self.__cause__, "needs_no_stack", False))
 
-
-class ReconcileTimeoutError(ControllerError):
+class ReconcileTimeoutError(ControllerError, raised.ExpectedError):
     """A reconcile was cancelled after its controller's ``reconciliation_timeout``; the request is retried as after any
     other error.
     """
-
-    needs_no_stack = True
 
 
 class PanicError(ControllerError):

@@ -79,7 +79,6 @@ SHAPES: Final[dict[str, Callable[[], BaseException]]] = {
     "__str__ returns half a character": _with(__str__=lambda _: "odd \ud800"),
     "not hashable": _with(__hash__=None),
     "__eq__ raises": _with(__eq__=_raising(FAILURE), __hash__=None),
-    "needs_no_stack raises": _with(needs_no_stack=property(_raising(FAILURE))),
     "retry_after raises": _with(StatusError, retry_after=property(_raising(FAILURE), lambda *_: None)),
     "retry_after is a text": _with(StatusError, retry_after=property(lambda _: "soon", lambda *_: None)),
     "retry_after is not a number": _with(

@@ -19,6 +19,7 @@ from __future__ import annotations
 from controller_runtime.machinery import GVK, NamespacedName, Object
 from controller_runtime.machinery import errors as api
 from controller_runtime.machinery.gojson import quote
+from controller_runtime.machinery.raised import ExpectedError
 
 
 class CacheError(Exception):
@@ -29,16 +30,12 @@ class CacheNotStartedError(CacheError):
     """The cache is not started yet, or has stopped."""
 
 
-class CacheSyncTimeoutError(CacheError):
+class CacheSyncTimeoutError(CacheError, ExpectedError):
     """The first list of a kind did not arrive in time; the message names the cause, if it is known."""
 
-    needs_no_stack = True
 
-
-class CacheDegradedError(CacheError):
+class CacheDegradedError(CacheError, ExpectedError):
     """The server does not serve ``gvk``, denies access to it, or keeps failing for it. The cache keeps retrying."""
-
-    needs_no_stack = True
 
     def __init__(self, gvk: GVK, reason: str) -> None:
         super().__init__(f"{gvk.group_kind}: {reason}")
@@ -60,10 +57,8 @@ class IndexMissingError(CacheError):
         super().__init__(f"{gvk.group_kind}: no index with name {field!r} is registered")
 
 
-class UndecodableObjectError(CacheError):
+class UndecodableObjectError(CacheError, ExpectedError):
     """A stored object cannot be decoded as the requested class, or is too large to be decoded."""
-
-    needs_no_stack = True
 
     def __init__(self, gvk: GVK, key: NamespacedName, reason: str, *, uid: str = "") -> None:
         super().__init__(f"{gvk.group_kind} {key}: {reason}")
@@ -73,10 +68,8 @@ class UndecodableObjectError(CacheError):
         """The uid of the object. With kind, key and uid, an Event can refer to the object."""
 
 
-class BadObjectError(CacheError):
+class BadObjectError(CacheError, ExpectedError):
     """A part of a list or watch cannot be stored. ``key`` is set if the object's name could be read."""
-
-    needs_no_stack = True
 
     def __init__(self, reason: str, key: NamespacedName | None = None) -> None:
         super().__init__(f"{key}: {reason}" if key else reason)

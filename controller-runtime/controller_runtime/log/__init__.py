@@ -20,7 +20,6 @@ from .encode import CUT as CUT
 from .encode import LineLimiter as LineLimiter
 from .encode import cut as cut
 from .encode import describe as describe
-from .encode import needs_no_stack as needs_no_stack
 from .options import DEBUG as DEBUG
 from .options import ERROR as ERROR
 from .options import INFO as INFO

@@ -196,17 +196,9 @@ def describe(error: BaseException) -> str:
 
 def stack_of(error: object) -> str:
     """Return the traceback of an error, or an empty text if the error needs none."""
-    if not isinstance(error, BaseException) or needs_no_stack(error):
+    if not isinstance(error, BaseException) or raised.is_expected(error):
         return ""
     return cut(raised.stack(error), 2 * LONGEST)
-
-
-def needs_no_stack(error: BaseException) -> bool:
-    """Return True if the error has ``needs_no_stack = True``. For a group, all members must have it."""
-    try:
-        return all(getattr(each, "needs_no_stack", False) for each in raised.leaves(error))
-    except (Exception, SystemExit):  # from an attribute of the error
-        return False
 
 
 def _value(value: object) -> JSON:

@@ -21,7 +21,7 @@ For requests that did not reach a server, see ``controller_runtime.rest.Transpor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from . import raised
 from .printable import cut
@@ -37,11 +37,8 @@ MAX_RETRY_AFTER: Final = 60.0
 """Maximum delay in seconds that a server can request before the next attempt."""
 
 
-class StatusError(Exception):
+class StatusError(raised.ExpectedError):
     """An error returned by an API server; ``str()`` is the server's message."""
-
-    needs_no_stack: ClassVar[bool] = True
-    """Logs show the message without a traceback, because the cause is outside this program."""
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ from .base import JSON
 from .gojson import go_text
 from .openapi import MergeSchema
 from .printable import LONGEST_VALUE, cut
+from .raised import ExpectedError
 
 Document = dict[str, JSON]
 
@@ -203,13 +204,11 @@ def _remove(document: JSON, path: list[str]) -> tuple[JSON, JSON]:
     return document, removed
 
 
-class StrategicMergeError(ValueError):
+class StrategicMergeError(ExpectedError, ValueError):
     """The patch cannot be applied to the object; the message is the API server's, except that long values are cut.
 
     ``path`` is the path to the problem as a list of field names, without the indexes of list items.
     """
-
-    needs_no_stack = True
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

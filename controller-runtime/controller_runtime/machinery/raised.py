@@ -35,6 +35,28 @@ MOST: Final = 10_000
 """Maximum number of parts of an exception that are read."""
 
 
+class ExpectedError(Exception):
+    """An error that its text explains. Logs show it without a traceback, which would show only this program's code."""
+
+
+class WrapperError(Exception):
+    """An error that is as expected as its cause."""
+
+
+def is_expected(error: BaseException) -> bool:
+    """Return True if ``error`` is an :class:`ExpectedError`. Of a group, all members must be."""
+    return all(issubclass(type(_unwrapped(each)), ExpectedError) for each in leaves(error))
+
+
+def _unwrapped(error: BaseException) -> BaseException | None:
+    found: BaseException | None = error
+    for _ in range(MOST):  # a circle of causes has no end
+        if found is None or not issubclass(type(found), WrapperError):
+            return found
+        found = found.__cause__
+    return None
+
+
 def name(error: object) -> str:
     """Return the name of the class."""
     return type(error).__name__

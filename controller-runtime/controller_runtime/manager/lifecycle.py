@@ -162,7 +162,7 @@ class Lifecycle:
     def _member_failed(self, member: Runnable, error: Exception) -> None:
         # Compared by class: ``isinstance`` reads an attribute of the error, which may raise.
         if not isinstance(error, (ManagerError, leaderelection.LeaderElectionLostError)):
-            if not log.needs_no_stack(error):
+            if not raised.is_expected(error):
                 _log.error("Runnable failed", runnable=describe(member), error=error)
             failure = ManagerError(f"{describe(member)}: {log.describe(error)}")
             failure.__cause__ = error

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime.machinery import GVK, JSON, errors, rawjson
+from controller_runtime.machinery import GVK, JSON, errors, raised, rawjson
 
 T = TypeVar("T")
 _EXCERPT: Final = 100
@@ -34,10 +34,8 @@ _LONGEST_NUMBER: Final = 20
 """Maximum number of digits of a Retry-After that are parsed; a longer number is a mistake or an attack."""
 
 
-class RestError(Exception):
+class RestError(raised.ExpectedError):
     """The base of this package's errors."""
-
-    needs_no_stack = True
 
 
 class ConfigError(RestError):

@@ -13,6 +13,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
+from controller_runtime.machinery.raised import ExpectedError
+
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE: Final = b"Connection: close\r\n"
 KEEP: Final = b"Connection: keep-alive\r\n"
@@ -21,10 +23,8 @@ _REMEMBERED: Final = 256
 """Targets of at most this many bytes are cached."""
 
 
-class ServerError(Exception):
+class ServerError(ExpectedError):
     """A server cannot listen; the message names the address or the option."""
-
-    needs_no_stack = True
 
 
 class Headers(Mapping[str, str]):

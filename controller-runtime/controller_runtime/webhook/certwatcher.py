@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 
 from controller_runtime import log, metrics
+from controller_runtime.machinery import raised
 from controller_runtime.rest import load_chain
 
 PERIOD: Final = 10.0
@@ -21,10 +22,8 @@ _LIFETIME: Final = timedelta(days=365)
 _log = log.logger_from("controller-runtime.certwatcher")
 
 
-class CertificateError(Exception):
+class CertificateError(raised.ExpectedError):
     """A certificate and its key cannot be used; the message names the files."""
-
-    needs_no_stack = True
 
 
 def server_context() -> ssl.SSLContext:
