@@ -57,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     labels: dict[str, str]
     deleting: bool
     """True if the object has a deletionTimestamp."""
-    held: bool
+    retained: bool
     """True if the object has finalizers or a grace period, which keep it after its deletionTimestamp is set. A
     Namespace has finalizers in its spec."""
     data: bytes
@@ -73,7 +73,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def ended(self) -> bool:
         """True if the server has removed the object: its deletionTimestamp is set, and nothing keeps it."""
-        return self.deleting and not self.held
+        return self.deleting and not self.retained
 
     def decode(self, kind: type[T]) -> T:
         """Return a fresh object.
@@ -410,7 +410,7 @@ def _entry(meta: _Meta, data: bytes, *, too_large_reason: str = "") -> Entry:
         resource_version=meta.resource_version,
         labels={_share(key): _share(value) for key, value in labels.items()} if labels else _no_labels,
         deleting=bool(meta.deletion_timestamp),
-        held=bool(meta.finalizers or meta.deletion_grace_period_seconds),
+        retained=bool(meta.finalizers or meta.deletion_grace_period_seconds),
         data=data,
         too_large_reason=too_large_reason,
     )

@@ -158,7 +158,7 @@ class SharedInformer:
     def leave(self) -> None:
         """Stop counting the watches of this kind in the shared :class:`Outage`."""
         for informer in self._informers.values():
-            self.outage.leave(informer)
+            self.outage.remove(informer)
 
     def end(self) -> None:
         """Stop for good: report no more events, and raise an error in tasks that wait for the first list."""
@@ -181,7 +181,7 @@ class SharedInformer:
             informer.widen()
             self.leave()
             self._informers = {"": informer}
-            self.outage.join(informer)
+            self.outage.add(informer)
             self.changed()
         if informer not in self._informers.values():
             await anyio.sleep_forever()
@@ -316,13 +316,13 @@ class SharedInformer:
             return
         self.processor.deleted(key, final or before, unknown=final is None)
 
-    def settle(self, version: str, namespace: str) -> None:
+    def confirm(self, version: str, namespace: str) -> None:
         """Forget our writes up to ``version``, because the watch has reached this version.
 
         If the watch never delivered an object that we wrote, the object was deleted meanwhile: report its creation and
         its deletion.
         """
-        for entry in self.store.settle(version, namespace):
+        for entry in self.store.confirm(version, namespace):
             if self.store.observed(entry.key) is None:
                 self.processor.created_and_deleted(entry)
 
@@ -416,7 +416,7 @@ class NamespaceInformer:
         self.missing_since: float | None = None
         """When the kind disappeared, on the event loop's clock; None while it is served."""
         self._failing_since: float | None = None
-        shared.outage.join(self)
+        shared.outage.add(self)
 
     @property
     def readable(self) -> bool:
@@ -475,7 +475,7 @@ class NamespaceInformer:
                 self._shared.remove(key, resource_version)
             if number % offload.STEP == 0:
                 await anyio.lowlevel.checkpoint()
-        self._shared.settle(resource_version, self._namespace)
+        self._shared.confirm(resource_version, self._namespace)
         if not self.synced:
             self.synced = True
             self._shared.changed()
@@ -501,7 +501,7 @@ class NamespaceInformer:
     def reached(self, resource_version: str) -> None:
         """Record that every change up to ``resource_version`` has been reported."""
         self._reached = resource_version
-        self._shared.settle(resource_version, self._namespace)
+        self._shared.confirm(resource_version, self._namespace)
 
     def skip(self, error: errors.BadObjectError) -> None:
         """Count and report an object that cannot be read."""
@@ -562,11 +562,11 @@ class Outage:
             return None
         return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
 
-    def join(self, follower: object) -> None:
+    def add(self, follower: object) -> None:
         """Take the lists and watches of ``follower`` into account."""
         self._followers[follower] = None
 
-    def leave(self, follower: object) -> None:
+    def remove(self, follower: object) -> None:
         """Stop taking ``follower`` into account."""
         self._followers.pop(follower, None)
 

@@ -119,7 +119,7 @@ class Store:
             del self._writes[key]
         return before
 
-    def settle(self, version: str, namespace: str = "") -> list[Entry]:
+    def confirm(self, version: str, namespace: str = "") -> list[Entry]:
         """Forget the writes up to ``version``, because the watch has reached it. Return the objects that were written.
 
         The watch has not delivered these states and never will. If the watch has not reported such an object at all, it

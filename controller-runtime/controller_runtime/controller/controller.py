@@ -89,7 +89,7 @@ class Controller:
         except ControllerError as error:
             raise ControllerError(f"controller {name}: {error}") from None
         self.name = name
-        self.settings = settings = (options or Options()).settle(defaults)
+        self.settings = settings = (options or Options()).with_defaults(defaults)
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
             name, rate_limiter=settings.rate_limiter, flow=attrgetter("namespace")
         )
@@ -123,7 +123,11 @@ class Controller:
         from controller_runtime import tracing
 
         subject = tracing.Subject(self.name, self.settings.kind, self.queue, uids)
-        self._reconciler = by.reconciler(self._reconciler, subject)
+        self.wrap(lambda reconciler: by.reconciler(reconciler, subject))
+
+    def wrap(self, wrapper: Callable[[Reconciler], Reconciler]) -> None:
+        """Run the reconciler that ``wrapper`` returns for the present one; call this before the start."""
+        self._reconciler = wrapper(self._reconciler)
 
     async def warm_up(self) -> None:
         """Start the watches early: a follower may wait a long time before its controllers start.
@@ -268,24 +272,20 @@ class Controller:
     async def _outcome(self, request: Request) -> Result | Exception:
         # An error refers to the frames through which it was raised. If such a frame also refers to the error, only the
         # garbage collector can free the two.
+        timeout = self.settings.reconciliation_timeout
         try:
-            return await self._reconcile(request)
+            if timeout is None:
+                return _checked(await self._reconciler.reconcile(request))
+            with anyio.move_on_after(timeout):
+                return _checked(await self._reconciler.reconcile(request))
+            metrics.RECONCILE_TIMEOUTS.labels(self.name).inc()
+            raise ReconcileTimeoutError(f"reconcile was cancelled after {timeout:g} s")  # noqa: TRY301
         except SystemExit as error:
             return raised.as_error(error)
         except asyncio.CancelledError as error:
             return raised.as_error(error)
         except Exception as error:
             return self._recover(error)
-
-    async def _reconcile(self, request: Request) -> Result:
-        timeout = self.settings.reconciliation_timeout
-        if timeout is None:
-            return _checked(await self._reconciler.reconcile(request))
-        with anyio.move_on_after(timeout) as deadline:
-            return _checked(await self._reconciler.reconcile(request))
-        assert deadline.cancelled_caught  # noqa: S101  # the block ends in no other way
-        metrics.RECONCILE_TIMEOUTS.labels(self.name).inc()
-        raise ReconcileTimeoutError(f"reconcile was cancelled after {timeout:g} s")
 
     def _recover(self, error: Exception) -> Exception:
         if not outcomes.is_panic(error):

@@ -59,7 +59,7 @@ class Options:
     skip_name_validation: bool | None = None
     """Whether another controller of the manager may have the same name (default: false)."""
 
-    def settle(self, defaults: ControllerDefaults | None = None) -> Settings:
+    def with_defaults(self, defaults: ControllerDefaults | None = None) -> Settings:
         """Return these options with every default filled in.
 
         Raises:

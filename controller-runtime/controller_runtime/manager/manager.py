@@ -76,6 +76,9 @@ class Manager:
             hint = ": await ctrl.load_config()" if inspect.isawaitable(given_config) else ""
             raise ManagerError(f"a manager needs a Config, not {type(given_config).__name__}{hint}")
         self.options = options or Options()
+        self._observers: list[Callable[[Runnable], None]] = []
+        if (tracing := self.options.tracing) is not None:
+            self.on_add(lambda runnable: tracing.instrument(runnable, self.cache.uid_at))
         defaults: object = self.options.controller
         if not isinstance(defaults, ControllerDefaults):
             given = type(defaults).__name__
@@ -167,8 +170,8 @@ class Manager:
             TypeError: ``runnable`` has no ``async`` method ``start``.
         """
         callables.must_have_async(runnable, "start")
-        if self.options.tracing is not None:
-            self.options.tracing.instrument(runnable, self.cache.uid_at)
+        for observe in self._observers:
+            observe(runnable)
         if isinstance(runnable, webhook.Server):
             self._lifecycle.webhooks.add(runnable)
         elif isinstance(runnable, LeaderElectionRunnable) and not runnable.need_leader_election():
@@ -177,6 +180,10 @@ class Manager:
             self._lifecycle.leader_elected.add(runnable)
             if isinstance(runnable, WarmsUp):
                 self._lifecycle.warm_up.add(WarmUp(runnable))
+
+    def on_add(self, observe: Callable[[Runnable], None]) -> None:
+        """Call ``observe`` with each runnable that is added from now on, before the runnable starts."""
+        self._observers.append(observe)
 
     def add_healthz_check(self, name: str, check: healthz.Checker) -> None:
         """Add a check to the liveness endpoint; call it before the start.

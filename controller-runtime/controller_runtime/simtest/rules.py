@@ -46,7 +46,7 @@ from controller_runtime.leaderelection import LeaderElectionError
 from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.manager import Manager, errors
-from controller_runtime.reconcile import Request, Result
+from controller_runtime.reconcile import Func, Reconciler, Request, Result
 from controller_runtime.rest import CompleteResponse, Response, RestError
 from controller_runtime.rest import Request as Sent
 
@@ -155,15 +155,13 @@ class Rules(Observer):
     def follow(self, process: Process, manager: Manager) -> None:
         """Check a manager from now on. The manager must not have controllers yet."""
         replica = self.replicas[process.name] = self._writers[process] = ManagerReplica(process, manager)
-        add = manager.add
 
-        def watched(runnable: Any) -> None:
+        def added(runnable: object) -> None:
             if isinstance(runnable, Controller):
                 self._follow_controller(runnable)
                 replica.controllers.append(runnable)
-            add(runnable)
 
-        manager.add = watched  # type: ignore[method-assign]
+        manager.on_add(added)
         self._events.follow(process, manager._broadcaster)
         self.leases.follow(process, replica.identity)
         cache = manager.cache
@@ -173,20 +171,23 @@ class Rules(Observer):
 
     def _follow_controller(self, controller: Controller) -> None:
         working = set[Request]()
-        reconcile = self._metrics.follow(controller, working, controller._reconcile)
-
         succeeded, delay = set[Request](), controller._retries.delay
 
-        async def one_at_a_time(request: Request) -> Result:
-            if request in working:
-                self.fail(f"a request is reconciled twice at once: {controller.name} {request}")
-            working.add(request)
-            try:
-                result = await reconcile(request)
-                succeeded.add(request)
-                return result
-            finally:
-                working.discard(request)
+        def watched(reconciler: Reconciler) -> Reconciler:
+            reconcile = self._metrics.follow(controller, working, reconciler.reconcile)
+
+            async def one_at_a_time(request: Request) -> Result:
+                if request in working:
+                    self.fail(f"a request is reconciled twice at once: {controller.name} {request}")
+                working.add(request)
+                try:
+                    result = await reconcile(request)
+                    succeeded.add(request)
+                    return result
+                finally:
+                    working.discard(request)
+
+            return Func(one_at_a_time)
 
         def short_at_first(request: Request, error: Exception) -> float:
             seconds = delay(request, error)
@@ -195,7 +196,7 @@ class Rules(Observer):
             succeeded.discard(request)
             return seconds
 
-        controller._reconcile = one_at_a_time  # type: ignore[method-assign]
+        controller.wrap(watched)
         controller._retries.delay = short_at_first  # type: ignore[method-assign]
 
     def fail(self, text: str) -> None:

@@ -59,7 +59,7 @@ class Incoming:
         """True if the reader waits for the end of the response, False if it waits only for the head."""
         self.ended = False
         self.error: BaseException | None = None
-        self.held = 0
+        self.unread = 0
         self.resume: Callable[[], None] | None = None
         """Makes the connection read again. It is set only while the connection has stopped reading."""
         self._bounds = bounds or ORDINARY
@@ -92,8 +92,8 @@ class Incoming:
         pieces = self._pieces
         while True:
             while pieces:
-                self.held -= len(pieces[0])
-                if self.resume is not None and self.held <= LOW:
+                self.unread -= len(pieces[0])
+                if self.resume is not None and self.unread <= LOW:
                     self.resume()
                 yield pieces.popleft()
             if self.error is not None:
@@ -131,11 +131,11 @@ class Incoming:
             piece = self._decoder.decode(piece)
         if piece:
             self._pieces.append(piece)
-            self.held += len(piece)
-            if self.whole and self.held > self._bounds.size:
+            self.unread += len(piece)
+            if self.whole and self.unread > self._bounds.size:
                 self._pieces.clear()
                 most = max(self._bounds.size, self._bounds.unread if self.status < 400 else 0)
-                if self.held > most:
+                if self.unread > most:
                     raise Error(f"the response is larger than {most} bytes")
 
     @property
@@ -421,7 +421,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.abort(Error(f"malformed response: its head is longer than {_LONGEST_HEAD} bytes"))
         elif not answer.whole:
             answer.wake()
-            if answer.held > HIGH and answer.resume is None and self._transport is not None:
+            if answer.unread > HIGH and answer.resume is None and self._transport is not None:
                 self._transport.pause_reading()
                 answer.resume = self._resume
 

@@ -247,7 +247,7 @@ async def test_a_stream_holds_its_server_when_nobody_reads() -> None:
     pieces = answer.pieces()
     read = [await anext(pieces)]
     assert recorded.is_paused()
-    while answer.held:
+    while answer.unread:
         read.append(await anext(pieces))
     assert not recorded.is_paused()
     arrive(recorded.connection, b"0\r\n\r\n")
