@@ -25,8 +25,9 @@ EXPECTED = (
     errors.ForbiddenError,
     errors.InvalidError,
     errors.NotFoundError,
+    errors.ServerTimeoutError,
 )
-"""Errors that users and controllers get when another client was faster, or admission denied their write."""
+"""Errors that users and controllers get when another client was faster, or admission denied or did not judge their write."""
 
 
 @contextmanager

@@ -443,7 +443,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ("resume", "resume suspended TrainJobs", _change("resume")),
     ("delete", "delete TrainJobs with all their objects", _change("delete")),
     ("migrate", "rewrite stored numProcPerNode for clients of Trainer v2.2 and later", _migrate),
-    ("mcp", "let an assistant ask the reading commands, over the Model Context Protocol on standard input", _mcp),
+    (
+        "mcp",
+        "let an assistant ask the reading commands, over the Model Context Protocol on standard input",
+        _mcp,
+    ),
     ("completion", "print a shell script that completes commands, flags and TrainJobs", _completion),
     ("help", "show the help of a command, with examples", _help),
 )
