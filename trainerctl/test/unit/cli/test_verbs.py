@@ -34,8 +34,8 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LEAVES = leaves(parser.parser())
 LIVE = [name for name, of in LEAVES.items() if re.search(r"(?m)^  --context", of.format_help())]
 """Commands that read a cluster of a kubeconfig."""
-OFFLINE = {"render", "explain", "validate"}
-"""Commands that read a cluster only if a flag names one."""
+OFFLINE = {"render", "explain", "validate", "mcp"}
+"""Commands that read a cluster only if a flag names one, or when an assistant asks."""
 
 
 @dataclass
@@ -147,7 +147,7 @@ def nowhere(tmp_path: Path) -> str:
     config = {
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server}}], "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}], "users": [{"name": "u", "user": {"token": "t"}}],
     }  # fmt: skip
     path = tmp_path / "nowhere"
     path.write_text(repr(config))
