@@ -91,7 +91,7 @@ def test_no_cluster_at_all_is_one_line(tmp_path: Path) -> None:
 def test_an_api_server_that_is_not_there_is_waited_for_briefly_and_then_named(tmp_path: Path) -> None:
     server = f"https://127.0.0.1:{free_ports(1)[0]}"
     began = time.monotonic()
-    code, (line,) = run(f"--kubeconfig={kubeconfig(tmp_path / 'kubeconfig', server)}")
+    code, (line,) = run(f"--kubeconfig={kubeconfig(tmp_path / 'kubeconfig', server, token='any')}")
     assert code == 1
     assert (
         line == f"trainer-controller-manager: the API server cannot be reached: {server}: connection refused"
