@@ -38,12 +38,12 @@ from controller_runtime.machinery.errors import (
     StatusError,
 )
 from controller_runtime.machinery.patch import pointer
+from controller_runtime.machinery.raised import ExpectedError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.constants import trainer as constants
 from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
-from pkg.util.expected import ExpectedError
 
 SOON: Final = timedelta(seconds=1)
 UNTIL_DELETED: Final = timedelta(seconds=10)

@@ -29,6 +29,7 @@ from controller_runtime.machinery.errors import (
     StatusError,
 )
 from controller_runtime.machinery.meta import parse_time
+from controller_runtime.machinery.raised import ExpectedError
 from controller_runtime.recorder import EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet
@@ -38,7 +39,6 @@ from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, ancestor_of
 from pkg.runtime.interface import IndependentConfigMap
 from pkg.util import trainjob
-from pkg.util.expected import ExpectedError
 
 from . import applier as writes
 from .applier import (

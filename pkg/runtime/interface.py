@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.machinery import Object, field
+from controller_runtime.machinery.raised import ExpectedError
 
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob, TrainJobStatus
 from pkg.util import podtemplate
-from pkg.util.expected import ExpectedError
 
 from .runtime import runtime_ref_to_runtime_registry_key
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.machinery import Object, conditions, equality
 from controller_runtime.machinery.meta import parse_time
+from controller_runtime.machinery.raised import ExpectedError
 
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
@@ -22,8 +23,6 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
 )
 from pkg.constants import trainer as constants
-
-from .expected import ExpectedError
 
 _LONGEST: Final = 1000 * 365 * 24 * 3600
 """The longest deadline in seconds. Longer deadlines are shortened to it: ``datetime`` ends with the year 9999."""

@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Final, NoReturn
 
 from controller_runtime.machinery import GroupKind
-
-from pkg.util.expected import ExpectedError
+from controller_runtime.machinery.raised import ExpectedError
 
 
 class DefaultsError(ExpectedError):

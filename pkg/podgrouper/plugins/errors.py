@@ -15,9 +15,8 @@ from typing import Final
 
 from controller_runtime.cache import CacheError
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.raised import ExpectedError
 from controller_runtime.rest import RestError
-
-from pkg.util.expected import ExpectedError
 
 UNREADABLE: Final = (StatusError, RestError, CacheError)
 """The errors that a Reader raises if it cannot read an object: access denied, server unreachable, kind not served, and

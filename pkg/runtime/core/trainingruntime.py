@@ -16,6 +16,7 @@ from controller_runtime.machinery import NamespacedName, Object, equality, field
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.lru import LRU
 from controller_runtime.machinery.patch import StrategicMergeError
+from controller_runtime.machinery.raised import ExpectedError
 from controller_runtime.rest import RestError
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
@@ -28,7 +29,6 @@ from pkg.runtime.framework import Observer, PluginError
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins.jobset import builder, job_set
 from pkg.util import generations, offload, podtemplate, resources, trainingruntime, trainjob
-from pkg.util.expected import ExpectedError
 
 from .overrides import (
     DeniedPatchError,

@@ -17,12 +17,12 @@ from typing import ClassVar
 
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import JSON, Object, field
+from controller_runtime.machinery.raised import ExpectedError
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob, TrainJobStatus
 from pkg.runtime.interface import ReconcilerBuilder, Waiting
 from pkg.runtime.runtime import Info
-from pkg.util.expected import ExpectedError
 
 
 class PluginError(ExpectedError):
