@@ -47,9 +47,8 @@ def setup_controllers(
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         after = seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
-        evident = cfg is not None and features.resolve(cfg.feature_gates or {}).enabled(
-            features.FAILURE_EVIDENCE
-        )
+        gates = features.resolve(cfg.feature_gates or {} if cfg is not None else {})
+        evident = gates.enabled(features.FAILURE_EVIDENCE)
         starts: Starts | None = None
         if after > 0:
             pods = mgr.api_reader if evident else None  # the gate's role permits it
@@ -59,8 +58,8 @@ def setup_controllers(
             mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)
         mgr.add_readyz_check("jobset", reconciler.remark)
-        if cfg is not None and features.resolve(cfg.feature_gates or {}).enabled(features.TTL_AFTER_FINISHED):
-            default = cfg.ttl_seconds_after_finished
+        if gates.enabled(features.TTL_AFTER_FINISHED):
+            default = cfg.ttl_seconds_after_finished if cfg is not None else None
             ttl = TTLAfterFinished(mgr.client, recorder, reader=mgr.api_reader, default=default)
             ttl.setup_with_manager(mgr, options)
         if evident:

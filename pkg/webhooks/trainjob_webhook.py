@@ -34,6 +34,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
     def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
         self._runtimes = runtimes
         self._cfg = defaulted() if cfg is None else cfg
+        gates = features.resolve(self._cfg.feature_gates or {})
+        self._resizes = gates.enabled(features.MUTABLE_NUM_NODES)
 
     async def validate_create(self, obj: TrainJob) -> list[str]:
         """Return the warnings.
@@ -60,11 +62,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return []
 
     async def _validate(self, old: TrainJob | None, new: TrainJob) -> list[str]:
-        if (
-            self._cfg.second_generation
-        ):  # first: the API server checks the rules of a CRD before it asks webhooks
-            resizes = features.resolve(self._cfg.feature_gates or {}).enabled(features.MUTABLE_NUM_NODES)
-            found = v23rules.violations(old, new, resizes=resizes)
+        if self._cfg.second_generation:
+            # First, because the API server checks the rules of a CRD before it asks webhooks.
+            found = v23rules.violations(old, new, resizes=self._resizes)
             await offload.run(new, lambda: v23rules.refuse(new, found))
         try:
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
@@ -77,11 +77,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
             for warning in warnings:
                 aggregate.add_note(warning)
             raise aggregate
-        warnings = [
-            *warnings,
-            *ttl_warnings(self._cfg, old.spec if old is not None else None, new.spec, "spec"),
-        ]
-        return [*warnings, *await _template_warnings(runtime, new)]
+        of_ttl = ttl_warnings(self._cfg, old.spec if old is not None else None, new.spec, "spec")
+        return [*warnings, *of_ttl, *await _template_warnings(runtime, new)]
 
 
 async def _template_warnings(runtime: Runtime, train_job: TrainJob) -> list[str]:

@@ -24,6 +24,8 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.util import generations
 
+from .putguard import has_active_jobs
+
 _SPEC: Final = field.Path("spec")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+")
 _LONGEST_NAME: Final = 253
@@ -97,18 +99,13 @@ def _mount_path(spec: TrainingRuntimeSpec) -> str:
 def _immutable(old: TrainJob, new: TrainJob, *, resizes: bool) -> Iterator[field.FieldError]:
     """Yield an error if the trainer or the initializer was changed. Each may be added or removed as a whole."""
     before, after = generations.effective(old), generations.effective(new)
+    at_rest = old.spec.suspend and new.spec.suspend and not has_active_jobs(old)
     for wire in ("initializer", "trainer"):
         left, right = getattr(before, wire), getattr(after, wire)
-        if resizes and wire == "trainer" and None not in (left, right) and _is_at_rest(old, new):
+        if resizes and wire == "trainer" and None not in (left, right) and at_rest:
             left = left.model_copy(update={"num_nodes": right.num_nodes})
         if left is not None and right is not None and not equality.deep_equal(left, right):
             yield field.invalid(_SPEC.child(wire), field.OMITTED, _IMMUTABLE)
-
-
-def _is_at_rest(old: TrainJob, new: TrainJob) -> bool:
-    """Return True if a TrainJob is suspended before and after an update and none of its Jobs is active."""
-    active = any(job.active for job in old.status.jobs_status or ())
-    return bool(old.spec.suspend and new.spec.suspend) and not active
 
 
 def _trainer(old: Trainer | None, new: Trainer) -> Iterator[field.FieldError]:
