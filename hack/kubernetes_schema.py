@@ -122,11 +122,12 @@ def _with_references(wanted: list[str], definition: Callable[[str], JSON]) -> di
             nodes = [schema]
             while nodes:
                 node = nodes.pop()
-                if isinstance(node, dict) and isinstance(
-                    node.get("$ref"), str
-                ):  # else it is a field of that name
-                    wanted.append(node["$ref"])
-                nodes += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+                if isinstance(node, dict):
+                    if isinstance(node.get("$ref"), str):  # else it is a field of that name
+                        wanted.append(node["$ref"])
+                    nodes += node.values()
+                elif isinstance(node, list):
+                    nodes += node
     return found
 
 

@@ -121,9 +121,8 @@ class TTLAfterFinished:
         if (found := await self._ttl(train_job)) is None:
             return None
         ttl, source = found
-        left = (
-            finished - now + timedelta(seconds=ttl)
-        )  # the sum of a time and a long ttl may exceed the year 9999
+        # Subtract first: the sum of a time and a long ttl may exceed the year 9999.
+        left = finished - now + timedelta(seconds=ttl)
         if left > _NOTICE:
             return left - _NOTICE
         if left > timedelta():

@@ -179,9 +179,7 @@ class CachedObject(LazyObject[T]):
         try:
             return super()._decode_part(name, kind)
         except pydantic_core.ValidationError:
-            return (
-                None  # the caller then decodes the whole object, which raises errors.UndecodableObjectError
-            )
+            return None  # the caller then decodes the whole object, which raises UndecodableObjectError
 
     def _decode_metadata(self) -> ObjectMeta:
         return self.entry.decode_metadata(self.kind)

@@ -45,15 +45,13 @@ class UnreadableLog:
         An UndecodableObjectError is logged only if its reason differs from the last reason for the object.
         """
         self.count()
-        if isinstance(error, UndecodableObjectError) and not self._is_news(error.key, str(error)):
-            return
-        _log.warning("Object skipped", kind=str(self._gvk.group_kind), reason=str(error))
-
-    def _is_news(self, key: NamespacedName, reason: str) -> bool:
-        """Return True if ``reason`` differs from the last reason for this object: each read fails in the same way."""
-        news = self._reported.get(key) != reason
-        self._reported[key] = reason
-        return news
+        reason = str(error)
+        if isinstance(error, UndecodableObjectError):
+            before = self._reported.get(error.key)
+            self._reported[error.key] = reason
+            if reason == before:  # each read fails in the same way
+                return
+        _log.warning("Object skipped", kind=str(self._gvk.group_kind), reason=reason)
 
     def count(self) -> None:
         """Count an object that cannot be read, without logging it: the reader gets the error."""

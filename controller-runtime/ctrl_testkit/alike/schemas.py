@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that do not match the schema of their CustomResourceDefinition."""
 
-from typing import Any
+from typing import Any, Final
 
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 
@@ -56,22 +56,24 @@ async def a_schema_refuses_wrong_changes(c: LiveClient, ns: str) -> list[Observa
     ]
 
 
+CONDITION: Final = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Done",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
 async def a_condition_must_be_complete(c: LiveClient, ns: str) -> list[Observation]:
     await c.create(strict(ns, spec={"size": 1}))
-    full = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Done",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
     wrong: list[dict[str, Any]] = [
-        full,
-        {**full, "reason": ""},
-        {**full, "reason": "not a word"},
-        {**full, "status": "Yes"},
-        {name: value for name, value in full.items() if name != "lastTransitionTime"},
-        {name: value for name, value in full.items() if name != "message"},
+        CONDITION,
+        {**CONDITION, "reason": ""},
+        {**CONDITION, "reason": "not a word"},
+        {**CONDITION, "status": "Yes"},
+        {name: value for name, value in CONDITION.items() if name != "lastTransitionTime"},
+        {name: value for name, value in CONDITION.items() if name != "message"},
     ]
     return [
         await observe(c.status.apply(strict(ns, status={"conditions": [each]}), field_owner="me"))
@@ -81,12 +83,5 @@ async def a_condition_must_be_complete(c: LiveClient, ns: str) -> list[Observati
 
 async def a_condition_may_occur_only_once(c: LiveClient, ns: str) -> list[Observation]:
     made = await c.create(strict(ns, spec={"size": 1}))
-    full = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Done",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    made.status = {"conditions": [full, {**full, "status": "False"}]}
+    made.status = {"conditions": [CONDITION, {**CONDITION, "status": "False"}]}
     return [await observe(c.status.update(made))]

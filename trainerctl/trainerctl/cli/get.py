@@ -171,7 +171,7 @@ def tree_rows(snapshot: Snapshot, *, ages: bool = True) -> Iterator[tuple[str, .
         if row.depth == 0:
             detail = _progress(row.obj, snapshot.now, places(snapshot.all(PENDING)), ages=ages)
             if (deletion := due(snapshot)) is not None:
-                detail = f"{detail}{', ' if detail else ''}expires {deletion[0]}"
+                detail = ", ".join(filter(None, (detail, f"expires {deletion[0]}")))
         yield *others, detail
 
 
