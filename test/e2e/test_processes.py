@@ -262,8 +262,8 @@ utils._MIN_UPDATE_INTERVAL_SECONDS = 0.0
 for step in range(10):
     assert utils.update_trainjob_status(10 * step, 10 - step, {"loss": 1 / (step + 1), "lr": 0.001})
     time.sleep(1)
-while not os.path.exists("go"):
-    time.sleep(0.1)
+    while not os.path.exists("go"):
+        time.sleep(0.1)
 assert utils.update_trainjob_status(100, 0, {"loss": 0.1})
 """
 
@@ -288,6 +288,8 @@ async def test_the_progress_of_the_sdk_is_followed_and_drawn_while_a_command_run
         tasks.start_soon(tool, "progress", "-o", "json", "--plot", str(tmp_path / "train.svg"))
         tasks.start_soon(tool, "wait", "--timeout", "200")
         await tool("get")
+        drawn = anyio.Path(tmp_path / "train.svg").exists
+        await eventually(drawn, timeout=60, reason="the first report is followed")
         await tool("exec", "--", "sh", "-c", 'touch go; echo "$JOB_COMPLETION_INDEX"; exit 5')
     assert b"Running" in said["get"].stdout
     assert b"lr=0.001, " in said["get"].stdout
