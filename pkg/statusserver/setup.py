@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import controller_runtime as ctrl
-from controller_runtime import client, healthz, log, metrics, rest, serving
+from controller_runtime import client, healthz, log, rest, serving
 from controller_runtime.webhook import CertWatcher
 
 from pkg.apis.config.v1alpha1 import StatusServer as StatusServerConfiguration
@@ -90,8 +90,8 @@ class StatusServer:
         certificates.context()
         self._server.listen()
         async with (
-            rest.Transport(self._connection, observe=_count) as transport,
-            rest.Transport(self._reads, observe=_count) as reads,
+            rest.Transport(self._connection) as transport,
+            rest.Transport(self._reads) as reads,
             anyio.create_task_group() as tasks,
         ):
             if isinstance(certificates, CertWatcher):
@@ -123,7 +123,3 @@ def setup_server(
     mgr.add(server)
     mgr.add_readyz_check("status-server", server.check)
     return server
-
-
-def _count(code: str, method: str, host: str) -> None:
-    metrics.REST_REQUESTS.labels(code, method, host).inc()

@@ -31,6 +31,7 @@ from controller_runtime import client, rest
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import NamespacedName
+from controller_runtime.rest.layers import Observe, count
 
 from .leaderelection import LeaderElectionLostError, LeaderElector, Timing
 
@@ -42,7 +43,7 @@ _JOIN_TIMEOUT: Final = 5.0
 """Seconds to wait for the end of the thread. After that, the thread is abandoned."""
 
 
-def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:
+def connection(config: rest.Config, observe: Observe = count) -> Connect | None:
     """Return a function that connects a thread to the server; None if the credentials work only in one event loop."""
     credentials = config.credentials.for_another_loop()
     if credentials is None:

@@ -18,7 +18,6 @@ import socket
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from functools import lru_cache
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -100,7 +99,9 @@ class Manager:
         self._owned: list[AbstractAsyncContextManager[object]] = []
         self._elector: leaderelection.Elector | None = None
         self._unanswered_at = -math.inf
-        own = transport or self._transport(config, may_write=self._may_write)
+        own = transport or self._transport(
+            config, may_write=self._may_write if self.options.leader_election else None
+        )
         main = own if self.options.tracing is None else self.options.tracing.round_tripper(own)
         # Events and leases use their own transport, so that requests of reconcilers do not delay them.
         unthrottled = transport or self._transport(dataclasses.replace(config, qps=0))
@@ -120,7 +121,7 @@ class Manager:
         self._main = main
         self._first_status = 0
         self._broadcaster = recorder.Broadcaster(self._unthrottled)
-        self._elector = self._new_elector(None if transport else _count_request)
+        self._elector = self._new_elector(threaded=transport is None)
         self._lifecycle = Lifecycle(
             grace=self.options.graceful_shutdown_timeout,
             connect=self._connect,
@@ -333,9 +334,7 @@ class Manager:
     def _transport(
         self, config: rest.Config, *, may_write: Callable[[], bool] | None = None
     ) -> rest.Transport:
-        transport = rest.Transport(
-            config, observe=_count_request, may_write=may_write, unanswered=self._note_unanswered
-        )
+        transport = rest.Transport(config, may_write=may_write, unanswered=self._note_unanswered)
         self._owned.append(transport)
         return transport
 
@@ -353,10 +352,10 @@ class Manager:
         quiet = anyio.current_time() - self._unanswered_at
         return self.options.leader_election_release_on_cancel and quiet > self.options.lease_duration
 
-    def _new_elector(self, observe: Callable[[str, str, str], None] | None) -> leaderelection.Elector | None:
+    def _new_elector(self, *, threaded: bool) -> leaderelection.Elector | None:
         if not self.options.leader_election:
             return None
-        elector = _new_elector(self.options, self.config, self._unthrottled, observe)
+        elector = _new_elector(self.options, self.config, self._unthrottled, threaded=threaded)
         if isinstance(elector, leaderelection.ThreadedElector):
             self._owned.append(elector)
         return elector
@@ -373,13 +372,6 @@ class Manager:
         if not self._lifecycle.synced:
             raise healthz.NotHealthyError("; ".join(["caches have not synced yet", *remarks]))
         return "; ".join(remarks)
-
-
-def _count_request(code: str, method: str, host: str) -> None:
-    _requests(code, method, host).inc()
-
-
-_requests: Final = lru_cache(maxsize=64)(metrics.REST_REQUESTS.labels)
 
 
 async def reach(
@@ -409,12 +401,13 @@ def _new_elector(
     options: Options,
     config: rest.Config,
     client_: client.Client,
-    observe: Callable[[str, str, str], None] | None,
+    *,
+    threaded: bool,
 ) -> leaderelection.LeaderElector | leaderelection.ThreadedElector:
     """Return the elector of a manager.
 
-    If ``observe`` is set and the credentials can be used in another thread, the elector renews the lease in its own
-    thread and calls ``observe`` for each request. Otherwise the elector uses ``client_``.
+    With ``threaded``, and if the credentials can be used in another thread, the elector renews the lease in its own
+    thread. Otherwise the elector uses ``client_``.
 
     Raises:
         ManagerError: the options are incomplete or contradict each other.
@@ -433,7 +426,7 @@ def _new_elector(
     )
     key = NamespacedName(namespace, options.leader_election_id)
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    connect = leaderelection.connection(config, observe) if observe is not None else None
+    connect = leaderelection.connection(config) if threaded else None
     try:
         if connect is None:
             return leaderelection.LeaderElector(client_, key, identity, timing)

@@ -22,8 +22,8 @@ from controller_runtime.machinery.locks import KeyedLocks
 
 from .errors import NoKindMatchError, decoded
 from .http1 import ORDINARY, Bounds
+from .layers import Response, RoundTripper
 from .request import JSON, Request, group_version_path
-from .roundtrip import Response, RoundTripper
 
 MISS_TTL: Final = 10.0
 """If the server does not serve a kind, the kind is not requested again for this many seconds."""

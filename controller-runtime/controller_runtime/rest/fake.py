@@ -10,8 +10,8 @@ from typing import Self
 
 import msgspec
 
+from .layers import Response
 from .request import Request
-from .roundtrip import Response
 
 
 class FakeResponse(Response):

@@ -17,8 +17,9 @@ import anyio
 
 from . import errors, http1, layers
 from .config import Config
+from .credentials import Anonymous
+from .layers import CompleteResponse, Response, RoundTripper, StreamResponse
 from .request import Request
-from .roundtrip import CompleteResponse, Response, RoundTripper, StreamResponse
 
 TLS_CHECK_PERIOD: Final = 10.0
 """Seconds between checks whether certificate files were rewritten."""
@@ -30,15 +31,16 @@ class Transport:
     It works in the event loop in which it was opened. When that loop is closed, as after ``asyncio.run``, it works in
     the next loop that uses it, with new connections. It cannot be used in two loops at the same time.
 
-    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every attempt,
-    ``may_write`` before each write, and ``unanswered`` after each write that may have been sent but got no response.
+    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every attempt and,
+    by default, counts it in ``rest_client_requests_total``. ``may_write`` is called before each write, and
+    ``unanswered`` after each write that may have been sent but got no response.
     """
 
     def __init__(
         self,
         config: Config,
         *,
-        observe: layers.Observe | None = None,
+        observe: layers.Observe = layers.count,
         may_write: Callable[[], bool] | None = None,
         unanswered: Callable[[], None] = lambda: None,
         tls_check_period: float = TLS_CHECK_PERIOD,
@@ -50,10 +52,10 @@ class Transport:
             inner = layers.Fence(inner, may_write, config.address, unanswered=unanswered)
         self._throttle = layers.Throttle(inner, config.qps, config.burst)
         inner = layers.Warn(self._throttle)
-        if observe is not None:
-            inner = layers.Meter(inner, self._wire.host, observe)
-        inner = layers.RetryAfter(inner)
-        self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.address)
+        inner = layers.RetryAfter(layers.Meter(inner, self._wire.host, observe))
+        if type(config.credentials) is not Anonymous:
+            inner = layers.Authorize(inner, config.credentials, config.address)
+        self._outermost = inner
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop in which the transport is open."""
 

@@ -19,8 +19,7 @@ import msgspec
 
 from controller_runtime.machinery.errors import one_line
 
-from .connection import Connection, Owner
-from .message import Error, Heads
+from .connection import Connection, Error, Heads, Owner
 
 CONNECT_TIMEOUT: Final = 30.0
 _NO_OTHER_TIMEOUT: Final = 2 * CONNECT_TIMEOUT

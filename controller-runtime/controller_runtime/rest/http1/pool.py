@@ -14,9 +14,8 @@ import ssl
 from collections import deque
 from typing import Final
 
-from .connection import Connection
+from .connection import Connection, Error, Heads
 from .dial import Dialer
-from .message import Error, Heads
 
 IDLE: Final = 60.0
 """Seconds for which an idle connection is kept; API servers keep theirs for 90."""
