@@ -8,6 +8,23 @@ The module :mod:`.interceptor`, for tests, is imported on first use.
 import typing as _typing
 
 from controller_runtime import _ondemand
+from controller_runtime.machinery import patch as _patch
+from controller_runtime.machinery.patch import merge_from as merge_from
+from controller_runtime.machinery.patch import raw_patch as raw_patch
+from controller_runtime.machinery.patch import strategic_merge_from as strategic_merge_from
+from controller_runtime.rest.request import ApplyOptions as ApplyOptions
+from controller_runtime.rest.request import CreateOptions as CreateOptions
+from controller_runtime.rest.request import DeleteAllOfOptions as DeleteAllOfOptions
+from controller_runtime.rest.request import DeleteOptions as DeleteOptions
+from controller_runtime.rest.request import FieldValidation as FieldValidation
+from controller_runtime.rest.request import LabelSelectorLike as LabelSelectorLike
+from controller_runtime.rest.request import ListOptions as ListOptions
+from controller_runtime.rest.request import LogOptions as LogOptions
+from controller_runtime.rest.request import PatchOptions as PatchOptions
+from controller_runtime.rest.request import Propagation as Propagation
+from controller_runtime.rest.request import UpdateOptions as UpdateOptions
+from controller_runtime.rest.request import WatchOptions as WatchOptions
+from controller_runtime.rest.request import check_options as check_options
 
 from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader
@@ -30,26 +47,6 @@ from .interfaces import apply_lazily as apply_lazily
 from .interfaces import patch_lazily as patch_lazily
 from .interfaces import peek as peek
 from .live import LiveClient as LiveClient
-from .options import ApplyOptions as ApplyOptions
-from .options import CreateOptions as CreateOptions
-from .options import DeleteAllOfOptions as DeleteAllOfOptions
-from .options import DeleteOptions as DeleteOptions
-from .options import FieldValidation as FieldValidation
-from .options import LabelSelectorLike as LabelSelectorLike
-from .options import ListOptions as ListOptions
-from .options import LogOptions as LogOptions
-from .options import PatchOptions as PatchOptions
-from .options import Propagation as Propagation
-from .options import UpdateOptions as UpdateOptions
-from .options import WatchOptions as WatchOptions
-from .options import check_options as check_options
-from .patch import APPLY as APPLY
-from .patch import JSON as JSON
-from .patch import MERGE as MERGE
-from .patch import STRATEGIC as STRATEGIC
-from .patch import merge_from as merge_from
-from .patch import raw_patch as raw_patch
-from .patch import strategic_merge_from as strategic_merge_from
 from .retry import retry_on_conflict as retry_on_conflict
 from .watching import Watch as Watch
 from .wrappers import dry_run as dry_run
@@ -58,6 +55,11 @@ from .wrappers import namespaced as namespaced
 from .wrappers import read_only as read_only
 from .wrappers import with_field_owner as with_field_owner
 from .wrappers import with_field_validation as with_field_validation
+
+APPLY: _typing.Final = _patch.APPLY_PATCH
+JSON: _typing.Final = _patch.JSON_PATCH
+MERGE: _typing.Final = _patch.MERGE_PATCH
+STRATEGIC: _typing.Final = _patch.STRATEGIC_MERGE_PATCH
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor

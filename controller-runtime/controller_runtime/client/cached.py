@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Coroutine
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Final, Protocol, TypeVar, Unpack
+from typing import Any, Final, Protocol, TypeVar, Unpack, cast
 
 import anyio
 
@@ -14,9 +14,9 @@ from controller_runtime.machinery import LazyObject, NamespacedName, Object, Uns
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
+from controller_runtime.rest import request as requests
 
 from . import interfaces, subresources
-from . import options as opts
 from .wrappers import ReadOnly
 
 T = TypeVar("T", bound=Object)
@@ -44,48 +44,67 @@ class CacheReader(interfaces.Reader, Protocol):
         """Hide ``obj``, which the server has deleted, from reads; ``uid`` takes precedence over the uid in ``obj``."""
 
 
-class Backend(interfaces.Client, Protocol):
-    """A Client that can delete an object and return it if it still exists afterwards."""
+class LazyWriter(Protocol):
+    """Writes objects or one of their subresources, and returns the answers of patches undecoded."""
 
-    async def remove(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> Object | None:
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
+        """Replace the stored object."""
+
+    async def patch_lazily(
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]
+    ) -> LazyObject[T]:
+        """Patch the object."""
+
+    async def apply_lazily(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> LazyObject[T]:
+        """Server-side apply the object."""
+
+
+class LazySubResource(interfaces.SubResourceClient, LazyWriter, Protocol):
+    """Writes one subresource."""
+
+
+class Backend(interfaces.Client, LazyWriter, Protocol):
+    """The live client below a CachedClient. It can delete an object and return it if it still exists afterwards."""
+
+    async def remove(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> Object | None:
         """Delete as ``delete`` does; return the object if it still exists, e.g. because of a finalizer, or None."""
 
 
 class _CachedWriter:
     """Changes objects, or one of their subresources, and records the objects that the server returns."""
 
-    _live: interfaces.Writer | interfaces.SubResourceClient
+    _live: LazyWriter
 
     def __init__(self, cache: CacheReader, *, returns_object: bool = True) -> None:
         self._cache = cache
         self._returns_object = returns_object
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
         return await self._recorded(obj, self._live.update(obj, **options), options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        write = interfaces.patch_lazily(self._live, obj, patch, **options)
+        write = self._live.patch_lazily(obj, patch, **options)
         return (await self._recorded(obj, write, options, decode=True)).object
 
     async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]
     ) -> LazyObject[T]:
         """Patch as :meth:`patch` does; return the object undecoded."""
-        return await self._recorded(obj, interfaces.patch_lazily(self._live, obj, patch, **options), options)
+        return await self._recorded(obj, self._live.patch_lazily(obj, patch, **options), options)
 
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        write = interfaces.apply_lazily(self._live, obj, **options)
+        write = self._live.apply_lazily(obj, **options)
         return (await self._recorded(obj, write, options, decode=True)).object
 
-    async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
-        return await self._recorded(obj, interfaces.apply_lazily(self._live, obj, **options), options)
+        return await self._recorded(obj, self._live.apply_lazily(obj, **options), options)
 
     async def _recorded(
-        self, obj: Object, write: Awaitable[S], options: opts.WriteOptions, *, decode: bool = False
+        self, obj: Object, write: Awaitable[S], options: requests.WriteOptions, *, decode: bool = False
     ) -> S:
         """Wait for the response to a write and record the object in it.
 
@@ -113,7 +132,7 @@ class _CachedWriter:
         obj: Object,
         uid: str | None,
         error: NotFoundError,
-        options: opts.WriteOptions | opts.DeleteOptions,
+        options: requests.WriteOptions | requests.DeleteOptions,
     ) -> None:
         """Record that ``obj`` does not exist.
 
@@ -158,7 +177,9 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         return self.subresource("status")
 
     def _subresource(self, name: str) -> CachedSubResource:
-        return CachedSubResource(self._live.subresource(name), self._cache, self._live, name)
+        return CachedSubResource(
+            cast("LazySubResource", self._live.subresource(name)), self._cache, self._live, name
+        )
 
     def _scales(self) -> interfaces.ScaleClient:
         return self._live.subresource("scale")
@@ -176,15 +197,15 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
         return interfaces.peek(self._reader(kind), kind, key)
 
-    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""
         return await self._reader(kind).list(kind, **options)
 
-    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         return await self._recorded(obj, self._live.create(obj, **options), options)
 
-    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
         try:
@@ -200,7 +221,7 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         else:
             self._cache.remember_write(left)
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors; the cache sees the deletions when its watch reports them."""
         await self._live.delete_all_of(kind, **options)
 
@@ -213,11 +234,11 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
 class CachedSubResource(_CachedWriter):
     """Writes a subresource. After a write of ``status``, the cache records the whole object that the server returns."""
 
-    _live: interfaces.SubResourceClient
+    _live: LazySubResource
 
     def __init__(
         self,
-        live: interfaces.SubResourceClient,
+        live: LazySubResource,
         cache: CacheReader,
         reader: interfaces.Reader,
         name: str,
@@ -231,7 +252,7 @@ class CachedSubResource(_CachedWriter):
         """Return the subresource of ``obj`` from the server; the cache does not contain subresources."""
         return await self._live.get(obj, into)
 
-    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj``; the cache sees the result when its watch reports it."""
         return await self._live.create(obj, body, **options)
 

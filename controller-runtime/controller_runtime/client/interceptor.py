@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.rest import request as requests
 
 from . import interfaces, subresources
-from . import options as opts
 
 T = TypeVar("T", bound=Object)
 
@@ -84,38 +84,38 @@ class Intercepted(subresources.ByName["InterceptedSubResource"]):
         found: T = await self._call(self._funcs.get, self._client.get)(kind, key)
         return found
 
-    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
-        opts.check_options(opts.ListOptions, options)
+    async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
+        requests.check_options(requests.ListOptions, options)
         call = self._call(self._funcs.list, self._client.list)
         found: interfaces.ObjectList[T] = await call(kind, **options)
         return found
 
-    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
-        opts.check_options(opts.CreateOptions, options)
+    async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
+        requests.check_options(requests.CreateOptions, options)
         stored: T = await self._call(self._funcs.create, self._client.create)(obj, **options)
         return stored
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        opts.check_options(opts.UpdateOptions, options)
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
+        requests.check_options(requests.UpdateOptions, options)
         stored: T = await self._call(self._funcs.update, self._client.update)(obj, **options)
         return stored
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        opts.check_options(opts.PatchOptions, options)
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
+        requests.check_options(requests.PatchOptions, options)
         stored: T = await self._call(self._funcs.patch, self._client.patch)(obj, patch, **options)
         return stored
 
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        opts.check_options(opts.ApplyOptions, options)
+    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
+        requests.check_options(requests.ApplyOptions, options)
         stored: T = await self._call(self._funcs.apply, self._client.apply)(obj, **options)
         return stored
 
-    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
-        opts.check_options(opts.DeleteOptions, options)
+    async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
+        requests.check_options(requests.DeleteOptions, options)
         await self._call(self._funcs.delete, self._client.delete)(obj, **options)
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
-        opts.check_options(opts.DeleteAllOfOptions, options)
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
+        requests.check_options(requests.DeleteAllOfOptions, options)
         await self._call(self._funcs.delete_all_of, self._client.delete_all_of)(kind, **options)
 
     def _call(self, func: Func | None, own: Func) -> Func:
@@ -135,25 +135,25 @@ class InterceptedSubResource:
         found: T = await self._call(self._funcs.subresource_get, self._writer.get)(obj, into)
         return found
 
-    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
-        opts.check_options(opts.CreateOptions, options)
+    async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
+        requests.check_options(requests.CreateOptions, options)
         call = self._call(self._funcs.subresource_create, self._writer.create)
         answer: T = await call(obj, body, **options)
         return answer
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        opts.check_options(opts.UpdateOptions, options)
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
+        requests.check_options(requests.UpdateOptions, options)
         stored: T = await self._call(self._funcs.subresource_update, self._writer.update)(obj, **options)
         return stored
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        opts.check_options(opts.PatchOptions, options)
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
+        requests.check_options(requests.PatchOptions, options)
         call = self._call(self._funcs.subresource_patch, self._writer.patch)
         stored: T = await call(obj, patch, **options)
         return stored
 
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        opts.check_options(opts.ApplyOptions, options)
+    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
+        requests.check_options(requests.ApplyOptions, options)
         stored: T = await self._call(self._funcs.subresource_apply, self._writer.apply)(obj, **options)
         return stored
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, Unpa
 import msgspec
 
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
-
-from . import options as opts
+from controller_runtime.rest import request as requests
 
 if TYPE_CHECKING:
     from controller_runtime.apis.autoscaling.v1 import Scale
@@ -60,7 +59,7 @@ class Reader(Protocol):
             NotFoundError: the object does not exist.
         """
 
-    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> ObjectList[T]:
         """Return the objects of ``kind`` in one namespace or, by default, in all namespaces.
 
         For a cache, ``fields`` maps names of registered indices to values; for the server, ``fields`` is a field
@@ -71,22 +70,22 @@ class Reader(Protocol):
 class Writer(Protocol):
     """Writes objects. Each call returns the object as stored and does not change its argument."""
 
-    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
 
-    async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: Patch, **options: Unpack[requests.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
 
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply ``obj`` as an apply configuration of exactly the fields that are set."""
 
-    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
 
 
@@ -100,16 +99,16 @@ class SubResourceClient(Protocol):
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj``, always from the server, as an object of ``into`` (e.g. a Scale)."""
 
-    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction); return the response."""
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the subresource."""
 
-    async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: Patch, **options: Unpack[requests.PatchOptions]) -> T:
         """Patch the subresource."""
 
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
 
 
@@ -125,26 +124,26 @@ class ScaleClient(Protocol):
     @overload
     async def get(self, obj: Object, into: type[T]) -> T: ...
 
-    async def update(self, obj: Object, scale: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: Object, scale: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the scale of ``obj``; ConflictError if the Scale's ``resourceVersion`` is not the newest."""
 
     async def patch(
-        self, obj: Object, patch: Patch, scale: Scale | None = None, **options: Unpack[opts.PatchOptions]
+        self, obj: Object, patch: Patch, scale: Scale | None = None, **options: Unpack[requests.PatchOptions]
     ) -> Scale:
         """Send ``patch.data(scale)`` to the scale of ``obj``; a raw patch needs no ``scale``."""
 
-    async def apply(self, obj: Object, scale: T, **options: Unpack[opts.ApplyOptions]) -> T:
+    async def apply(self, obj: Object, scale: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply the fields of ``scale`` that are set. API servers refuse this for custom kinds (500)."""
 
 
 class LogClient(Protocol):
     """Reads the logs of containers."""
 
-    async def get(self, pod: Object, **options: Unpack[opts.LogOptions]) -> str:
+    async def get(self, pod: Object, **options: Unpack[requests.LogOptions]) -> str:
         """Return the log. If it has more than 16 MiB, this is an AnswerError: use ``limit_bytes`` or :meth:`stream`."""
 
     def stream(
-        self, pod: Object, *, follow: bool = False, **options: Unpack[opts.LogOptions]
+        self, pod: Object, *, follow: bool = False, **options: Unpack[requests.LogOptions]
     ) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Return the log's lines as they arrive.
 
@@ -180,7 +179,7 @@ class WatchEvent(Generic[T]):
 class Watcher(Protocol):
     """Watches without a cache, as :class:`LiveClient` and :class:`controller_runtime.fake.FakeClient` do."""
 
-    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Watch[T]:
+    def watch(self, kind: type[T], **options: Unpack[requests.WatchOptions]) -> Watch[T]:
         """Return the changes of ``kind``: see :meth:`LiveClient.watch`."""
 
 
@@ -250,7 +249,7 @@ async def _got(reader: Reader, kind: type[T], key: NamespacedName | tuple[str, s
 
 
 async def apply_lazily(
-    writer: Writer | SubResourceClient, obj: T, **options: Unpack[opts.ApplyOptions]
+    writer: Writer | SubResourceClient, obj: T, **options: Unpack[requests.ApplyOptions]
 ) -> LazyObject[T]:
     """Apply as ``writer.apply`` does. The returned object is undecoded if the writer has a method ``apply_lazily``."""
     if not hasattr(type(writer), "apply_lazily"):
@@ -264,7 +263,7 @@ async def patch_lazily(
     writer: Writer | SubResourceClient,
     obj: T,
     patch: Patch,
-    **options: Unpack[opts.PatchOptions],
+    **options: Unpack[requests.PatchOptions],
 ) -> LazyObject[T]:
     """Patch as ``writer.patch`` does. The returned object is undecoded if the writer has a method ``patch_lazily``."""
     if not hasattr(type(writer), "patch_lazily"):

@@ -4,22 +4,41 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
-from controller_runtime import log, rest
-from controller_runtime.machinery import LazyObject, NamespacedName, Object, PartialObjectMetadata
-from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.rawjson import parts as parts_of
+import anyio.lowlevel
+import msgspec
+
+from controller_runtime import log, offload, rest
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import (
+    JSON,
+    LazyObject,
+    NamespacedName,
+    Object,
+    PartialObjectMetadata,
+    Struct,
+    errors,
+    rawjson,
+)
+from controller_runtime.machinery.base import unset_fields
+from controller_runtime.machinery.patch import RawPatch
 from controller_runtime.rest import request as requests
+from controller_runtime.rest.errors import UNDECODABLE, undecodable
 
-from . import bodies, interfaces, subresources
-from . import options as opts
-from .watching import Watch
+from . import interfaces, subresources
 
+if TYPE_CHECKING:
+    from .watching import Watch
+
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _log = log.logger_from("client")
+_is_logged: Final = logging.getLogger(__name__).isEnabledFor
 
 
 class LiveClient(subresources.ByName["SubResource"]):
@@ -35,7 +54,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         transport: rest.RoundTripper,
         mapper: rest.RESTMapper | None = None,
         *,
-        field_validation: opts.FieldValidation | None = None,
+        field_validation: requests.FieldValidation | None = None,
     ) -> None:
         self.transport = transport
         self.mapper = mapper or rest.RESTMapper(transport)
@@ -75,16 +94,16 @@ class LiveClient(subresources.ByName["SubResource"]):
         request = requests.get(
             resource, namespace, name, metadata_only=issubclass(kind, PartialObjectMetadata)
         )
-        return bodies.ResponseObject(kind, (await self._send(request))[1], name=name).object
+        return ResponseObject(kind, (await self._send(request))[1], name=name).object
 
-    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors; with ``limit``, one page of them."""
-        opts.check_options(opts.ListOptions, options)
+        requests.check_options(requests.ListOptions, options)
         resource = await self.mapper.resource_for(kind)
         request = requests.list_(resource, metadata_only=issubclass(kind, PartialObjectMetadata), **options)
-        return await bodies.decode_list(kind, (await self._send(request))[1])
+        return await decode_list(kind, (await self._send(request))[1])
 
-    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Watch[T]:
+    def watch(self, kind: type[T], **options: Unpack[requests.WatchOptions]) -> Watch[T]:
         """Return the changes of ``kind`` as an endless async iterator of :class:`WatchEvent`.
 
         ::
@@ -108,13 +127,15 @@ class LiveClient(subresources.ByName["SubResource"]):
             TransportError: the first connection failed.
             AnswerError: an object has no readable resourceVersion.
         """
-        opts.check_options(opts.WatchOptions, options)
+        from .watching import Watch  # it decodes objects with functions of this module
+
+        requests.check_options(requests.WatchOptions, options)
         return Watch(self, kind, options)
 
-    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
-        opts.check_options(opts.CreateOptions, options)
-        bodies.check_single(obj)
+        requests.check_options(requests.CreateOptions, options)
+        check_single(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         options.setdefault("field_validation", self.field_validation)
@@ -125,57 +146,57 @@ class LiveClient(subresources.ByName["SubResource"]):
             metadata_only=issubclass(kind, PartialObjectMetadata),
             **options,
         )
-        return bodies.ResponseObject(kind, (await self._send(request))[1], name=obj.name).object
+        return ResponseObject(kind, (await self._send(request))[1], name=obj.name).object
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
         return await self._update(obj, obj, "", options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
         return (await self._patch(obj, obj, patch, "", options)).object
 
     async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]
     ) -> LazyObject[T]:
         """Patch as :meth:`patch` does; return the object undecoded."""
         return await self._patch(obj, obj, patch, "", options)
 
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
         return (await self._apply(obj, obj, "", options)).object
 
-    async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
         return await self._apply(obj, obj, "", options)
 
-    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         await self.remove(obj, **options)
 
-    async def remove(self, obj: T, **options: Unpack[opts.DeleteOptions]) -> T | None:
+    async def remove(self, obj: T, **options: Unpack[requests.DeleteOptions]) -> T | None:
         """Delete as :meth:`delete` does; return the object if it still exists, e.g. because of a finalizer, or None."""
-        opts.check_options(opts.DeleteOptions, options)
+        requests.check_options(requests.DeleteOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
-        request = requests.delete(resource, obj.namespace, obj.name, bodies.delete_options(**options))
+        request = requests.delete(resource, obj.namespace, obj.name, delete_options(**options))
         status, body = await self._send(request)
         if status == HTTPStatus.NO_CONTENT:
             return None
-        left = rest.decoded(bodies.decode_answer, body)
+        left = rest.decoded(decode_answer, body)
         if "kind" not in left and "metadata" not in left:
             raise rest.AnswerError("the response to a deletion is neither a Status nor an object")
-        return rest.decoded(kind.from_json, body) if bodies.still_exists(left) else None
+        return rest.decoded(kind.from_json, body) if still_exists(left) else None
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
-        opts.check_options(opts.DeleteAllOfOptions, options)
+        requests.check_options(requests.DeleteAllOfOptions, options)
         request = requests.delete_collection(
             await self.mapper.resource_for(kind),
             namespace=options.get("namespace", ""),
             labels=options.get("labels"),
             fields=options.get("fields"),
-            options=bodies.delete_options(
+            options=delete_options(
                 propagation=options.get("propagation"),
                 grace_period_seconds=options.get("grace_period_seconds"),
                 dry_run=options.get("dry_run", False),
@@ -183,12 +204,12 @@ class LiveClient(subresources.ByName["SubResource"]):
         )
         _, body = await self._send(request)
         if body:
-            rest.decoded(parts_of, body)
+            rest.decoded(rawjson.parts, body)
 
     # ``body`` is ``obj`` itself or, for a subresource of another kind, an object of that kind.
 
-    async def _update(self, obj: Object, body: T, subresource: str, options: opts.UpdateOptions) -> T:
-        opts.check_options(opts.UpdateOptions, options)
+    async def _update(self, obj: Object, body: T, subresource: str, options: requests.UpdateOptions) -> T:
+        requests.check_options(requests.UpdateOptions, options)
         options.setdefault("field_validation", self.field_validation)
         kind, text = type(body), body.to_json()
         resource = await self.mapper.resource_for(type(obj))
@@ -201,7 +222,7 @@ class LiveClient(subresources.ByName["SubResource"]):
             metadata_only=issubclass(kind, PartialObjectMetadata),
             **options,
         )
-        return bodies.ResponseObject(kind, (await self._send(request))[1], name=obj.name).object
+        return ResponseObject(kind, (await self._send(request))[1], name=obj.name).object
 
     async def _patch(
         self,
@@ -209,53 +230,41 @@ class LiveClient(subresources.ByName["SubResource"]):
         body: T,
         patch: interfaces.Patch,
         subresource: str,
-        options: opts.PatchOptions,
+        options: requests.PatchOptions,
     ) -> LazyObject[T]:
-        opts.check_options(opts.PatchOptions, options)
-        path = (type(obj), obj.namespace, obj.name, subresource)
-        return await self._sent(path, type(body), patch.content_type, patch.data(body), options)
-
-    async def _apply(
-        self, obj: Object, body: T, subresource: str, options: opts.ApplyOptions
-    ) -> LazyObject[T]:
-        opts.check_options(opts.ApplyOptions, options)
-        bodies.check_single(body)
-        checked = cast("opts.PatchOptions", options)
-        path = (type(obj), obj.namespace, obj.name, subresource)
-        return await self._sent(path, type(body), requests.APPLY, bodies.apply_configuration(body), checked)
-
-    async def _sent(
-        self,
-        path: tuple[type[Object], str, str, str],
-        kind: type[T],
-        content_type: str,
-        text: bytes,
-        options: opts.PatchOptions,
-    ) -> LazyObject[T]:
-        """Send a patch to the path: the kind, namespace and name of an object, and a subresource."""
+        requests.check_options(requests.PatchOptions, options)
         options.setdefault("field_validation", self.field_validation)
-        target, namespace, name, subresource = path
+        kind, text = type(body), patch.data(body)
+        name = obj.name
         request = requests.patch(
-            await self.mapper.resource_for(target),
-            namespace,
+            await self.mapper.resource_for(type(obj)),
+            obj.namespace,
             name,
             text,
-            content_type=content_type,
+            content_type=patch.content_type,
             subresource=subresource,
             metadata_only=issubclass(kind, PartialObjectMetadata),
             **options,
         )
-        return bodies.ResponseObject(kind, (await self._send(request))[1], name=name)
+        return ResponseObject(kind, (await self._send(request))[1], name=name)
+
+    async def _apply(
+        self, obj: Object, body: T, subresource: str, options: requests.ApplyOptions
+    ) -> LazyObject[T]:
+        requests.check_options(requests.ApplyOptions, options)
+        check_single(body)
+        patch = RawPatch(requests.APPLY, apply_configuration(body))
+        return await self._patch(obj, body, patch, subresource, cast("requests.PatchOptions", options))
 
     async def _send(self, request: rest.Request) -> tuple[int, bytes]:
         """Return the status and the body of a successful response."""
         response = await self.transport.send(request)
         try:
             await response.raise_for_status()
-        except NotFoundError as error:
+        except errors.NotFoundError as error:
             error.namespace = request.namespace
             raise
-        if log.may_write(log.DEBUG):
+        if _is_logged(logging.DEBUG):
             log_write(request, response.status)
         return response.status, await response.read()
 
@@ -271,37 +280,41 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return bodies.ResponseObject(into, (await self._client._send(request))[1], name=obj.name).object
+        return ResponseObject(into, (await self._client._send(request))[1], name=obj.name).object
 
-    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
         body = subresources.named_as(body, obj)
-        opts.check_options(opts.CreateOptions, options)
+        requests.check_options(requests.CreateOptions, options)
         options.setdefault("field_validation", self._client.field_validation)
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         _, answer = await self._client._send(requests.post(target, body.to_json(), **options))
-        if bodies.is_success(rest.decoded(bodies.decode_answer, answer)):
+        if is_success(rest.decoded(decode_answer, answer)):
             return body  # the server answers an eviction or a binding with a Status only
-        return bodies.decode(type(body), answer)
+        return decode(type(body), answer)
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the subresource."""
         return await self._client._update(obj, obj, self._name, options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
         """Patch the subresource."""
         return (await self._client._patch(obj, obj, patch, self._name, options)).object
 
     async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]
     ) -> LazyObject[T]:
         """Patch the subresource; return the object undecoded."""
         return await self._client._patch(obj, obj, patch, self._name, options)
 
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return (await self._client._apply(obj, obj, self._name, options)).object
+
+    async def apply_lazily(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> LazyObject[T]:
+        """Server-side apply the subresource; return the object undecoded."""
+        return await self._client._apply(obj, obj, self._name, options)
 
 
 def log_write(request: rest.Request, status: int) -> None:
@@ -317,3 +330,199 @@ def log_write(request: rest.Request, status: int) -> None:
     below = {"subresource": request.subresource} if request.subresource else {}
     dry = {"dryRun": True} if any(name == "dryRun" for name, _ in request.query) else {}
     _log.debug("Wrote", verb=verb, resource=resource, object=key, **below, **dry, status=status)
+
+
+# Bodies of requests and responses: objects, lists, apply configurations and DeleteOptions.
+
+
+class ResponseObject(LazyObject[T]):
+    """The object in the response to a request.
+
+    Reading ``object`` raises StatusError if the response is a Status that reports a failure. It raises AnswerError if
+    the object is of another kind or exceeds the limits of ``machinery.rawjson``. If ``name`` is given, an object of
+    another name is an AnswerError, too. Reading ``metadata`` raises AnswerError if the metadata cannot be decoded or
+    has another name.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, kind: type[T], text: bytes, *, name: str = "") -> None:
+        super().__init__(kind, text)
+        self._name = name
+
+    def _decode(self) -> T:
+        text, kind = self.text or b"", self.kind
+        if len(text) > rawjson.SMALL:
+            text = within_limits(text)
+        try:
+            obj = kind.from_json(text)
+        except UNDECODABLE as error:
+            _check_kind(text, kind.gvk.kind)
+            raise undecodable(text, error) from error
+        if issubclass(kind, PartialObjectMetadata):
+            _check_kind(text, "")
+            obj.api_version, obj.kind = kind.gvk.api_version, kind.gvk.kind
+        if obj.metadata.name != self._name:
+            _check_name(obj.name, self._name)
+        return obj
+
+    def _decode_part(self, name: str, kind: type[S]) -> S | None:
+        return None  # a response is only checked as a whole
+
+    def _decode_metadata(self) -> ObjectMeta:
+        metadata = rest.decoded(_metadata, self.text or b"")
+        _check_name(metadata.name, self._name)
+        return metadata
+
+
+def within_limits(text: bytes) -> bytes:
+    """Return an object's JSON. If it exceeds the limits of ``machinery.rawjson``, remove its managedFields.
+
+    Raises:
+        AnswerError: the object exceeds the limits even without managedFields; decoding it would block the process.
+    """
+    if rawjson.check(text, rawjson.WIDE) is not None:
+        text = rawjson.without_managed_fields(text)
+        if (reason := rawjson.check(text, rawjson.WIDE)) is not None:
+            raise rest.AnswerError(f"the object is not decoded: {reason}")
+    return text
+
+
+def _metadata(text: bytes) -> ObjectMeta:
+    fields = rawjson.parts(rawjson.metadata_text(text))
+    fields.pop("managedFields", None)
+    return ObjectMeta.from_json(within_limits(msgspec.json.encode(fields)))
+
+
+def _check_kind(text: bytes, kind: str) -> None:
+    """Raise StatusError for a Status that reports a failure, and AnswerError for an object that is not of ``kind``."""
+    found = rest.decoded(_decode_names, text)
+    if found.kind == "Status" != kind and found.status != "Success":
+        raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)
+    if kind and found.kind and found.kind != kind:
+        raise rest.AnswerError(f"the response is a {found.kind}, not a {kind}")
+
+
+class _Names(msgspec.Struct):
+    kind: object = None
+    status: object = None
+
+
+_decode_names: Final = msgspec.json.Decoder(_Names).decode
+
+
+def _check_name(found: str | None, name: str) -> None:
+    if name and found != name:
+        raise rest.AnswerError(f"the response is the object {found!r}, not {name!r}")
+
+
+decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
+
+
+def decode(kind: type[T], body: bytes) -> T:
+    """Return the object in ``body`` as a ``kind``; metadata-only objects get the apiVersion and kind of ``kind``."""
+    return ResponseObject(kind, body).object
+
+
+async def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
+    """Return the objects of a list in ``body``; the items get their apiVersion and kind.
+
+    Objects that cannot be decoded are left out, so that one such object cannot make lists fail; ``skipped`` has the
+    reasons.
+    """
+    listed = rest.decoded(rawjson.split_page, body)
+    skipped: list[Exception] = []
+    objects: interfaces.ObjectList[T] = interfaces.ObjectList()
+    for number, item in enumerate(listed.items or (), 1):
+        if (found := decode_listed(kind, bytes(item), skipped.append)) is not None:
+            objects.append(found)
+        if number % offload.STEP == 0:
+            await anyio.lowlevel.checkpoint()
+    objects.skipped = skipped
+    objects.resource_version = listed.metadata.resource_version
+    objects.continue_token = listed.metadata.continue_
+    objects.remaining = listed.metadata.remaining_item_count
+    return objects
+
+
+def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object] | None = None) -> T | None:
+    """Return an object of a list or watch.
+
+    If the object is not of the kind or exceeds the limits of ``machinery.rawjson``, log its name, return None and call
+    ``skip`` with the reason.
+    """
+    try:
+        return decode(kind, text)
+    except rest.AnswerError as error:
+        group_kind, key = str(kind.gvk.group_kind), _key_of(text)
+        _log.warning("Object skipped", kind=group_kind, object=key, reason=str(error))
+        if skip is not None:
+            skip(rest.AnswerError(f"{group_kind} {key}: {error}"))
+        return None
+
+
+def _key_of(text: bytes) -> str:
+    """Return namespace and name of an object, or ``?`` if they cannot be read."""
+    try:
+        return str(ResponseObject(Object, text).key)
+    except rest.AnswerError:
+        return "?"
+
+
+def check_single(obj: Object) -> None:
+    """Raise InvalidRequestError for a list of objects, such as a ``v1`` List: the server stores only its items."""
+    kind = type(obj).gvk.kind
+    unnamed = kind.endswith("List") and not obj.name and not obj.metadata.generate_name
+    if unnamed and isinstance(obj.to_dict().get("items"), list):
+        text = "this is a list of objects; write each of its items"
+        raise rest.InvalidRequestError(f"{type(obj).gvk.api_version} {kind}: {text}")
+
+
+def apply_configuration(obj: Object) -> bytes:
+    """Return ``obj`` as an apply configuration: the fields that were set, without Python defaults.
+
+    The configuration has no ``managedFields``, which the server rejects.
+    """
+    fields = obj.metadata.managed_fields
+    unset: dict[Any, Any] = {} if obj.applies_defaults else unset_fields(obj)
+    if not unset and fields is None:
+        return obj.to_json()
+    if obj.applies_defaults:
+        data = obj.to_dict()
+        data["metadata"].pop("managedFields")
+        return msgspec.json.encode(data)
+    if fields is not None:
+        unset["metadata"] = {**unset.get("metadata", {}), "managed_fields": True}
+    body: bytes = obj.__pydantic_serializer__.to_json(obj, exclude_none=True, by_alias=True, exclude=unset)
+    return body
+
+
+def delete_options(**options: Unpack[requests.DeleteOptions]) -> bytes:
+    """Return the body of a deletion request, a DeleteOptions object."""
+    body: dict[str, JSON] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    if (propagation := options.get("propagation")) is not None:
+        body["propagationPolicy"] = propagation
+    if (grace_period := options.get("grace_period_seconds")) is not None:
+        body["gracePeriodSeconds"] = grace_period
+    if preconditions := options.get("preconditions"):
+        body["preconditions"] = dict(preconditions)
+    if options.get("dry_run"):
+        body["dryRun"] = ["All"]
+    return msgspec.json.encode(body)
+
+
+def still_exists(answer: dict[str, JSON]) -> bool:
+    """Return True if the server's response to a DELETE shows that the object still exists."""
+    if answer.get("kind") == "Status":
+        return False
+    metadata, spec = answer.get("metadata"), answer.get("spec")
+    if not isinstance(metadata, dict):
+        return False
+    waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    waiting = waiting or (isinstance(spec, dict) and spec.get("finalizers"))  # those of a Namespace
+    return bool(metadata.get("deletionTimestamp") and waiting)
+
+
+def is_success(answer: dict[str, JSON]) -> bool:
+    """Return True if a response is a Status that reports success."""
+    return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")

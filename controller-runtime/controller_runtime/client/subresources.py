@@ -16,7 +16,6 @@ from controller_runtime.machinery import Object
 from controller_runtime.rest import request as requests
 
 from . import interfaces
-from . import options as opts
 
 if TYPE_CHECKING:
     from controller_runtime.apis.autoscaling.v1 import Scale
@@ -78,9 +77,9 @@ class Scales:
         """Return the scale of ``obj``, always from the server."""
         return await self._send("get", obj, scale_kind() if into is None else into)
 
-    async def update(self, obj: Object, scale: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: Object, scale: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the scale of ``obj``; ConflictError if the Scale's ``resourceVersion`` is not the newest."""
-        opts.check_options(opts.UpdateOptions, options)
+        requests.check_options(requests.UpdateOptions, options)
         stored: T = await self._send("update", obj, scale, **options)
         return stored
 
@@ -89,16 +88,16 @@ class Scales:
         obj: Object,
         patch: interfaces.Patch,
         scale: Scale | None = None,
-        **options: Unpack[opts.PatchOptions],
+        **options: Unpack[requests.PatchOptions],
     ) -> Scale:
         """Send ``patch.data(scale)`` to the scale of ``obj``; a raw patch needs no ``scale``."""
-        opts.check_options(opts.PatchOptions, options)
+        requests.check_options(requests.PatchOptions, options)
         stored: Scale = await self._send("patch", obj, patch, scale, **options)
         return stored
 
-    async def apply(self, obj: Object, scale: T, **options: Unpack[opts.PatchOptions]) -> T:
+    async def apply(self, obj: Object, scale: T, **options: Unpack[requests.PatchOptions]) -> T:
         """Server-side apply the fields of ``scale`` that are set."""
-        opts.check_options(opts.PatchOptions, options)
+        requests.check_options(requests.PatchOptions, options)
         stored: T = await self._send("apply", obj, scale, **options)
         return stored
 
@@ -109,21 +108,21 @@ class Logs:
     def __init__(self, client: LiveClient) -> None:
         self._client = client
 
-    async def get(self, pod: Object, **options: Unpack[opts.LogOptions]) -> str:
+    async def get(self, pod: Object, **options: Unpack[requests.LogOptions]) -> str:
         """Return the log."""
         response = await self._response(pod, options)
         return (await response.read()).decode("utf-8", "replace")
 
     def stream(
-        self, pod: Object, *, follow: bool = False, **options: Unpack[opts.LogOptions]
+        self, pod: Object, *, follow: bool = False, **options: Unpack[requests.LogOptions]
     ) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Return the log's lines as they arrive."""
-        opts.check_options(opts.LogOptions, options)
+        requests.check_options(requests.LogOptions, options)
         return self._stream(pod, options, follow=follow)
 
     @asynccontextmanager
     async def _stream(
-        self, pod: Object, options: opts.LogOptions, *, follow: bool
+        self, pod: Object, options: requests.LogOptions, *, follow: bool
     ) -> AsyncGenerator[AsyncIterator[str]]:
         response = await self._response(pod, options, stream=True, follow=follow)
         try:
@@ -133,9 +132,9 @@ class Logs:
             await response.close()
 
     async def _response(
-        self, pod: Object, options: opts.LogOptions, *, stream: bool = False, follow: bool = False
+        self, pod: Object, options: requests.LogOptions, *, stream: bool = False, follow: bool = False
     ) -> rest.Response:
-        opts.check_options(opts.LogOptions, options)
+        requests.check_options(requests.LogOptions, options)
         resource = await self._client.mapper.resource_for(type(pod))
         request = requests.log(resource, pod.namespace, pod.name, follow=follow, **options)
         response = await self._client.transport.send(msgspec.structs.replace(request, stream=stream))
@@ -155,10 +154,10 @@ class LogsOf:
         self._logs = logs
         self._target = target
 
-    async def get(self, pod: Object, **options: Unpack[opts.LogOptions]) -> str:
+    async def get(self, pod: Object, **options: Unpack[requests.LogOptions]) -> str:
         return await self._logs.get(self._target(pod), **options)
 
     def stream(
-        self, pod: Object, *, follow: bool = False, **options: Unpack[opts.LogOptions]
+        self, pod: Object, *, follow: bool = False, **options: Unpack[requests.LogOptions]
     ) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         return self._logs.stream(self._target(pod), follow=follow, **options)

@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar, cast
+from typing import Final, Generic, Self, TypeVar, cast
 
 import anyio
 import msgspec
@@ -19,12 +19,8 @@ from controller_runtime.machinery import Object, PartialObjectMetadata, errors
 from controller_runtime.machinery.backoff import Backoff
 from controller_runtime.rest import request as requests
 
-from .bodies import decode_listed
 from .interfaces import EventType, ObjectList, WatchEvent
-from .options import WatchOptions
-
-if TYPE_CHECKING:
-    from .live import LiveClient
+from .live import LiveClient, decode_listed
 
 T = TypeVar("T", bound=Object)
 _TIMEOUT: Final = 300.0
@@ -69,7 +65,7 @@ class Watch(Generic[T]):
     repeated.
     """
 
-    def __init__(self, client: LiveClient, kind: type[T], options: WatchOptions) -> None:
+    def __init__(self, client: LiveClient, kind: type[T], options: requests.WatchOptions) -> None:
         self.resource_version = options.get("resource_version", "")
         """The version up to which all changes have been returned; a later watch can continue from it."""
         self._client = client

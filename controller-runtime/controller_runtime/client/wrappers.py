@@ -16,12 +16,12 @@ from typing import Any, TypeVar, Unpack, cast
 
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.rest import request as requests
 
 from . import interfaces, subresources
-from . import options as opts
 
 T = TypeVar("T", bound=Object)
-W = TypeVar("W", opts.CreateOptions, opts.UpdateOptions, opts.PatchOptions)
+W = TypeVar("W", requests.CreateOptions, requests.UpdateOptions, requests.PatchOptions)
 
 
 def ignore_not_found(
@@ -88,7 +88,7 @@ class ReadOnly:
         """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
         return interfaces.peek(self.__reader, kind, key)
 
-    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""
         return await self.__reader.list(kind, **options)
 
@@ -125,13 +125,13 @@ class _NamespacedWriter:
     def __init__(self, scope: _NamespaceScope) -> None:
         self._scope = scope
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         return await self._client.update(self._scope.object(obj), **options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
         return await self._client.patch(self._scope.object(obj), patch, **options)
 
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         return await self._client.apply(self._scope.object(obj), **options)
 
 
@@ -167,17 +167,17 @@ class Namespaced(_NamespacedWriter, subresources.ByName["NamespacedSubResource"]
         namespace, name = NamespacedName.of(key)
         return await self._client.get(kind, NamespacedName(self._scope.of(kind, namespace, name), name))
 
-    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
         options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "list")
         return await self._client.list(kind, **options)
 
-    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
         return await self._client.create(self._scope.object(obj), **options)
 
-    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
         await self._client.delete(self._scope.object(obj), **options)
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "collection")
         await self._client.delete_all_of(kind, **options)
 
@@ -194,7 +194,7 @@ class NamespacedSubResource(_NamespacedWriter):
     async def get(self, obj: Object, into: type[T]) -> T:
         return await self._client.get(self._scope.object(obj), into)
 
-    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
         return await self._client.create(self._scope.object(obj), body, **options)
 
 
@@ -203,7 +203,7 @@ def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
     return WithSettings(client, Settings(field_owner=owner))
 
 
-def with_field_validation(client: interfaces.Client, validation: opts.FieldValidation) -> WithSettings:
+def with_field_validation(client: interfaces.Client, validation: requests.FieldValidation) -> WithSettings:
     """Return ``client`` with ``validation`` as the default of the field validation of writes."""
     return WithSettings(client, Settings(field_validation=validation))
 
@@ -220,7 +220,7 @@ class Settings:
         self,
         *,
         field_owner: str = "",
-        field_validation: opts.FieldValidation | None = None,
+        field_validation: requests.FieldValidation | None = None,
         dry_run: bool = False,
     ) -> None:
         self._field_owner = field_owner
@@ -237,9 +237,9 @@ class Settings:
             options["dry_run"] = True
         return options
 
-    def of_apply(self, options: opts.PatchOptions) -> opts.ApplyOptions:
+    def of_apply(self, options: requests.PatchOptions) -> requests.ApplyOptions:
         """Do the same as :meth:`of`, for the options of ``apply``."""
-        return cast("opts.ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
+        return cast("requests.ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
 
 
 class _WriterWithSettings:
@@ -250,13 +250,13 @@ class _WriterWithSettings:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         return await self._client.update(obj, **self._settings.of(options))
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
         return await self._client.patch(obj, patch, **self._settings.of(options))
 
-    async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[requests.PatchOptions]) -> T:
         """Server-side apply; ``field_owner`` may be left to the settings."""
         return await self._client.apply(obj, **self._settings.of_apply(options))
 
@@ -283,7 +283,7 @@ class WithSettings(_WriterWithSettings, subresources.ByName["SubResourceWithSett
 
         def send(verb: str, *arguments: Any, **options: Any) -> Any:
             if verb != "get":
-                self._settings.of(cast("opts.PatchOptions", options))
+                self._settings.of(cast("requests.PatchOptions", options))
             return getattr(scales, verb)(*arguments, **options)
 
         return subresources.Scales(send)
@@ -294,18 +294,18 @@ class WithSettings(_WriterWithSettings, subresources.ByName["SubResourceWithSett
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         return await self._client.get(kind, key)
 
-    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
         return await self._client.list(kind, **options)
 
-    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
         return await self._client.create(obj, **self._settings.of(options))
 
-    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
         if self._settings.dry_run:
             options["dry_run"] = True
         await self._client.delete(obj, **options)
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         if self._settings.dry_run:
             options["dry_run"] = True
         await self._client.delete_all_of(kind, **options)
@@ -323,5 +323,5 @@ class SubResourceWithSettings(_WriterWithSettings):
     async def get(self, obj: Object, into: type[T]) -> T:
         return await self._client.get(obj, into)
 
-    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
         return await self._client.create(obj, body, **self._settings.of(options))

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, Unpack, cast
 import msgspec
 
 from controller_runtime import client, rest
-from controller_runtime.client import bodies, subresources
+from controller_runtime.client import subresources
 from controller_runtime.client.live import SubResource
 from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource, callables
 
@@ -233,11 +233,6 @@ class FakeClient(client.LiveClient):
         self.record("update", type(obj), obj.key, _document_of(body), subresource, options)
         return await super()._update(obj, body, subresource, options)
 
-    async def _apply(self, obj: Object, body: T, subresource: str, options: client.ApplyOptions) -> Any:
-        sent = msgspec.json.decode(bodies.apply_configuration(body))
-        self.record("apply", type(obj), obj.key, sent, subresource, options)
-        return await super()._apply(obj, body, subresource, options)
-
     async def _patch(
         self, obj: Object, body: T, patch: client.Patch, subresource: str, options: client.PatchOptions
     ) -> Any:
@@ -290,6 +285,10 @@ class FakeSubResource(SubResource):
     ) -> LazyObject[T]:
         """Call :meth:`patch`, so that a subclass has to override only that method."""
         return LazyObject.of(await self.patch(obj, patch, **options))
+
+    async def apply_lazily(self, obj: T, **options: Unpack[client.ApplyOptions]) -> LazyObject[T]:
+        """Call :meth:`apply`, so that a subclass has to override only that method."""
+        return LazyObject.of(await self.apply(obj, **options))
 
 
 class _FakeLogs(subresources.Logs):

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The three kinds of patches: merge patches (RFC 7386), JSON patches (RFC 6902), and strategic merge patches.
+"""Merge patches (RFC 7386), JSON patches (RFC 6902) and strategic merge patches: made, compared and applied.
+
+:func:`merge_from`, :func:`strategic_merge_from` and :func:`raw_patch` make the patches that a client sends.
 
 The functions do not change their arguments, except :func:`strategic_merge_patch` and :func:`merge_list`. Results may
 share parts with the arguments.
@@ -18,15 +20,24 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+import msgspec
+
+from . import openapi
 from .base import JSON
 from .gojson import go_text
+from .object import Object
 from .openapi import MergeSchema
 from .printable import LONGEST_VALUE, cut
 from .raised import ExpectedError
 
 Document = dict[str, JSON]
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN_KEYS: Final = "$retainKeys"
@@ -518,3 +529,82 @@ def _by_key(items: list[JSON], key: str) -> dict[Hashable, Document] | None:
             return None
         found[value] = item
     return found
+
+
+# The patches that a client sends.
+
+
+class RawPatch(msgspec.Struct, frozen=True):
+    """A patch with a fixed body."""
+
+    content_type: str
+    body: bytes
+
+    def data(self, obj: Object) -> bytes:
+        """Return the body, regardless of ``obj``."""
+        del obj
+        return self.body
+
+
+class MergePatch(msgspec.Struct, frozen=True):
+    """The merge patch that turns ``old`` into the object passed to :meth:`data`."""
+
+    content_type: ClassVar[str] = MERGE_PATCH
+    old: Object
+    optimistic_lock: bool = False
+
+    def data(self, obj: Object) -> bytes:
+        """Return the changes from ``old`` to ``obj``; ``{}`` if nothing changed.
+
+        Raises:
+            ValueError: ``optimistic_lock`` is set, and ``old`` has no resourceVersion.
+        """
+        patch = self._diff(self.old.to_dict(), obj.to_dict())
+        if self.optimistic_lock:
+            version = self.old.metadata.resource_version
+            if not version:
+                raise ValueError(f"{obj.key}: an optimistic lock needs a resourceVersion")
+            patch.setdefault("metadata", {})["resourceVersion"] = version
+        return msgspec.json.encode(patch)
+
+    _diff = staticmethod(merge_patch_diff)
+
+
+class StrategicMergePatch(MergePatch, frozen=True):
+    """The strategic merge patch that turns ``old`` into the object passed to :meth:`data`."""
+
+    content_type: ClassVar[str] = STRATEGIC_MERGE_PATCH
+    schema: MergeSchema = openapi.UNKNOWN
+
+    def _diff(self, old: Document, new: Document) -> Document:
+        return strategic_merge_diff(old, new, self.schema)
+
+
+def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
+    """Return a merge patch of the changes since ``old``. Do not change ``old`` until the patch is sent.
+
+    With ``optimistic_lock`` the server rejects the patch (ConflictError) if the object has changed since ``old``.
+    """
+    return MergePatch(old, optimistic_lock)
+
+
+def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> StrategicMergePatch:
+    """Return a patch like :func:`merge_from` that contains only the changed items of lists such as ``containers``.
+
+    Items that other writers added to such a list are kept. The API server accepts these patches for Kubernetes' own
+    kinds and rejects them for custom resources.
+
+    Raises:
+        ValueError: the kind is not one of Kubernetes' own; use :func:`merge_from`.
+    """
+    schema = openapi.merge_schema_of_kind(type(old).gvk)
+    if schema is None:
+        raise ValueError(
+            f"{type(old).gvk}: strategic merge patches are not supported for this kind; use merge_from"
+        )
+    return StrategicMergePatch(old, optimistic_lock, schema)
+
+
+def raw_patch(content_type: str, body: bytes) -> RawPatch:
+    """Return a patch with a fixed body; ``content_type`` is one of the ``…_PATCH`` constants."""
+    return RawPatch(content_type, body)

@@ -74,6 +74,17 @@ class AnswerError(TransportError):
     """The response is not a valid response of an API server; the request may have taken effect."""
 
 
+UNDECODABLE: Final = (
+    msgspec.MsgspecError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
+"""The errors of decoders for a body that does not have the expected syntax or structure."""
+
+
 def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
     """Return ``decode(body)``.
 
@@ -82,25 +93,19 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
     """
     try:
         return decode(body)
-    except (
-        msgspec.MsgspecError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
-        reason = _reason(error)[:_REASON]
-        # The error does not quote an object, which may be a Secret.
-        shown = "" if body[:1] == b"{" else f"; its {len(body)} bytes begin with {body[:_EXCERPT]!r}"
-        raise AnswerError(f"the response cannot be decoded: {reason}{shown}") from error
+    except UNDECODABLE as error:
+        raise undecodable(body, error) from error
 
 
-def _reason(error: Exception) -> str:
-    """Return the reason of ``error`` on one line, without values from the body."""
+def undecodable(body: bytes, error: Exception) -> AnswerError:
+    """Return the error for a body that a decoder refused with ``error``."""
     if isinstance(error, pydantic_core.ValidationError):
-        return ": ".join(errors.first_problem(error)).lstrip(": ")
-    return errors.one_line(error)
+        reason = ": ".join(errors.first_problem(error)).lstrip(": ")  # without values from the body
+    else:
+        reason = errors.one_line(error)
+    # The error does not quote an object, which may be a Secret.
+    shown = "" if body[:1] == b"{" else f"; its {len(body)} bytes begin with {body[:_EXCERPT]!r}"
+    return AnswerError(f"the response cannot be decoded: {reason[:_REASON]}{shown}")
 
 
 def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> errors.StatusError:

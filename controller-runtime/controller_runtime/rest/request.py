@@ -1,18 +1,21 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests as values: built here by pure functions, sent by a transport.
+"""Requests as values, built here by pure functions and sent by a transport, and the options of the client's verbs.
 
 Paths are percent-encoded. Groups, versions, namespaces and names may come from users. As in client-go, a value that is
 not a single path segment is not escaped but rejected (``InvalidRequestError``). A query is a tuple of pairs in a fixed
 order, so that equal calls give equal requests.
+
+Every client takes options as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports unknown
+options and wrong types. At run time, clients call :func:`check_options`, which raises TypeError for an unknown option.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Final, TypedDict, Unpack
+from collections.abc import Collection, Mapping
+from functools import cache, lru_cache
+from typing import Final, Literal, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -20,6 +23,7 @@ import msgspec
 from controller_runtime.machinery import Resource, names
 from controller_runtime.machinery.labels import LabelSelectorLike as LabelSelectorLike
 from controller_runtime.machinery.labels import selector_string as selector_string
+from controller_runtime.machinery.patch import APPLY_PATCH
 
 from .errors import InvalidRequestError
 from .http1 import ORDINARY, Bounds
@@ -32,7 +36,7 @@ DELETION: Final = Bounds(1 << 20, 600.0, unread=1 << 30)
 """Limits for the deletion of a collection. The response contains all deleted objects, but they are not needed."""
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
-APPLY: Final = "application/apply-patch+yaml"
+APPLY: Final = APPLY_PATCH
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _ACCEPT: Final = {False: {"Accept": JSON}, True: {"Accept": _AS_METADATA}}
@@ -49,18 +53,91 @@ _SHORT: Final = 512
 """A query whose values have more characters in total is not cached, because selectors may contain long values."""
 
 
-class WriteOptions(TypedDict, total=False):
-    """Query parameters of writes; parameters that are false or empty are left out."""
+Propagation = Literal["Background", "Foreground", "Orphan"]
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
+
+
+class Selection(TypedDict, total=False):
+    """Selects objects of a kind."""
+
+    namespace: str
+    """The default is all namespaces."""
+    labels: LabelSelectorLike | None
+    fields: Mapping[str, str] | None
+    """For a cache, names of registered indices and their values; for the server, a field selector."""
+
+
+class WatchOptions(Selection, total=False):
+    """Options of ``watch``."""
+
+    resource_version: str
+    """Report only changes after this version, e.g. that of a list. If not given, report existing objects first."""
+
+
+class ListOptions(Selection, total=False):
+    """Options of ``list``."""
+
+    limit: int | None
+    """The maximum number of objects; the server returns a ``continue_token`` for the next page."""
+    continue_token: str
+
+
+class CreateOptions(TypedDict, total=False):
+    """Options of ``create``."""
 
     field_owner: str
+    """The name under which the written fields are recorded; by default the server derives it from the user agent."""
     dry_run: bool
-    field_validation: str | None
+    """Run admission and validation, and store nothing."""
+    field_validation: FieldValidation | None
+    """How the server treats unknown and duplicate fields; see :class:`controller_runtime.client.LiveClient`."""
 
 
-class PatchOptions(WriteOptions, total=False):
-    """Query parameters of patches."""
+class UpdateOptions(CreateOptions, total=False):
+    """Options of ``update``."""
+
+
+class PatchOptions(CreateOptions, total=False):
+    """Options of ``patch``."""
 
     force: bool
+    """Take over fields from other owners; for apply patches only."""
+
+
+class _FieldOwner(TypedDict):
+    field_owner: str
+
+
+class ApplyOptions(_FieldOwner, total=False):
+    """Options of ``apply``, which requires a ``field_owner``."""
+
+    force: bool
+    """Take over fields from other owners instead of failing with a ConflictError."""
+    dry_run: bool
+    field_validation: FieldValidation | None
+
+
+WriteOptions = CreateOptions | UpdateOptions | PatchOptions | ApplyOptions
+
+
+class CollectionDeleteOptions(TypedDict, total=False):
+    """Options that ``delete`` and ``delete_all_of`` share."""
+
+    propagation: Propagation | None
+    """How the server treats dependents; the default depends on the kind."""
+    grace_period_seconds: int | None
+    dry_run: bool
+
+
+class DeleteOptions(CollectionDeleteOptions, total=False):
+    """Options of ``delete``."""
+
+    preconditions: Mapping[str, str] | None
+    """The required ``uid`` and ``resourceVersion``. If the object has another one, the call raises ConflictError."""
+
+
+class DeleteAllOfOptions(Selection, CollectionDeleteOptions, total=False):
+    """Options of ``delete_all_of``."""
 
 
 class LogOptions(TypedDict, total=False):
@@ -78,6 +155,35 @@ class LogOptions(TypedDict, total=False):
     """Return only lines of the last seconds."""
     limit_bytes: int
     """The maximum number of bytes; the last line may be cut."""
+
+
+@cache
+def _names(verb: type) -> tuple[frozenset[str], frozenset[str]]:
+    required: frozenset[str] = verb.__required_keys__  # type: ignore[attr-defined]  # every TypedDict has it
+    optional: frozenset[str] = verb.__optional_keys__  # type: ignore[attr-defined]
+    return required | optional, required
+
+
+def check_options(verb: type, given: Mapping[str, object]) -> None:
+    """Check the names of the options of a call: ``check_options(ListOptions, options)``.
+
+    Raises:
+        TypeError: an option is unknown, or a required option is missing.
+    """
+    known, required = _names(verb)
+    names = given.keys()
+    if not names <= known:
+        raise TypeError(_unknown(verb, min(names - known), known))
+    if not required <= names:
+        raise TypeError(f"{verb.__name__}: {min(required - names)} is required")
+
+
+def _unknown(verb: type, name: str, known: Collection[str]) -> str:
+    import difflib  # only for this error
+
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known options are {', '.join(sorted(known))}"
+    return f"{verb.__name__} has no option {name}; {hint}"
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -185,7 +291,7 @@ def create(
     body: bytes,
     *,
     metadata_only: bool = False,
-    **options: Unpack[WriteOptions],
+    **options: Unpack[CreateOptions],
 ) -> Request:
     """Create an object.
 
@@ -208,7 +314,7 @@ def update(
     *,
     subresource: str = "",
     metadata_only: bool = False,
-    **options: Unpack[WriteOptions],
+    **options: Unpack[CreateOptions],
 ) -> Request:
     """Replace an object, or a subresource of it."""
     return Request(
@@ -281,7 +387,7 @@ def delete_collection(
     )
 
 
-def post(request: Request, body: bytes, **options: Unpack[WriteOptions]) -> Request:
+def post(request: Request, body: bytes, **options: Unpack[CreateOptions]) -> Request:
     """Return the request that posts ``body`` to the path of ``request``, e.g. of a subresource."""
     return msgspec.structs.replace(
         request,

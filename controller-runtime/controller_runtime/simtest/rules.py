@@ -38,7 +38,7 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.cache.codec import CachedObject
 from controller_runtime.cache.informer import SharedInformer
-from controller_runtime.client.bodies import still_exists
+from controller_runtime.client.live import still_exists
 from controller_runtime.controller import Controller, outcomes
 from controller_runtime.fake.requests import kind_of
 from controller_runtime.fake.watches import Event as Change

@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field
 
 import controller_runtime as ctrl
-from controller_runtime.client.bodies import apply_configuration
+from controller_runtime.client.live import apply_configuration
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import JSON
 
