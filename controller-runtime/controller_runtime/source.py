@@ -160,7 +160,7 @@ class _EventHandler(Generic[T]):
     def on_update(self, old: LazyObject[T], new: LazyObject[T]) -> None:
         """Pass on an update; an update that changes nothing has low priority."""
         evt, queue = event.UpdateEvent(old, new), self._queue
-        changed = evt.changed
+        changed = old.resource_version != new.resource_version
         if self._triggers is not None and self._triggers.wanted():
             queue = self._noting(self._triggers, "updated" if changed else "resynced", evt.key)
         if not changed:

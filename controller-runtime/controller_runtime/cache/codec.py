@@ -111,7 +111,9 @@ class CachedObject(LazyObject[T]):
         failed: Callable[[], None] | None = None,
     ) -> None:
         """Wrap ``entry``; ``failed`` is called before a decoding error is raised."""
-        super().__init__(kind, entry.data, known)
+        # Each event makes two of these, so the fields of the base are set here, too.
+        self.kind, self.text, self.own_write = kind, entry.data, False
+        self._object, self._metadata, self._view = known, None, None
         self.entry = entry
         self._failed = failed
         self._siblings: list[CachedObject[Any]] | None = None

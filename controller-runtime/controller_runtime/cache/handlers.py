@@ -173,18 +173,15 @@ class Deletion(msgspec.Struct):
     unknown: bool
 
 
-class _Writing:
+class _Writing(msgspec.Struct):
     """Writes of one object that are under way."""
 
-    __slots__ = ("count", "delayed", "made", "timer")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.made: set[tuple[str, str]] = set()
-        """The uid and the resourceVersion of each state that the server returned."""
-        self.delayed: list[tuple[Put | Deletion, CachedObject[Object] | None]] = []
-        """Delayed changes, each with an object or None. The object is there if our write may have caused the change."""
-        self.timer: asyncio.TimerHandle | None = None
+    count: int = 0
+    made: set[tuple[str, str]] = msgspec.field(default_factory=set)
+    """The uid and the resourceVersion of each state that the server returned."""
+    delayed: list[tuple[Put | Deletion, CachedObject[Object] | None]] = msgspec.field(default_factory=list)
+    """Delayed changes, each with an object or None. The object is there if our write may have caused the change."""
+    timer: asyncio.TimerHandle | None = None
 
 
 class Processor:
@@ -237,7 +234,8 @@ class Processor:
         for change, echo in delayed:
             if echo is not None and (echo.uid, echo.resource_version) in writing.made:
                 echo.mark_own_write()
-            self._notify(change)
+            for registration in tuple(self._registrations):
+                self._report(registration, change)
 
     # Changes.
 
@@ -274,15 +272,12 @@ class Processor:
         ``echo`` is the object if our write may have caused this change, otherwise None.
         """
         if not self._writing or (writing := self._writing.get(key)) is None:
-            self._notify(change)
+            for registration in tuple(self._registrations):
+                self._report(registration, change)
             return
         if not writing.delayed:
             writing.timer = asyncio.get_running_loop().call_later(HOLD, self._release, key)
         writing.delayed.append((change, echo))
-
-    def _notify(self, change: Put | Deletion) -> None:
-        for registration in tuple(self._registrations):
-            self._report(registration, change)
 
     def _report(self, registration: Registration, change: Put | Deletion) -> None:
         try:

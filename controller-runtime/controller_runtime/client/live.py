@@ -235,10 +235,10 @@ class LiveClient(subresources.ByName["SubResource"]):
         requests.check_options(requests.PatchOptions, options)
         options.setdefault("field_validation", self.field_validation)
         kind, text = type(body), patch.data(body)
-        name = obj.name
+        namespace, name = obj.key
         request = requests.patch(
             await self.mapper.resource_for(type(obj)),
-            obj.namespace,
+            namespace,
             name,
             text,
             content_type=patch.content_type,

@@ -139,15 +139,48 @@ class _Wire:
             await each.close()
 
     async def send(self, request: Request) -> Response:
-        if not self._opened:
-            raise errors.TransportError(
-                "the transport is not open: use it in an async with block", host=self._base
-            )
+        """Send the request. A GET that is not a stream is sent a second time if the connection was closed.
+
+        Other requests may have taken effect, and the caller of a stream decides when to reconnect.
+        """
+        timeout, bounds = request.timeout, None if request.stream else request.bounds
+        if timeout is None and bounds is not None:
+            timeout = bounds.seconds
+        deadline = None if timeout is None else self._now() + timeout
         pool = self._pool
+        tried = False
         try:
             if pool is None:
                 pool = self._pool = self._new_pool()
-            return await self._exchange(pool, request)
+            head = pool.heads.render(request.method, request.target, request.headers, request.body)
+            context = self._context()
+            connection = pool.idle(context, stream=request.stream)
+            while True:
+                if connection is None:
+                    remaining = None if deadline is None else max(0.0, deadline - self._now())
+                    try:
+                        with anyio.fail_after(remaining):
+                            connection = await pool.connection(context, fresh=tried, stream=request.stream)
+                    except http1.Error as error:
+                        raise errors.ConnectError(str(error), host=self._base) from error
+                    if self._may_write is not None and request.method != "GET" and not self._may_write():
+                        # The request passed the fence before it waited for a connection, perhaps for half a minute.
+                        pool.free(connection)
+                        raise layers.not_sent(request, self._base)
+                try:
+                    answer = await connection.ask(
+                        head,
+                        request.body,
+                        bounds=bounds,
+                        bodiless=request.method == "HEAD",
+                        timeout=timeout,
+                        deadline=deadline,
+                    )
+                    break
+                except http1.GoneError:
+                    if tried or request.stream or request.method != "GET":
+                        raise
+                    tried, connection = True, None
         except TimeoutError as error:
             if pool is not None:
                 self._retire(pool)
@@ -158,8 +191,17 @@ class _Wire:
             ) from error
         except http1.Error as error:
             raise errors.TransportError(str(error), host=self._base) from error
+        if request.method == "HEAD":
+            connection.abort()
+        if not answer.whole:
+            return _Stream(answer, connection, self._base)
+        return CompleteResponse(answer.status, answer.body(), answer.headers)
 
     def _new_pool(self) -> http1.Pool:
+        if not self._opened:
+            raise errors.TransportError(
+                "the transport is not open: use it in an async with block", host=self._base
+            )
         try:
             return _new_pool(self._config)
         except http1.Error as error:
@@ -175,51 +217,6 @@ class _Wire:
             self._pool = None
             self._retired.append(pool)
         self._retired = [each for each in self._retired if each.busy]
-
-    async def _exchange(self, pool: http1.Pool, request: Request) -> Response:
-        """Send the request. A GET that is not a stream is sent a second time if the connection was closed.
-
-        Other requests may have taken effect, and the caller of a stream decides when to reconnect.
-        """
-        timeout, bounds = request.timeout, None if request.stream else request.bounds
-        if timeout is None and bounds is not None:
-            timeout = bounds.seconds
-        deadline = None if timeout is None else self._now() + timeout
-        head = pool.heads.render(request.method, request.target, request.headers, request.body)
-        context = self._context()
-        connection = pool.idle(context, stream=request.stream)
-        tried = False
-        while True:
-            if connection is None:
-                remaining = None if deadline is None else max(0.0, deadline - self._now())
-                try:
-                    with anyio.fail_after(remaining):
-                        connection = await pool.connection(context, fresh=tried, stream=request.stream)
-                except http1.Error as error:
-                    raise errors.ConnectError(str(error), host=self._base) from error
-                if self._may_write is not None and request.method != "GET" and not self._may_write():
-                    # The request passed the fence before it waited for a connection, which may take half a minute.
-                    pool.free(connection)
-                    raise layers.not_sent(request, self._base)
-            try:
-                answer = await connection.ask(
-                    head,
-                    request.body,
-                    bounds=bounds,
-                    bodiless=request.method == "HEAD",
-                    timeout=timeout,
-                    deadline=deadline,
-                )
-                break
-            except http1.GoneError:
-                if tried or request.stream or request.method != "GET":
-                    raise
-                tried, connection = True, None
-        if request.method == "HEAD":
-            connection.abort()
-        if not answer.whole:
-            return _Stream(answer, connection, self._base)
-        return CompleteResponse(answer.status, answer.body(), answer.headers)
 
     def _context(self) -> ssl.SSLContext | None:
         """Return the TLS context, which is rebuilt when one of its files has changed."""

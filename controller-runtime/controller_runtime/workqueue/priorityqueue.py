@@ -21,14 +21,16 @@ import asyncio
 import functools
 import heapq
 import itertools
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
+import msgspec
 from prometheus_client.metrics import Gauge
 
-from controller_runtime import log, metrics
+from controller_runtime import metrics
 
 from .ratelimiters import ItemExponentialFailureRateLimiter, RateLimiter
 
@@ -85,7 +87,9 @@ class WithDefaultPriority(Adder[T_contra]):
 class Triggers(Generic[T]):
     """The last triggers of each item that waits in a queue: texts that say why the item was added."""
 
-    wanted: Callable[[], bool] = staticmethod(functools.partial(log.may_write, log.DEBUG))
+    wanted: Callable[[], bool] = staticmethod(
+        functools.partial(logging.getLogger(__name__).isEnabledFor, logging.DEBUG)
+    )
     """Returns True if triggers are kept now: while the log level is debug."""
 
     def __init__(self) -> None:
@@ -149,19 +153,16 @@ class _FairTurns:
         return turn
 
 
-class _Entry(Generic[T]):
+class _Entry(msgspec.Struct, Generic[T], eq=False):
     """An item in the queue. A row of a heap is outdated if its ``turn`` or ``ready_at`` differs from the entry's."""
 
-    __slots__ = ("fair_turn", "key", "priority", "ready_at", "turn")
-
-    def __init__(self, key: T, priority: int, turn: int, ready_at: float | None) -> None:
-        self.key = key
-        self.priority = priority
-        self.turn = turn
-        self.fair_turn = 0
-        """The place of a ready item among the items of its priority."""
-        self.ready_at = ready_at
-        """When the item becomes ready; None if it is ready."""
+    key: T
+    priority: int
+    turn: int
+    ready_at: float | None
+    """When the item becomes ready; None if it is ready."""
+    fair_turn: int = 0
+    """The place of a ready item among the items of its priority."""
 
 
 class _Metrics(Generic[T]):

@@ -94,7 +94,8 @@ class Headers(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         try:
-            return _text(self.lines[name.lower().encode()][1])
+            value = self.lines[name.lower().encode()][1]
+            return value.strip(b" \t").decode("utf-8", "surrogateescape")
         except KeyError:
             raise KeyError(name) from None
 
@@ -102,17 +103,13 @@ class Headers(Mapping[str, str]):
         return isinstance(name, str) and name.lower().encode() in self.lines
 
     def __iter__(self) -> Iterator[str]:
-        return (_text(name) for name, _ in self.lines.values())
+        return (name.decode("utf-8", "surrogateescape") for name, _ in self.lines.values())
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self)!r})"
-
-
-def _text(value: bytes) -> str:
-    return value.strip(b" \t").decode("utf-8", "surrogateescape")
 
 
 class Incoming:
@@ -133,7 +130,8 @@ class Incoming:
         """Seconds after which a whole response is aborted even if bytes still arrive."""
         self._loop = loop
         self._pieces: deque[bytes] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        """The future that the reader waits for."""
         self._decoder: _Decoder | None = None
 
     async def arrive(self) -> None:
@@ -144,8 +142,8 @@ class Incoming:
             TimeoutError: the response was not received in time.
         """
         while not (self.ended or (self.status and not self.whole)):
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            self.waiter = self._loop.create_future()
+            await self.waiter
         if self.error is not None:
             raise self.error
 
@@ -166,8 +164,8 @@ class Incoming:
                 raise self.error
             if self.ended:
                 return
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            self.waiter = self._loop.create_future()
+            await self.waiter
 
     def body(self) -> bytes:
         """Return the whole body. The body is not kept: a second call returns empty bytes."""
@@ -219,13 +217,8 @@ class Incoming:
         self.ended = True
         self.error = error
         self.resume = None
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake the reader."""
-        waiter = self._waiter
-        if waiter is not None and (self.ended or not self.whole) and not waiter.done():
-            waiter.set_result(None)
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
 
 class Heads:
@@ -537,7 +530,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._head_size > _LONGEST_HEAD:
                 self.abort(Error(f"malformed response: its head is longer than {_LONGEST_HEAD} bytes"))
         elif not answer.whole:
-            answer.wake()
+            if answer.waiter is not None and not answer.waiter.done():
+                answer.waiter.set_result(None)
             if answer.unread > HIGH and answer.resume is None and self._transport is not None:
                 self._transport.pause_reading()
                 answer.resume = self._resume

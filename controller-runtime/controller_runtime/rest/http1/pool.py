@@ -96,7 +96,7 @@ class Pool:
         if self._retired or self._closed or connection not in self._open or self._used() > self._limit:
             connection.abort()
             return
-        if self._hand(connection):
+        if self._waiters and self._hand(connection):
             return
         connection.idle_since = self._loop.time()
         self._idle.append(connection)
