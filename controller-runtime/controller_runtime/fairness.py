@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
+import msgspec
+
 from controller_runtime import log, metrics
 from controller_runtime.machinery.lru import LRU
 
@@ -30,14 +32,11 @@ _MOST_REPORTED: Final = 1024
 _log: Final = log.logger_from("fairness")
 
 
-class Tenant:
+class Tenant(msgspec.Struct, eq=False):
     """The namespace that the current task works for. The tasks that it starts work for the same namespace."""
 
-    __slots__ = ("is_review", "namespace")
-
-    def __init__(self, namespace: str = "", *, is_review: bool = False) -> None:
-        self.namespace = namespace
-        self.is_review = is_review
+    namespace: str = ""
+    is_review: bool = False
 
 
 _tenant: Final[ContextVar[Tenant]] = ContextVar("tenant", default=Tenant())  # noqa: B039  # it is never changed

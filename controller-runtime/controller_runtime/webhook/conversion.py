@@ -22,7 +22,9 @@ from controller_runtime.machinery import GVK, GroupKind, Object, raised, rawjson
 from controller_runtime.machinery.errors import first_problem
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
-from . import admission, endpoint
+from . import admission
+from .review import BODY, Endpoint, UnreadableError, content
+from .review import JSON as JSON_TYPE
 
 if TYPE_CHECKING:
     from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
@@ -236,7 +238,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 _REVIEWS: Final = msgspec.json.Decoder(_Review)
 
 
-class ConversionWebhook(endpoint.Endpoint):
+class ConversionWebhook(Endpoint):
     """Serves ``conversions`` at ``path``."""
 
     def __init__(self, conversions: Conversions, path: str = CONVERSION_PATH) -> None:
@@ -246,8 +248,8 @@ class ConversionWebhook(endpoint.Endpoint):
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
         """Answer one ConversionReview."""
         try:
-            asked = _request_of(endpoint.content(request))
-        except endpoint.UnreadableError as error:
+            asked = _request_of(content(request))
+        except UnreadableError as error:
             return self.unreadable(error.code, str(error))
         converted: list[msgspec.Raw] = []
         errors: list[str] = []
@@ -264,7 +266,7 @@ class ConversionWebhook(endpoint.Endpoint):
         else:
             result = _Result("Success")
         answer = _Answer(_Response(asked.uid, converted, result))
-        return HTTPResponse(body=msgspec.json.encode(answer), content_type=endpoint.JSON)
+        return HTTPResponse(body=msgspec.json.encode(answer), content_type=JSON_TYPE)
 
     async def _convert(self, data: bytes, api_version: str) -> bytes:
         # A small object is converted at once, so its namespace does not matter.
@@ -285,17 +287,17 @@ class ConversionWebhook(endpoint.Endpoint):
 
 
 def _request_of(body: bytes) -> _Request:
-    if (reason := rawjson.check(body, endpoint.BODY)) is not None:
-        raise endpoint.UnreadableError(f"ConversionReview is too large: it has {reason}", code=413)
+    if (reason := rawjson.check(body, BODY)) is not None:
+        raise UnreadableError(f"ConversionReview is too large: it has {reason}", code=413)
     try:
         review = _REVIEWS.decode(body)
     except rawjson.UNREADABLE as error:
-        raise endpoint.UnreadableError(f"body is not a ConversionReview: {log.cut(str(error))}") from error
+        raise UnreadableError(f"body is not a ConversionReview: {log.cut(str(error))}") from error
     if (review.api_version, review.kind) != (_VERSION, "ConversionReview"):
         text = f"{log.cut(review.api_version)}, Kind={log.cut(review.kind)}"
-        raise endpoint.UnreadableError(f"body is not a ConversionReview of {_VERSION}: {text}")
+        raise UnreadableError(f"body is not a ConversionReview of {_VERSION}: {text}")
     if review.request is None or not review.request.uid:
-        raise endpoint.UnreadableError("ConversionReview has no request, or a request without uid")
+        raise UnreadableError("ConversionReview has no request, or a request without uid")
     if len(review.request.uid) > log.CUT:
-        raise endpoint.UnreadableError(f"uid of the ConversionReview is longer than {log.CUT} characters")
+        raise UnreadableError(f"uid of the ConversionReview is longer than {log.CUT} characters")
     return review.request

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AdmissionReviews over HTTP: decode the request, call the handler, encode the handler's response, and handle the
-errors of these steps. The objects of a review stay JSON text, because they must be checked before they are decoded.
+"""Webhooks over HTTP. Endpoint: what all webhooks share. Webhook: an endpoint that answers AdmissionReviews.
+
+A small text may decode to a large object. Therefore, while a large body arrives, we count its maps, lists and items. If
+it has more of them than two objects may have, we reject the body at once. The objects of a review stay JSON text,
+because they must be checked before they are decoded.
 
 If a body is not a review, the answer is a Status with its HTTP code, which the API server can show to the user. If a
 handler fails or takes too long, the answer is a normal review with the code 500 or 504, so that the user reads which
@@ -13,7 +16,10 @@ from __future__ import annotations
 import asyncio
 import codecs
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Final
 
 import anyio
@@ -26,7 +32,21 @@ from controller_runtime.machinery import raised, rawjson
 from controller_runtime.machinery.errors import first_problem
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
-from . import admission, endpoint
+from . import admission
+
+JSON: Final = "application/json"
+MAX_BODY: Final = 7 * 1024 * 1024
+"""Maximum number of bytes of a body. A review may have two objects of 3 MB, the limit of an API server."""
+LARGE: Final = 4 * 1024 * 1024
+"""A larger body does not review stored objects: a review has two, and by default etcd stores up to 1.5 MB for each."""
+BODY: Final = msgspec.structs.replace(
+    rawjson.DEFAULT,
+    size=MAX_BODY,
+    containers=4 * rawjson.DEFAULT.containers,
+    items=4 * rawjson.DEFAULT.items,
+    depth=rawjson.DEFAULT.depth + 2,
+)
+"""The limits of the contents of a body: two objects, and their managedFields, which may be as large as the objects."""
 
 MAX_WAIT: Final = 30.0
 """The longest timeout, in seconds, that can be configured for a webhook in the API server."""
@@ -47,6 +67,98 @@ _NONE: Final = msgspec.Raw(_NULL)
 _OBJECTS: Final = ("object", "oldObject")
 
 _log = log.logger_from("admission")
+
+
+class UnreadableError(Exception):
+    """A body is not an AdmissionReview, or is too large. ``code`` is the HTTP status of the answer."""
+
+    def __init__(self, message: str, code: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Endpoint(ABC):
+    """An HTTP handler at ``path``, with metrics."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.log_limiter = log.LineLimiter()
+        self._latency = metrics.WEBHOOK_LATENCY.labels(path)
+        self._in_flight = metrics.WEBHOOK_IN_FLIGHT.labels(path)
+        self._requests = {code: metrics.WEBHOOK_REQUESTS.labels(path, str(code)) for code in (200, 500)}
+
+    async def __call__(self, request: HTTPRequest) -> HTTPResponse:
+        """Answer one HTTP request."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        self._in_flight.inc()
+        try:
+            response = await self.serve(request)
+        finally:
+            self._in_flight.dec()
+        self._latency.observe(clock() - began)
+        status = response.status
+        (self._requests.get(status) or metrics.WEBHOOK_REQUESTS.labels(self.path, str(status))).inc()
+        return response
+
+    @abstractmethod
+    async def serve(self, request: HTTPRequest) -> HTTPResponse:
+        """Answer one HTTP request. :meth:`__call__` calls this method and measures the time."""
+
+    def unreadable(self, code: int, message: str) -> HTTPResponse:
+        """Return a Status as the answer to a request without a review. The API server's user sees the message."""
+        if (held_back := self.log_limiter.allow()) is not None:
+            _log.error("Bad request", error=message, **held_back)
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": {400: "BadRequest", 413: "RequestEntityTooLarge"}.get(code, HTTPStatus(code).phrase),
+            "code": code,
+        }
+        return HTTPResponse(status=code, body=msgspec.json.encode(status), content_type=JSON)
+
+
+class BodyInspection:
+    """Inspects bodies while they arrive, see :class:`controller_runtime.serving.Inspection`."""
+
+    size = 64 * 1024  # a smaller body cannot exceed a limit
+
+    def begin(self) -> Callable[[bytes], str | None]:
+        """Return a function that counts the contents of one body.
+
+        It rejects only bodies of more than :data:`LARGE` bytes. A smaller body may belong to an update of a stored
+        object. Users must be able to delete such an object or to change its metadata, however much it contains.
+        """
+        counter, received, reason = rawjson.Counter(BODY), 0, None
+
+        def inspect(piece: bytes) -> str | None:
+            nonlocal received, reason
+            received += len(piece)
+            reason = reason or counter.feed(piece)
+            return reason if received > LARGE else None
+
+        return inspect
+
+
+def content(request: HTTPRequest) -> bytes:
+    """Return the JSON text of a request.
+
+    Raises:
+        UnreadableError: the body is too large or empty, or its content type is not JSON.
+    """
+    if request.body_rejected:
+        text = request.refusal or f"limit is {MAX_BODY} bytes"
+        raise UnreadableError(f"request entity is too large; {text}", code=413)
+    if not request.body:
+        raise UnreadableError("request body is empty")
+    content_type = request.headers.get("Content-Type", "")
+    if content_type != JSON and content_type.partition(";")[0].strip() != JSON:
+        given = log.cut(content_type).encode("utf-8", "backslashreplace").decode()
+        raise UnreadableError(f"contentType={given}, expected {JSON}")
+    return request.body
 
 
 class _Request(msgspec.Struct, rename="camel"):
@@ -127,15 +239,15 @@ def read(body: bytes) -> Review:
             _check_utf8(body)
         review = _DECODER.decode(body)
     except rawjson.UNREADABLE as error:
-        raise endpoint.UnreadableError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
+        raise UnreadableError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
     if review.api_version not in _VERSIONS or review.kind != _KIND:
         text = f"{log.cut(review.api_version)}, Kind={log.cut(review.kind)}"
-        raise endpoint.UnreadableError(f"body is not an AdmissionReview: {text}")
+        raise UnreadableError(f"body is not an AdmissionReview: {text}")
     fields = review.request
     if fields is None or not fields.uid:
-        raise endpoint.UnreadableError("AdmissionReview has no request, or a request without uid")
+        raise UnreadableError("AdmissionReview has no request, or a request without uid")
     if len(fields.uid) > log.CUT:
-        raise endpoint.UnreadableError(f"uid of the AdmissionReview is longer than {log.CUT} characters")
+        raise UnreadableError(f"uid of the AdmissionReview is longer than {log.CUT} characters")
     # All fields except the two objects are decoded now.
     values: dict[str, msgspec.Raw] = {}
     for name, wire in _SMALL:
@@ -143,18 +255,18 @@ def read(body: bytes) -> Review:
             values[wire] = raw
     if (size := sum(map(len, values.values()))) > MAX_REST:
         text = f"AdmissionReview has {size} bytes besides its objects; limit is {MAX_REST} bytes"
-        raise endpoint.UnreadableError(text, code=413)
+        raise UnreadableError(text, code=413)
     if size > rawjson.SMALL:
         for wire, raw in values.items():
             if (reason := rawjson.check(bytes(raw))) is not None:
-                raise endpoint.UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
+                raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
     try:
         request = AdmissionRequest.from_json(msgspec.json.encode({**values, "uid": fields.uid}))
     except rawjson.UNREADABLE as error:
-        raise endpoint.UnreadableError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
+        raise UnreadableError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
     except pydantic_core.ValidationError as error:
         _, problem = first_problem(error)
-        raise endpoint.UnreadableError(f"body is not an AdmissionReview: {log.cut(problem)}") from error
+        raise UnreadableError(f"body is not an AdmissionReview: {log.cut(problem)}") from error
     obj, old = bytes(fields.object), bytes(fields.old_object)
     return Review(review.api_version, request, None if obj == _NULL else obj, None if old == _NULL else old)
 
@@ -170,7 +282,7 @@ def _check_utf8(body: bytes) -> None:
     decode(b"", final=True)
 
 
-class Webhook(endpoint.Endpoint):
+class Webhook(Endpoint):
     """Serves ``handler`` at ``path``, with metrics."""
 
     def __init__(self, path: str, handler: admission.Handler) -> None:
@@ -182,14 +294,14 @@ class Webhook(endpoint.Endpoint):
         try:
             # The API server sends its own limit in the query: ``?timeout=10s``.
             asked = (request.query.get("timeout") or ("",))[0]
-            timeout, text = _seconds(asked), endpoint.content(request)
+            timeout, text = _seconds(asked), content(request)
             if (work := len(text) // _READING) > offload.LARGE:
                 # The namespace is not known yet: large texts of all namespaces are read one after the other.
                 with fairness.working_for(fairness.Tenant(is_review=True)), offload.object_size(work):
                     review = await offload.run(read, text)
             else:
                 review = read(text)
-        except endpoint.UnreadableError as error:
+        except UnreadableError as error:
             return self.unreadable(error.code, str(error))
         response = await self._handle(review, timeout)
         response.uid = review.request.uid
@@ -203,7 +315,7 @@ class Webhook(endpoint.Endpoint):
             review.api_version.encode(),  # one of two versions
             answer,
         )
-        return HTTPResponse(body=body, content_type=endpoint.JSON)
+        return HTTPResponse(body=body, content_type=JSON)
 
     async def _handle(self, review: Review, timeout: float) -> AdmissionResponse:
         request = review.request
@@ -316,7 +428,7 @@ def _seconds(text: str) -> float:
         UnreadableError: the text is too long to be a duration.
     """
     if len(text) > _LONGEST_DURATION:
-        raise endpoint.UnreadableError(f"timeout is not a duration: {log.cut(text)}")
+        raise UnreadableError(f"timeout is not a duration: {log.cut(text)}")
     asked = _DURATION.fullmatch(text)
     seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT
     return min(seconds, MAX_WAIT) * _TIMEOUT_FRACTION

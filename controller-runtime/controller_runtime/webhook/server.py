@@ -12,7 +12,7 @@ import anyio
 
 from controller_runtime import healthz, log, serving
 
-from . import admission, conversion, endpoint, review
+from . import admission, conversion, review
 from .certwatcher import PERIOD, CertWatcher
 
 DEFAULT_PORT: Final = 9443
@@ -53,8 +53,8 @@ class Server(serving.Server):
             self._handlers,
             tls=self._watcher,
             tls_options=tls_options,
-            max_body=endpoint.MAX_BODY,
-            inspection=endpoint.BodyInspection(),
+            max_body=review.MAX_BODY,
+            inspection=review.BodyInspection(),
             name="webhook server",
         )
 

@@ -10,7 +10,7 @@ import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.authentication.v1 import UserInfo
 from controller_runtime.webhook import review as reviews
-from controller_runtime.webhook.endpoint import UnreadableError
+from controller_runtime.webhook.review import UnreadableError
 
 KIND = {"group": "example.com", "version": "v1", "kind": "Timer"}
 RESOURCE = {"group": "example.com", "version": "v1", "resource": "timers"}
