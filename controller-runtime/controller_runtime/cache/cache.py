@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -25,15 +25,39 @@ from controller_runtime.machinery import (
     Resource,
 )
 from controller_runtime.machinery import labels as selectors
+from controller_runtime.machinery.lru import LRU
 
 from . import errors
-from .codec import Entry, SharedObjects
+from .codec import CachedObject, Entry
 from .informer import Informer, Outage, SharedInformer
 from .options import Options
 
 T = TypeVar("T", bound=Object)
+SHARED: Final = 32
+"""Maximum number of objects kept for lazy reads: enough for the running reconciles and for commonly used objects."""
+SHARED_BYTES: Final = 32 << 10
+"""Objects with more bytes of JSON are not kept: a decoded object may need several hundred times as much memory."""
 MATCH_STEP: Final = 1024
 """How many objects a list compares with a label selector before other tasks get a turn."""
+
+
+class SharedObjects:
+    """The most recently read entries. Each is decoded once, and all its readers share the object."""
+
+    def __init__(self) -> None:
+        self._objects: LRU[tuple[type[Object], NamespacedName], CachedObject[Any]] = LRU(SHARED)
+
+    def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
+        """Return ``entry`` as an object of ``kind``; ``failed`` is called when the entry cannot be decoded."""
+        key = (kind, entry.key)
+        shared: CachedObject[T] | None = self._objects.use(key)
+        if shared is None or shared.entry is not entry:
+            shared = CachedObject(kind, entry, failed=failed)
+            if len(entry.data) <= SHARED_BYTES:
+                self._objects[key] = shared
+            else:
+                self._objects.pop(key, None)  # do not keep a former state of the object
+        return shared
 
 
 class Cache:

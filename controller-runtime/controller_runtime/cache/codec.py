@@ -20,7 +20,6 @@ import pydantic_core
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import JSON, LazyObject, NamespacedName, Object, Struct, raised, rawjson
 from controller_runtime.machinery import errors as api
-from controller_runtime.machinery.lru import LRU
 from controller_runtime.machinery.object import IDENTIFYING
 from controller_runtime.machinery.rawjson import metadata_text
 from controller_runtime.machinery.rawjson import parts as parts_of
@@ -37,10 +36,6 @@ Transform = Callable[[dict[str, JSON]], dict[str, JSON]]
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 LARGE: Final = 4 << 20
 """Maximum number of bytes of a page that are decoded in one call."""
-SHARED: Final = 32
-"""Maximum number of objects kept for lazy reads: enough for the running reconciles and for commonly used objects."""
-SHARED_BYTES: Final = 32 << 10
-"""Objects with more bytes of JSON are not kept: a decoded object may need several hundred times as much memory."""
 _ITEMS: Final = b'"items":['
 _BEGIN: Final = re.compile(rb'\{(?:"apiVersion":"[^"\\]{1,512}","kind":"[^"\\]{1,256}",)?"metadata":\{')
 _HEAD: Final = 4096
@@ -185,25 +180,6 @@ class CachedObject(LazyObject[T]):
 
     def _decode_metadata(self) -> ObjectMeta:
         return self.entry.decode_metadata(self.kind)
-
-
-class SharedObjects:
-    """The most recently read entries. Each is decoded once, and all its readers share the object."""
-
-    def __init__(self) -> None:
-        self._objects: LRU[tuple[type[Object], NamespacedName], CachedObject[Any]] = LRU(SHARED)
-
-    def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
-        """Return ``entry`` as an object of ``kind``; ``failed`` is called when the entry cannot be decoded."""
-        key = (kind, entry.key)
-        shared: CachedObject[T] | None = self._objects.use(key)
-        if shared is None or shared.entry is not entry:
-            shared = CachedObject(kind, entry, failed=failed)
-            if len(entry.data) <= SHARED_BYTES:
-                self._objects[key] = shared
-            else:
-                self._objects.pop(key, None)  # do not keep a former state of the object
-        return shared
 
 
 class Line(msgspec.Struct):

@@ -20,20 +20,30 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from http import HTTPStatus
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio
 
-from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
+from controller_runtime import cache, client, healthz, log, metrics, recorder, rest, webhook
 from controller_runtime.machinery import NamespacedName, Object, callables, settings
 from controller_runtime.serving import Handler, ServerError
 
-from . import servers
-from .errors import CredentialsError, ManagerError, UnreachableError
-from .lifecycle import Lifecycle
-from .options import ControllerDefaults, Options
-from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
+from .lifecycle import (
+    CacheRunnable,
+    CredentialsError,
+    LeaderElectionRunnable,
+    Lifecycle,
+    ManagerError,
+    Runnable,
+    UnreachableError,
+    WarmsUp,
+    WarmUp,
+)
+from .options import ControllerDefaults, Options, build_servers
 from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from controller_runtime import leaderelection
 
 T = TypeVar("T", bound=Object)
 _INFORMERS: Final = "informers"
@@ -139,7 +149,7 @@ class Manager:
             self._lifecycle.events.add(Watchdog(self.options.graceful_shutdown_timeout))
         self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
-            self._servers = made = servers.build(self.options, self._unthrottled, self._healthz, self._readyz)
+            self._servers = made = build_servers(self.options, self._unthrottled, self._healthz, self._readyz)
         except (ServerError, ValueError) as error:
             raise ManagerError(str(error)) from error
         if made.metrics is not None:
@@ -353,11 +363,41 @@ class Manager:
         return self.options.leader_election_release_on_cancel and quiet > self.options.lease_duration
 
     def _new_elector(self, *, threaded: bool) -> leaderelection.Elector | None:
-        if not self.options.leader_election:
+        """Return the elector, or None if the options turn the election off.
+
+        With ``threaded``, and if the credentials can be used in another thread, the elector renews the lease in its own
+        thread.
+
+        Raises:
+            ManagerError: the options are incomplete or contradict each other.
+        """
+        options = self.options
+        if not options.leader_election:
             return None
-        elector = _new_elector(self.options, self.config, self._unthrottled, threaded=threaded)
-        if isinstance(elector, leaderelection.ThreadedElector):
-            self._owned.append(elector)
+        from controller_runtime import leaderelection  # here: a manager without an election does not need it
+
+        namespace = options.leader_election_namespace or self.config.namespace
+        if not options.leader_election_id:
+            raise ManagerError("leader election needs an id, the name of its lease")
+        if not namespace:
+            raise ManagerError(
+                "leader election needs a namespace: none is set, and the process does not run in a pod"
+            )
+        timing = leaderelection.Timing(
+            lease_duration=options.lease_duration,
+            renew_deadline=options.renew_deadline,
+            retry_period=options.retry_period,
+        )
+        key = NamespacedName(namespace, options.leader_election_id)
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        connect = leaderelection.connection(self.config) if threaded else None
+        try:
+            if connect is None:
+                return leaderelection.LeaderElector(self._unthrottled, key, identity, timing)
+            elector = leaderelection.ThreadedElector(connect, key, identity, timing)
+        except leaderelection.InvalidTimingError as error:
+            raise ManagerError(f"leader election: {error}") from error
+        self._owned.append(elector)
         return elector
 
     def _add_check(self, checks: dict[str, healthz.Checker], name: str, check: healthz.Checker) -> None:
@@ -395,41 +435,3 @@ async def reach(
         else:
             return response.status
         await anyio.sleep(_CONNECT_RETRY)
-
-
-def _new_elector(
-    options: Options,
-    config: rest.Config,
-    client_: client.Client,
-    *,
-    threaded: bool,
-) -> leaderelection.LeaderElector | leaderelection.ThreadedElector:
-    """Return the elector of a manager.
-
-    With ``threaded``, and if the credentials can be used in another thread, the elector renews the lease in its own
-    thread. Otherwise the elector uses ``client_``.
-
-    Raises:
-        ManagerError: the options are incomplete or contradict each other.
-    """
-    namespace = options.leader_election_namespace or config.namespace
-    if not options.leader_election_id:
-        raise ManagerError("leader election needs an id, the name of its lease")
-    if not namespace:
-        raise ManagerError(
-            "leader election needs a namespace: none is set, and the process does not run in a pod"
-        )
-    timing = leaderelection.Timing(
-        lease_duration=options.lease_duration,
-        renew_deadline=options.renew_deadline,
-        retry_period=options.retry_period,
-    )
-    key = NamespacedName(namespace, options.leader_election_id)
-    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    connect = leaderelection.connection(config) if threaded else None
-    try:
-        if connect is None:
-            return leaderelection.LeaderElector(client_, key, identity, timing)
-        return leaderelection.ThreadedElector(connect, key, identity, timing)
-    except leaderelection.InvalidTimingError as error:
-        raise ManagerError(f"leader election: {error}") from error

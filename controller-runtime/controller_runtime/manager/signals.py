@@ -21,7 +21,7 @@ import anyio
 from controller_runtime import log
 
 from . import watchdog
-from .errors import GracePeriodExceededError
+from .lifecycle import GracePeriodExceededError
 
 _LAST_MOMENTS: Final = 10.0
 """Seconds in which the process may end by itself after the grace period was exceeded."""

@@ -33,6 +33,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from controller_runtime import manager as managers
 from controller_runtime import offload
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.cache import CacheDegradedError, CacheError
@@ -45,7 +46,7 @@ from controller_runtime.fake.watches import Event as Change
 from controller_runtime.leaderelection import LeaderElectionError
 from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.manager import Manager, errors
+from controller_runtime.manager import Manager
 from controller_runtime.reconcile import Func, Reconciler, Request, Result
 from controller_runtime.rest import CompleteResponse, Response, RestError
 from controller_runtime.rest import Request as Sent
@@ -64,10 +65,10 @@ _FORESEEN: Final = (
     RestError,
     CacheError,
     LeaderElectionError,
-    errors.GracePeriodExceededError,
-    errors.GroupStoppedError,
-    errors.LostLeadershipError,
-    errors.UnreachableError,
+    managers.GracePeriodExceededError,
+    managers.GroupStoppedError,
+    managers.LostLeadershipError,
+    managers.UnreachableError,
 )
 _SETTLED: Final = 180.0
 """Maximum seconds from the last fault until caches agree with the server.
@@ -115,7 +116,7 @@ def is_foreseen(error: BaseException | None) -> bool:
     """Return True if ``error`` may end a manager. For a plain ManagerError, this depends on its cause."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_foreseen, error.exceptions))
-    if type(error) is errors.ManagerError:
+    if type(error) is managers.ManagerError:
         return is_foreseen(error.__cause__)
     return isinstance(error, _FORESEEN)
 
