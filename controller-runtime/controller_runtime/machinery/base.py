@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args, get_origin, get_type_hints
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 JSON = Any
 
+_completed: ContextVar[frozenset[type[BaseModel]]] = ContextVar("_completed", default=frozenset())
+"""The struct that is being completed, and those that contain it."""
 _MOST_ERRORS: Final = 1000
 """If decoding finds more validation errors than this, the object is rejected without a second attempt."""
 
@@ -159,8 +162,20 @@ class Struct(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Add the rules that the module's docstring lists to pydantic's schema of the class."""
-        return _with_json_rules(cls, handler(source), handler)
+        """Add the rules that the module's docstring lists to pydantic's schema of the class.
+
+        A class that is contained in others is completed before them, so that they share its validator and serializer.
+        Otherwise pydantic would build these again for each class that contains it.
+        """
+        containing = _completed.get()
+        token = _completed.set(containing | {cls})
+        try:
+            if containing and cls not in containing:
+                cls.model_rebuild(raise_errors=False)
+            schema = handler(source)
+            return schema if cls.__pydantic_complete__ else _with_json_rules(cls, schema, handler)
+        finally:
+            _completed.reset(token)
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -321,7 +336,7 @@ def _secret_in(annotation: Any, seen: set[object]) -> str | None:
 def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
     """Return a struct's schema with the rules that the module's docstring lists."""
     _check_secrets(model)  # with the annotations that were not known when the class was made
-    _add_rules(schema, handler, set())
+    _add_rules(schema, model, handler, set())
     computed = frozenset(computed_wire_names(model).values())
     if not computed:
         return schema
@@ -336,19 +351,21 @@ def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSc
     return {**whole, "ref": schema["ref"]} if "ref" in schema else whole
 
 
-def _add_rules(part: object, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
-    """Add the rules to a part of a schema, including its typed dicts and dataclasses.
+def _add_rules(part: object, model: type[Struct], handler: GetCoreSchemaHandler, seen: set[str]) -> None:
+    """Add the rules to a part of the schema of ``model``, including its typed dicts and dataclasses.
 
-    Nested models are skipped: their own classes add the rules to them.
+    Nested structs are skipped: their own classes add the rules to them.
     """
     if isinstance(part, list | tuple):
         for each in part:
-            _add_rules(each, handler, seen)
+            _add_rules(each, model, handler, seen)
     if not isinstance(part, dict):
         return
     kind = part.get("type")
+    if kind == "model" and part["cls"] is not model and issubclass(part["cls"], Struct):
+        return
     if kind == "definition-ref":
-        _add_rules_to_definition(part, handler, seen)
+        _add_rules_to_definition(part, model, handler, seen)
     elif kind == "datetime":
         part.setdefault("tz_constraint", "aware")
     if (rule := _RULES.get(kind)) is not None:
@@ -357,12 +374,14 @@ def _add_rules(part: object, handler: GetCoreSchemaHandler, seen: set[str]) -> N
         )
     for key, value in part.items():
         if key in ("fields", "choices") and isinstance(value, dict):  # keyed by name or by tag
-            _add_rules([*value.values()], handler, seen)
-        elif key not in _VALUES:
-            _add_rules(value, handler, seen)
+            _add_rules([*value.values()], model, handler, seen)
+        elif key not in _VALUES and isinstance(value, dict | list | tuple):
+            _add_rules(value, model, handler, seen)
 
 
-def _add_rules_to_definition(part: CoreSchema, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
+def _add_rules_to_definition(
+    part: CoreSchema, model: type[Struct], handler: GetCoreSchemaHandler, seen: set[str]
+) -> None:
     reference = part["schema_ref"]
     if reference in seen:
         return
@@ -372,7 +391,7 @@ def _add_rules_to_definition(part: CoreSchema, handler: GetCoreSchemaHandler, se
     except LookupError:  # a class that contains this one and is not complete yet
         return
     if target["type"] in ("typed-dict", "dataclass"):
-        _add_rules(target, handler, seen)
+        _add_rules(target, model, handler, seen)
 
 
 def _finite(value: Any, write: Callable[[Any], Any]) -> Any:

@@ -15,7 +15,7 @@ import pydantic
 import pytest
 from annotated_types import Ge
 from pydantic import AliasChoices, Field
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, core_schema
 from typing_extensions import TypedDict
 
 from controller_runtime.apis.core.v1 import Container, Pod
@@ -470,3 +470,57 @@ def test_a_field_may_be_read_by_a_former_name() -> None:
 
     for former in ("size", "limit"):
         assert Renamed.from_dict({former: 3}).to_dict() == {"size": 3}
+
+
+class Counted(int):
+    """A number that counts how often a schema is made of it."""
+
+    times: ClassVar[int] = 0
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _source: Any, _handler: pydantic.GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        cls.times += 1
+        return core_schema.int_schema()
+
+
+class Shared(Struct):
+    number: Counted | None = None
+    at: datetime.datetime | None = None
+    next: "Circle | None" = None
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> int:
+        return 2 * (self.number or 0)
+
+
+class Circle(Struct):
+    back: Shared | None = None
+
+
+class First(Struct):
+    shared: Shared | None = None
+
+
+class Second(Struct):
+    shared: list[Shared] | None = None
+    circles: dict[str, Circle] | None = None
+
+
+def test_a_struct_is_built_once_for_all_that_contain_it() -> None:
+    shared = {
+        "number": 3,
+        "at": "2026-01-01T00:00:00Z",
+        "next": {"back": {"number": 4, "twice": 8}},
+        "twice": 6,
+    }
+    first = First.from_dict({"shared": shared})
+    built = Counted.times
+    second = Second.from_dict({"shared": [shared], "circles": {"a": {"back": shared}}})
+    assert Shared.from_dict(shared) == first.shared == second.shared[0] == second.circles["a"].back  # type: ignore[index]
+    assert second.to_dict() == {"shared": [shared], "circles": {"a": {"back": shared}}}
+    assert first.shared.unknown_fields == {}  # type: ignore[union-attr]
+    assert Counted.times == built
+    assert Shared.__pydantic_complete__
