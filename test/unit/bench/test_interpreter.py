@@ -4,6 +4,7 @@
 
 import json
 import platform
+import re
 import shlex
 import subprocess
 import sysconfig
@@ -33,6 +34,22 @@ def test_programs_start_without_the_pth_files_of_the_interpreter(
     folders = json.loads(answer.stdout)
     assert folders
     assert all(Path(each).is_relative_to(tmp_path) for each in folders)
+
+
+@pytest.mark.real_time
+def test_programs_find_the_packages_of_the_image_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries such as structlog import other packages if they are installed, which takes time and memory."""
+    lock = (measure.ROOT / "requirements/image.lock").read_text()
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
+    interpreter.make_environment()
+    probe = "import importlib.metadata as m; print(*(each.name.lower() for each in m.distributions()))"
+    command = [*shlex.split(interpreter.as_image()), "-c", probe]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    found, ours = {*answer.stdout.split()}, {"controller-runtime", "trainer-controller-manager"}
+    assert found >= {"pydantic", "structlog", *ours}
+    assert {each.replace("_", "-") for each in found} - ours <= {*re.findall(r"(?m)^([\w-]+)==", lock)}
 
 
 def test_an_unknown_release_of_go_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

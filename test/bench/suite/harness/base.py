@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from harness import measure
+from harness import interpreter, measure
 from harness.figures import Figure
 from harness.plan import MODERATE, Entrant
 
@@ -41,10 +41,11 @@ _SHOWN: Final = (
 )
 _LOCK: Final = "requirements/runtime.lock"
 _START: Final = """
+import sysconfig
 from harness import interpreter, plan
 interpreter.compile_as_image()
 it = plan.Plan(1)
-print(it.managers[0].command, it.groupers[0].command, sep="\\n")
+print(it.managers[0].command, it.groupers[0].command, sysconfig.get_path("purelib"), sep="\\n")
 """
 
 
@@ -60,7 +61,8 @@ def resolve(commit: str) -> str:
 def entrants(commit: str) -> tuple[Entrant, Entrant]:
     """Return the manager and the pod grouper of a commit, with the commands that the commit's own bench uses.
 
-    They use the packages of this environment. If the commit pins other packages, an environment is made for these.
+    They use the packages of the commit's image, from this environment. If the commit pins other packages, an environment
+    is made for these.
 
     Raises:
         ValueError: there is no such commit.
@@ -91,7 +93,14 @@ def entrants(commit: str) -> tuple[Entrant, Entrant]:
     done = subprocess.run(
         [python, "-P", "-c", _START], cwd=root, env=suite, stdout=subprocess.PIPE, text=True, check=True
     )
-    manager, grouper = done.stdout.splitlines()
+    manager, grouper, installed = done.stdout.splitlines()
+    if (
+        installed in manager
+    ):  # at some commits, the bench let the programs find all packages of the environment
+        packages = root / "packages"
+        interpreter.link_packages(root / "requirements/image.lock", installed, packages)
+        manager, grouper = (each.replace(installed, str(packages)) for each in (manager, grouper))
+        interpreter.compile_for(manager.partition(" -m ")[0])
     return Entrant(full[:8], manager, ours=True), Entrant(full[:8], grouper, ours=True)
 
 

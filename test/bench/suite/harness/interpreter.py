@@ -4,29 +4,33 @@
 
 Our programs are measured as the image starts them, without ``.pth`` files: in a development environment, these load
 the finders of editable packages and the hooks of coverage. To avoid those of the interpreter's own site-packages, too,
-the programs run in an environment without packages, ``build/bench/bare-…``.
+the programs run in an environment without packages, ``build/bench/bare-…``. They find only the packages of the image,
+in ``build/bench/packages-…``: structlog, for example, imports rich, pygments, attrs and colorama if they are installed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
 import platform
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from harness import measure
 
 _BYTECODE: Final = measure.ROOT / "build/bench/bytecode"
+_LOCK: Final = measure.ROOT / "requirements/image.lock"
 _LIBRARY: Final = measure.ROOT / "controller-runtime"
-_SETTINGS: Final = {
-    "PYTHONPATH": os.pathsep.join([str(measure.ROOT), str(_LIBRARY), sysconfig.get_path("purelib")]),
-    "PYTHONPYCACHEPREFIX": str(_BYTECODE),
-}
+_OURS: Final = ("controller-runtime", "trainer-controller-manager")
+"""The distributions of our programs. Only their metadata is needed, for the version."""
 _PROGRAMS: Final = "import pkg.app.program, pkg.app.podgrouper.program, pkg.podgrouper, pkg.util.cert, uvloop"
 
 
@@ -35,20 +39,64 @@ def as_image() -> str:
 
     It uses the interpreter of this environment in the environment of :func:`make_environment`.
     """
-    settings = [f"{name}={value}" for name, value in _SETTINGS.items()]
-    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", *settings, str(_bare() / "bin" / "python"), "-P"]
-    return shlex.join(command)
+    path = os.pathsep.join(map(str, (measure.ROOT, _LIBRARY, _own_folder("packages"))))
+    settings = [f"PYTHONPATH={path}", f"PYTHONPYCACHEPREFIX={_BYTECODE}"]
+    python = _own_folder("bare") / "bin" / "python"
+    return shlex.join(["env", "-u", "PYTHONDONTWRITEBYTECODE", *settings, str(python), "-P"])
 
 
 def make_environment() -> None:
-    """Create the environment without packages, or create it again."""
-    subprocess.run([_interpreter(), "-P", "-m", "venv", "--clear", "--without-pip", _bare()], check=True)
+    """Create the environment without packages and the folder with the image's packages, or create them again."""
+    bare = _own_folder("bare")
+    subprocess.run([_interpreter(), "-P", "-m", "venv", "--clear", "--without-pip", bare], check=True)
+    link_packages(_LOCK, sysconfig.get_path("purelib"), _own_folder("packages"))
 
 
 def compile_as_image() -> None:
     """Create the environment, and import our programs' modules, so that no measured start has to compile them."""
     make_environment()
-    subprocess.run([*shlex.split(as_image()), "-c", _PROGRAMS], cwd=measure.ROOT, check=True)
+    compile_for(as_image())
+
+
+def compile_for(command: str) -> None:
+    """Import our programs' modules with a command line such as that of :func:`as_image`."""
+    subprocess.run([*shlex.split(command), "-c", _PROGRAMS], cwd=measure.ROOT, check=True)
+
+
+def link_packages(lock: Path, installed: str, folder: Path) -> None:
+    """Make ``folder`` contain links to the packages in ``installed`` that the lock of the image names.
+
+    Raises:
+        RuntimeError: a package of the image is not installed, or in another version.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    found = {_normal(each.name): each for each in importlib.metadata.distributions(path=[installed])}
+    pins = re.findall(r"^([\w.-]+)==([\w.]+)(.*)", lock.read_text(), re.MULTILINE)
+    for name, version, marker in pins:
+        distribution = found.get(_normal(name))
+        if distribution is None and ";" in marker:
+            continue  # it is for another platform
+        if distribution is None or distribution.version != version:
+            raise RuntimeError(
+                f"{installed} does not have {name} {version}, which the image has: run make dev"
+            )
+        for each in _top_level(distribution):
+            (folder / each).symlink_to(Path(installed) / each)
+    for name in _OURS:
+        for each in _top_level(found[name]):
+            if each.endswith(".dist-info"):
+                (folder / each).symlink_to(Path(installed) / each)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[str]:
+    """Yield the names of the files and folders that a distribution has in site-packages."""
+    names = {each.parts[0] for each in distribution.files or ()}
+    return iter(sorted(names - {"..", "__pycache__"}))
 
 
 def _interpreter() -> Path:
@@ -56,10 +104,10 @@ def _interpreter() -> Path:
     return Path(sys.executable).resolve()
 
 
-def _bare() -> Path:
-    """Return the folder of the environment without packages; each interpreter has its own."""
+def _own_folder(name: str) -> Path:
+    """Return a folder that each interpreter has for itself."""
     identity = hashlib.sha256(str(_interpreter()).encode()).hexdigest()
-    return measure.ROOT / "build/bench" / f"bare-{identity[:8]}"
+    return measure.ROOT / "build/bench" / f"{name}-{identity[:8]}"
 
 
 def describe() -> str:
