@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from controller_runtime.apis.authentication.v1 import TokenRequest
@@ -25,6 +26,7 @@ from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from testkit.builders import crd_without_schema
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -366,4 +368,47 @@ async def test_groups_that_were_deleted_come_back_and_follow_the_edits_of_their_
             return await minimum(name) == 1
 
         await eventually(is_smaller, timeout=10, reason="the edit has reached the group")
+    assert grouper.errors(space) == []
+
+
+async def test_a_gang_that_does_not_fit_requires_fewer_pods_as_soon_as_its_owner_is_edited(
+    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
+) -> None:
+    client, space = cluster_client, cluster_namespace
+    crd = crd_without_schema("ray.io", "v1", "RayCluster")
+    await wait_established(client, await install_crds(client, [crd]), timeout=60)
+
+    def ray_cluster(replicas: int, least: int) -> dict[str, Any]:
+        workers = {"groupName": "w", "replicas": replicas, "minReplicas": least, "maxReplicas": 4}
+        return {"headGroupSpec": {"template": template("head")}, "workerGroupSpecs": [workers]}
+
+    cluster = await client.create(workload("ray.io/v1", "RayCluster", space, "rc", ray_cluster(2, 2)))
+    gvk = cluster.gvk
+    owner = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": "rc", "uid": cluster.metadata.uid}
+
+    async def versions() -> dict[str, str | None]:
+        return {pod.name: pod.metadata.resource_version for pod in await client.list(Pod, namespace=space)}
+
+    async def required() -> tuple[int | None, dict[str, int | None]]:
+        spec = (await client.get(PodGroup, (space, f"pg-rc-{cluster.metadata.uid}"))).spec
+        return spec.min_member, {each.name: each.min_member for each in spec.sub_groups or ()}
+
+    async with grouper.running():
+        for name, group in (("rc-head", "headgroup"), ("rc-w-0", "w"), ("rc-w-1", "w")):
+            metadata = {"name": name, "namespace": space, "labels": {"ray.io/group": group}}
+            metadata["ownerReferences"] = [owner]
+            await client.create(Pod.from_dict({**template("ray"), "metadata": metadata}))
+        await grouped("rc-", 3)
+        assert await required() == (3, {"headgroup": 1, "w": 2})
+        before = await versions()
+
+        for replicas, least, expected in ((2, 1, 1), (1, 1, 1), (2, 2, 2)):
+            spec = msgspec.json.encode({"spec": ray_cluster(replicas, least)})
+            await client.patch(cluster, raw_patch(MERGE, spec))
+
+            async def follows(expected: int = expected) -> bool:
+                return await required() == (1 + expected, {"headgroup": 1, "w": expected})
+
+            await eventually(follows, timeout=10, reason=f"the group requires {expected} workers")
+        assert await versions() == before  # no pod has had an event
     assert grouper.errors(space) == []
