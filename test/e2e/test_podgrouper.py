@@ -395,8 +395,8 @@ async def test_a_gang_that_does_not_fit_requires_fewer_pods_as_soon_as_its_owner
 
     async with grouper.running():
         for name, group in (("rc-head", "headgroup"), ("rc-w-0", "w"), ("rc-w-1", "w")):
-            metadata = {"name": name, "namespace": space, "labels": {"ray.io/group": group}}
-            metadata["ownerReferences"] = [owner]
+            metadata: dict[str, Any] = {"name": name, "namespace": space}
+            metadata |= {"labels": {"ray.io/group": group}, "ownerReferences": [owner]}
             await client.create(Pod.from_dict({**template("ray"), "metadata": metadata}))
         await grouped("rc-", 3)
         assert await required() == (3, {"headgroup": 1, "w": 2})
