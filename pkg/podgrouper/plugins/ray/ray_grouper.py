@@ -33,6 +33,7 @@ from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata, TopologyC
 PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
 NODE_GROUP_LABEL: Final = "ray.io/group"
 HEAD_GROUP: Final = "headgroup"
+RAY_CLUSTER: Final = "RayCluster"
 
 _JOB: Final = GroupKind("batch", "Job")
 _log: Final = log.logger_from("podgrouper")
@@ -64,17 +65,18 @@ class RayGrouper(ReadingGrouper):
         if is_of_job and not runs_in(pod, metadata.name):
             metadata.name += f"-{other_owners[0].name}"
             return metadata
-        cluster = await self._cluster(top_owner)
+        own = next((each for each in other_owners[:1] if each.gvk.kind == RAY_CLUSTER), None)
+        cluster = await self._cluster(top_owner, own)
         sub_groups = self._sub_groups(cluster)
-        if other_owners and other_owners[0].gvk.kind == cluster.gvk.kind:
-            sub_groups = await self._of_own_cluster(metadata, cluster, sub_groups, pod, other_owners[0].name)
+        if own is not None:
+            sub_groups = await self._of_own_cluster(metadata, cluster, sub_groups, pod, own.name)
         metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups))
         existing = await self._existing(metadata.namespace, metadata.name)
         if existing is None or existing.spec.sub_groups:  # an older release created groups without subgroups
             metadata.sub_groups = sub_groups
             label = pod.labels.get(NODE_GROUP_LABEL)
-            if (own := next((each for each in sub_groups if each.name == label), None)) is not None:
-                own.pods_references.append(pod.name)
+            if (part := next((each for each in sub_groups if each.name == label), None)) is not None:
+                part.pods_references.append(pod.name)
             elif label and not runs_in(pod, metadata.name):
                 metadata.name += f"-{fitting(label)}"
                 metadata.min_available, metadata.sub_groups = 1, []
@@ -82,7 +84,11 @@ class RayGrouper(ReadingGrouper):
                 _log.debug("Ray pod is in no subgroup", namespace=pod.namespace, name=pod.name, group=label)
         return metadata
 
-    async def _cluster(self, owner: Unstructured) -> Unstructured:
+    async def _cluster(self, owner: Unstructured, own: Object | None) -> Unstructured:
+        """Return the cluster that the owner reports, or ``own``, the cluster of the pod, if that does not exist.
+
+        If the active cluster of a RayService is deleted, KubeRay reports it until a new cluster is ready.
+        """
         if not self.cluster_name_paths:
             return owner
         names = (fields.nested_string(owner, *path) for path in self.cluster_name_paths)
@@ -92,8 +98,13 @@ class RayGrouper(ReadingGrouper):
                 f"failed to extract rayClusterName for {owner.namespace}/{owner.name} of kind {owner.kind}."
                 " Please make sure that the ray-operator is up and a rayCluster child-object has been created"
             )
-        kind = unstructured(owner.gvk._replace(kind="RayCluster"))
-        return await self._client.get(kind, (owner.namespace, name))
+        kind = unstructured(owner.gvk._replace(kind=RAY_CLUSTER))
+        try:
+            return await self._client.get(kind, (owner.namespace, name))
+        except NotFoundError:
+            if own is None or own.name == name:
+                raise
+        return await self._client.get(kind, (owner.namespace, own.name))
 
     async def _of_own_cluster(
         self,

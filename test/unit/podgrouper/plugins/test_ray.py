@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.machinery import names as valid
+from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
@@ -278,6 +279,22 @@ async def test_an_upgrade_of_a_service_groups_the_clusters_separately_if_their_w
     assert (metadata.name, [each.name for each in metadata.sub_groups[1:]]) == expected
     assert metadata.min_available == 1 + 2 * len(expected[1])
     assert metadata.find_sub_group_for_pod("team-a", "p").name == own
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+async def test_a_service_whose_active_cluster_was_deleted_starts_with_its_next_cluster(
+    rules: Rules, ray_service: Any, make_pod: Any, group: Any
+) -> None:
+    """KubeRay reports the deleted cluster as the active one until the pods of the next one run."""
+    made = ray_service("a", "b", b=["w"])
+    worker = make_pod("p", made["b"], labels={"ray.io/group": "w"})
+
+    metadata = await group(worker, *made.values(), rules=rules)
+
+    assert (metadata.name, metadata.min_available) == (OWN, 3)
+    assert metadata.find_sub_group_for_pod("team-a", "p").name == "w"
+    with pytest.raises(NotFoundError, match='"a" not found'):
+        await group(make_pod("p", made["service"]), *made.values(), rules=rules)
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
