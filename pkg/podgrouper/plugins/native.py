@@ -25,7 +25,7 @@ from pkg.podgrouper.podgroup import Metadata
 from . import fields
 from .defaultgrouper import DefaultGrouper
 from .errors import GroupingError, failing
-from .grouper import Grouper
+from .grouper import Grouper, inputs
 
 GROUP: Final = "scheduling.k8s.io"
 KINDS: Final = {
@@ -123,18 +123,29 @@ class NativeGrouper(Grouper):
             # Node labels of which all pods of the gang must share a value.
             constraints = fields.nested_list(obj, "spec", "schedulingConstraints", "topology") or ()
             levels = [_string(each, "key") for each in constraints]
+            composite = fields.nested_string(obj, "spec", "parentCompositePodGroupName")
         is_labelled = any(kai.PRIORITY_LABEL_KEY in each.labels for each in (top_owner, *other_owners, pod))
-        if name and not is_labelled and await self._default.exists(name):
-            # As for Kubernetes' own scheduler, the class of the gang precedes the class of its pods.
-            metadata.priority_class_name = name
+        ignored = []
+        if name and not is_labelled:
+            if await self._default.exists(name):
+                # As for Kubernetes' own scheduler, the class of the gang precedes the class of its pods.
+                metadata.priority_class_name = name
+            elif not inputs().unread:
+                ignored.append(f"spec.priorityClassName has no effect: PriorityClass {name} does not exist")
         if levels and not (metadata.required_topology_level or metadata.preferred_topology_level):
             if metadata.topology and len(levels) == 1:
                 metadata.required_topology_level = levels[0]
             else:
-                metadata.ignored = (
-                    f"{where}: spec.schedulingConstraints.topology has no effect: KAI-Scheduler needs one level, and"
-                    f" the annotation {kai.TOPOLOGY_KEY} of the top owner, which names a Topology"
+                ignored.append(
+                    "spec.schedulingConstraints.topology has no effect: KAI-Scheduler needs one level, and the"
+                    f" annotation {kai.TOPOLOGY_KEY} of the top owner, which names a Topology"
                 )
+        if composite:
+            ignored.append(
+                f"spec.parentCompositePodGroupName has no effect: the gang starts independently of the other gangs of"
+                f" {composite}"
+            )
+        metadata.ignored = f"{where}: {'; '.join(ignored)}" if ignored else ""
         return metadata
 
     async def _read(self, namespace: str) -> Unstructured:

@@ -197,3 +197,68 @@ async def test_the_topology_constraint_of_the_gang_is_taken_or_reported(
 
     assert metadata.required_topology_level == (required or "")
     assert ("schedulingConstraints.topology has no effect" in metadata.ignored) is (required is None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "ignored"),
+    [
+        ({"parentCompositePodGroupName": "all"}, ["parentCompositePodGroupName"]),
+        ({"priorityClassName": "gone"}, ["priorityClassName"]),
+        (
+            {"priorityClassName": "gone", "schedulingConstraints": {"topology": [{"key": "rack"}]}},
+            ["priorityClassName", "schedulingConstraints.topology"],
+        ),
+        ({"schedulingConstraints": {"topology": [{}, 1]}}, ["schedulingConstraints.topology"]),
+        ({"schedulingConstraints": {"topology": []}, "priorityClassName": ""}, []),
+        ({"schedulingConstraints": None, "parentCompositePodGroupName": ""}, []),
+        ({"disruptionMode": {"all": {}}, "priority": 100, "resourceClaims": []}, []),
+    ],
+)
+async def test_fields_of_the_gang_that_have_no_effect_are_named(
+    fields: dict[str, Any], ignored: list[str], make_object: Any, make_pod: Any, group: Any
+) -> None:
+    gang = native(make_object)
+    gang.unknown_fields["spec"] |= fields
+
+    metadata = await group(make_pod("p", spec=IN_GROUP), gang)
+
+    assert (metadata.min_available, metadata.priority_class_name) == (4, "train")
+    assert [f"spec.{each} has no effect" in metadata.ignored for each in ignored] == [True] * len(ignored)
+    assert bool(metadata.ignored) is bool(ignored)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"priorityClassName": 1},
+        {"schedulingConstraints": []},
+        {"schedulingConstraints": {"topology": {"key": "rack"}}},
+        {"parentCompositePodGroupName": ["all"]},
+    ],
+)
+async def test_a_malformed_field_of_the_gang_is_named(
+    fields: dict[str, Any], make_object: Any, make_pod: Any, group: Any
+) -> None:
+    gang = native(make_object)
+    gang.unknown_fields["spec"] |= fields
+
+    with pytest.raises(
+        GroupingError, match=rf"^PodGroup\.scheduling\.k8s\.io team-a/gang: .*{next(iter(fields))}"
+    ):
+        await group(make_pod("p", spec=IN_GROUP), gang)
+
+
+async def test_a_class_that_may_not_be_read_is_not_called_missing(make_object: Any, make_pod: Any) -> None:
+    async def get(inner: Any, kind: Any, key: Any) -> Any:
+        if kind.gvk.kind == "PriorityClass":
+            raise ForbiddenError("no", code=403, reason="Forbidden")
+        return await inner.get(kind, key)
+
+    gang = native(make_object)
+    gang.unknown_fields["spec"]["priorityClassName"] = "gold"
+    pod = make_pod("p", spec=IN_GROUP)
+
+    metadata = await _grouped(pod, FakeClient(pod, gang), get)
+
+    assert metadata.ignored == ""
+    assert "PriorityClass gold cannot be read" in metadata.unread
