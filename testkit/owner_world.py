@@ -125,10 +125,10 @@ def reference(owner: Object) -> OwnerReference:
 
 
 def refusing(client: FakeClient, kind: str = "StatefulSet") -> Any:
-    """Return the client, with an error for all reads of a kind."""
+    """Return the client, with an error for all reads of a kind, which may be given with its group."""
 
     async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
-        if wanted.gvk.kind == kind:
+        if kind in (wanted.gvk.kind, str(wanted.gvk.group_kind)):
             raise ForbiddenError("no", code=403, reason="Forbidden")
         return await within.get(wanted, key)
 

@@ -31,6 +31,7 @@ from .ownercache import READ_TTL
 from .owners import short
 from .plugins import GroupingError, InvalidOwnerError
 from .plugins.grouper import HASH_LENGTH, fitting
+from .plugins.native import native_gang
 from .plugins.podjob import APP_SELECTOR_LABEL, is_spark_pod
 from .podgroup import Handler, Metadata, Rules, SubGroupMetadata
 from .podgrouper import Grouping, PodGrouper
@@ -62,7 +63,8 @@ _AGAIN: Final = timedelta(seconds=READ_TTL)
 By then, the remembered metadata of the owners has expired and is read again.
 """
 _RETRY: Final = timedelta(seconds=60)
-"""If we may not read an owner of a pod, or the pod is in no subgroup, we reconcile the pod again after this delay.
+"""If we may not read an owner or the gang of a pod, or the pod is in no subgroup, we reconcile it again after this
+delay.
 
 No event would report that our permissions have changed, or that a PodGang now lists the pod.
 """
@@ -85,8 +87,9 @@ class PodReconciler:
 
     Pods of other schedulers are ignored, and so are pods in namespaces that are not selected. Pods without an owner
     that already have a group are ignored, as in upstream: a user may have created that group. But if such a pod names a
-    group that an earlier pod of its name had, because it was created again from its own YAML, it gets a new group. By
-    the rules of v0.17, an annotation on a pod or on one of its owners also excludes the pod.
+    group that an earlier pod of its name had, because it was created again from its own YAML, it gets a new group, and
+    the group of a gang of Kubernetes' own API follows the gang. By the rules of v0.17, an annotation on a pod or on one
+    of its owners also excludes the pod.
     """
 
     def __init__(
@@ -246,11 +249,11 @@ class PodReconciler:
             return ctrl.Result()  # the group was deleted first
         if (more := len(metadata.sub_groups) - _MANY) > 0:
             self._budget.spend(pod.namespace, more * _SUB_GROUP)
-        is_denied = bool(found.top_owner.metadata.owner_references)
+        is_denied = found.inputs.is_denied
         if is_denied and current not in (None, metadata.name) and await self._exists(pod.namespace, current):
-            # The owner was readable when the pod was grouped: lost permissions must not regroup the pod.
+            # We could read it when the pod was grouped: lost permissions must not regroup the pod.
             log.logger_from().debug(
-                "Pod keeps its group: not allowed to read an owner", podGroup=metadata.name
+                "Pod keeps its group: not allowed to read an owner or a gang", podGroup=current
             )
             return ctrl.Result(requeue_after=_RETRY)
         key, labels = self._options.node_pool_label_key, metadata.labels
@@ -357,10 +360,14 @@ def _is_skipped(obj: Object) -> bool:
 def keeps_group(pod: Pod, group: str, owners: Iterable[Owner | OwnerReference] | None) -> bool:
     """Return False if ``group`` is that of an earlier pod without owners that had the name of ``pod``.
 
-    ``owners`` are those of the group; None means that the group does not exist.
+    Also return False if the pod names a gang: its group follows the gang. Only a pod that runs in another group stays
+    there. ``owners`` are those of the group; None means that the group does not exist.
     """
     if not _is_ours(pod, group):
         return True
+    if owners is not None and (gang := native_gang(pod)) is not None:
+        is_of_gang = any((owner.kind, owner.name) == (gang.kind, gang.name) for owner in owners)
+        return bool(pod.spec.node_name) and not is_of_gang
     return owners is not None and not any(
         owner.kind == Pod.gvk.kind and owner.name == pod.name and owner.uid != pod.metadata.uid
         for owner in owners

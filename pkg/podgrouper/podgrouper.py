@@ -18,7 +18,7 @@ from .hub import PluginsHub
 from .ownercache import OwnerCache
 from .owners import DirectOwners, pod_as_owner, short
 from .plugins import Grouper, GroupingError, Inputs, InvalidOwnerError, fields
-from .plugins.grouper import fitting
+from .plugins.grouper import fitting, inputs
 from .plugins.native import native_gang
 from .podgroup import OLDEST, Metadata, Rules
 
@@ -140,6 +140,7 @@ class PodGrouper:
                 _log.debug(
                     "No permissions to get owner", kind=short(reference.kind), name=short(reference.name)
                 )
+                inputs().is_denied = True
                 break
             except (StatusError, RestError) as error:
                 raise GroupingError(_not_found(reference, pod, error)) from error

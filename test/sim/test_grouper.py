@@ -17,6 +17,7 @@ from controller_runtime.simtest import Simulation
 from pkg import podgrouper
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.apis.scheduling import v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.podgrouper.podgroup import OLDEST, Rules
 from testkit.sim.grouperadministrators import GrouperAdministrators
@@ -76,7 +77,7 @@ def prompt(sim: Simulation) -> None:
     async def setup(mgr: ctrl.Manager) -> None:
         await podgrouper.setup(mgr, settings)
 
-    sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap)
+    sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap, v1beta1.PodGroup)
     sim.server.serve_crds([RAY_CRD, NOTEBOOK_CRD])
     workloads = Workloads(pods_end=0.0)
     sim.actor(workloads.run, "operators")

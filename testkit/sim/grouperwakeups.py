@@ -18,6 +18,7 @@ from controller_runtime.simtest import Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.apis.scheduling import v1beta1
 from pkg.constants import kai
 from testkit.sim.objects import by_name, owned
 from testkit.sim.wakeups import within
@@ -45,6 +46,8 @@ class GrouperWakeups:
             for kind in kinds if script in (self.relabel, self.delete_group) else [RayCluster]:
                 sim.record("wakeups", f"{script.__name__} {kind.gvk.kind}")
                 await script(kind)
+        sim.record("wakeups", "resize_gang")
+        await self.resize_gang()
 
     async def _create(self, kind: type[Object], labels: Document | None = None) -> Document:
         """Create a workload with pods, and wait until nothing happens any more."""
@@ -85,6 +88,26 @@ class GrouperWakeups:
             lambda: [each["spec"]["minMember"] for each in self._groups(workload)] == [1 + 5 * len(groups)],
             f"a change of the size of a {kind.gvk.kind}",
         )
+
+    async def resize_gang(self) -> None:
+        """Change the minimum of a gang of Kubernetes 1.37, whose pods have no owner."""
+        client, metadata = self._sim.client(), {"namespace": "default", "name": "gang"}
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        gang = await client.create(v1beta1.PodGroup.from_dict({"metadata": metadata, "spec": spec}))
+        of_gang = {"schedulerName": kai.SCHEDULER_NAME, "schedulingGroup": {"podGroupName": gang.name}}
+        for name in ("gang-0", "gang-1"):
+            await client.create(Pod.from_dict({"metadata": {**metadata, "name": name}, "spec": of_gang}))
+        await anyio.sleep(_QUIET + self._rng.uniform(0.0, 30.0))
+        for count in (1, 2):
+            body = {"spec": {"schedulingPolicy": {"gang": {"minCount": count}}}}
+            await client.patch(gang, raw_patch(MERGE, msgspec.json.encode(body)))
+            await within(
+                self._sim,
+                lambda count=count: (  # type: ignore[misc]  # mypy does not infer the type of the default
+                    [each["spec"]["minMember"] for each in self._groups(gang.to_dict())] == [count]
+                ),
+                "a change of the minimum of a gang",
+            )
 
     async def delete_group(self, kind: type[Object]) -> None:
         """Delete the groups of a workload."""

@@ -64,6 +64,8 @@ class Inputs:
     """The owners of the pod, and other objects that were read like owners."""
     unread: list[str] = field(default_factory=list)
     """Why PriorityClasses or the ConfigMap of defaults could not be read."""
+    is_denied: bool = False
+    """True if the group was made without an owner or a gang, because we are not permitted to read it."""
 
     @contextmanager
     def collecting(self) -> Iterator[None]:

@@ -21,6 +21,7 @@ from controller_runtime.rest import NoKindMatchError
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
+from pkg.podgrouper.topowner import top_owner_metadata
 
 from . import fields
 from .defaultgrouper import DefaultGrouper
@@ -104,12 +105,17 @@ class NativeGrouper(Grouper):
             _log.debug(
                 "Pod is grouped without its gang: no permission to read it", gang=gang.name, error=error
             )
+            inputs().is_denied = True
             return await self._otherwise.get_pod_group_metadata(top_owner, pod, *other_owners)
         metadata = await self._default.get_pod_group_metadata(top_owner, pod, *other_owners)
         gvk, uid = type(obj).gvk, obj.metadata.uid or ""
         parts = (kai.POD_GROUP_NAME_PREFIX, gang.name, gang.pod_group, gang.replica, uid)
         metadata.name = "-".join(filter(None, parts))
         metadata.owner = OwnerReference(api_version=gvk.api_version, kind=gvk.kind, name=obj.name, uid=uid)
+        if not other_owners and metadata.annotations:
+            # Each pod is its own top owner, but all make the same group.
+            metadata.annotations[kai.TOP_OWNER_METADATA_KEY] = top_owner_metadata(obj)
+            metadata.annotations.pop(kai.POD_GROUP_ANNOTATION_FOR_POD, None)
         where = f"{gang.kind}.{GROUP} {pod.namespace}/{gang.name}"
         with failing(f"{where}: "):
             policy = _policy(obj, gang)

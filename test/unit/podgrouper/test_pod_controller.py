@@ -150,6 +150,92 @@ async def test_a_pod_of_a_recreated_native_gang_gets_a_new_group(
     assert (await client.get(Pod, REQUEST)).annotations[ANNOTATION] == "pg-g-uid-g"
 
 
+GANG_UID = "00000000-0000-4000-8000-00000000000a"
+OF_GANG = f"pg-g-{GANG_UID}"
+
+
+@pytest.fixture
+def make_gang(make_object: MakeObject) -> Callable[[int], Unstructured]:
+    def make(count: int) -> Unstructured:
+        spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+        return make_object("scheduling.k8s.io/v1beta1", "PodGroup", "g", spec=spec, uid=GANG_UID)
+
+    return make
+
+
+async def test_the_group_of_a_gang_follows_it_although_its_pods_have_no_owner(
+    make_gang: Callable[[int], Unstructured], make_pod: MakePod, make_reconciler: MakeReconciler
+) -> None:
+    names = [f"p-{number}" for number in range(3)]
+    pods = [make_pod(name, spec={"schedulingGroup": {"podGroupName": "g"}}) for name in names]
+    client = FakeClient(make_gang(3), *pods)
+    reconciler = make_reconciler(client)
+
+    async def reconcile_all(times: int) -> list[tuple[str, str]]:
+        before = len(verbs(client))
+        for name in names * times:
+            await reconciler.reconcile(Request("team-a", name))
+        return [each for each in verbs(client)[before:] if each[1] != "Pod"]
+
+    assert await reconcile_all(3) == [("create", "PodGroup")]
+    edited = await client.get(type(make_gang(2)), ("team-a", "g"))
+    edited.unknown_fields["spec"]["schedulingPolicy"]["gang"]["minCount"] = 2
+    await client.update(edited)
+
+    assert await reconcile_all(2) == [("update", "PodGroup")]
+    group = await client.get(PodGroup, ("team-a", OF_GANG))
+    assert (
+        group.spec.min_member,
+        {(await client.get(Pod, each.key)).annotations[ANNOTATION] for each in pods},
+    ) == (
+        2,
+        {OF_GANG},
+    )
+    assert "name: g\n" in group.annotations["kai.scheduler/top-owner-metadata"]
+
+
+@pytest.mark.parametrize(("node", "expected"), [("", OF_GANG), ("n", f"pg-db-0-{FORMER}")])
+async def test_a_pod_that_runs_in_another_group_than_that_of_its_gang_stays_there(
+    node: str,
+    expected: str,
+    make_gang: Callable[[int], Unstructured],
+    make_pod: MakePod,
+    make_reconciler: MakeReconciler,
+) -> None:
+    own = f"pg-db-0-{FORMER}"
+    named = {"schedulingGroup": {"podGroupName": "g"}, "nodeName": node}
+    pod = make_pod("db-0", annotations={ANNOTATION: own}, spec=named, uid=FORMER)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "db-0", "uid": FORMER}
+    stored = PodGroup.from_dict(
+        {"metadata": {"name": own, "namespace": "team-a", "ownerReferences": [owner]}}
+    )
+    client = FakeClient(make_gang(3), pod, stored)
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert (await client.get(Pod, REQUEST)).annotations[ANNOTATION] == expected
+
+
+@pytest.mark.parametrize("has_owner", [True, False])
+async def test_a_pod_stays_in_the_group_of_its_gang_when_the_gang_may_not_be_read_any_more(
+    has_owner: bool,
+    stateful_set: Unstructured,
+    make_gang: Callable[[int], Unstructured],
+    make_pod: MakePod,
+    make_reconciler: MakeReconciler,
+) -> None:
+    named = {"schedulingGroup": {"podGroupName": "g"}}
+    pod = make_pod("db-0", *([stateful_set] if has_owner else []), spec=named)
+    client = FakeClient(make_gang(3), stateful_set, pod)
+    await make_reconciler(client).reconcile(REQUEST)
+    before = len(client.writes)
+
+    result = await make_reconciler(refusing(client, "PodGroup.scheduling.k8s.io")).reconcile(REQUEST)
+
+    assert (len(client.writes), result.requeue_after) == (before, timedelta(seconds=60))
+    assert (await client.get(Pod, REQUEST)).annotations[ANNOTATION] == OF_GANG
+
+
 @pytest.mark.parametrize("ending", ["pod", "owner", ""])
 async def test_a_deleted_group_comes_back_unless_its_pods_are_being_deleted(
     ending: str, make_object: MakeObject, make_pod: MakePod, make_reconciler: MakeReconciler
