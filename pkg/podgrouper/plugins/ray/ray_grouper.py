@@ -13,6 +13,7 @@ whose group requires more pods than there is room for.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar, Final
 
 from controller_runtime import log
@@ -33,7 +34,6 @@ from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata, TopologyC
 PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
 NODE_GROUP_LABEL: Final = "ray.io/group"
 HEAD_GROUP: Final = "headgroup"
-RAY_CLUSTER: Final = "RayCluster"
 
 _JOB: Final = GroupKind("batch", "Job")
 _log: Final = log.logger_from("podgrouper")
@@ -46,7 +46,7 @@ class RayGrouper(ReadingGrouper):
     name = DefaultGrouper.name
     reads = Reads.SPEC
     cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Paths to the name of the RayCluster; the first path that exists is used. Empty if the owner is the RayCluster."""
+    """Paths to the names of RayClusters. The first cluster that exists is used. Empty if the owner is the cluster."""
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
@@ -65,11 +65,10 @@ class RayGrouper(ReadingGrouper):
         if is_of_job and not runs_in(pod, metadata.name):
             metadata.name += f"-{other_owners[0].name}"
             return metadata
-        own = next((each for each in other_owners[:1] if each.gvk.kind == RAY_CLUSTER), None)
-        cluster = await self._cluster(top_owner, own)
+        cluster = await self._cluster(top_owner)
         sub_groups = self._sub_groups(cluster)
-        if own is not None:
-            sub_groups = await self._of_own_cluster(metadata, cluster, sub_groups, pod, own.name)
+        if other_owners and other_owners[0].gvk.kind == cluster.gvk.kind:
+            sub_groups = await self._of_own_cluster(metadata, cluster, sub_groups, pod, other_owners[0].name)
         metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups))
         existing = await self._existing(metadata.namespace, metadata.name)
         if existing is None or existing.spec.sub_groups:  # an older release created groups without subgroups
@@ -84,27 +83,26 @@ class RayGrouper(ReadingGrouper):
                 _log.debug("Ray pod is in no subgroup", namespace=pod.namespace, name=pod.name, group=label)
         return metadata
 
-    async def _cluster(self, owner: Unstructured, own: Object | None) -> Unstructured:
-        """Return the cluster that the owner reports, or ``own``, the cluster of the pod, if that does not exist.
+    async def _cluster(self, owner: Unstructured) -> Unstructured:
+        """Return the first cluster that the owner reports and that exists.
 
-        If the active cluster of a RayService is deleted, KubeRay reports it until a new cluster is ready.
+        If the active cluster of a RayService is deleted, KubeRay reports it until the pending one is ready.
         """
         if not self.cluster_name_paths:
             return owner
-        names = (fields.nested_string(owner, *path) for path in self.cluster_name_paths)
-        name = next((each for each in names if each is not None), None)
-        if not name:
+        reported = (fields.nested_string(owner, *path) for path in self.cluster_name_paths)
+        names = [name for name in reported if name is not None]
+        if not names or not names[0]:
             raise GroupingError(
                 f"failed to extract rayClusterName for {owner.namespace}/{owner.name} of kind {owner.kind}."
                 " Please make sure that the ray-operator is up and a rayCluster child-object has been created"
             )
-        kind = unstructured(owner.gvk._replace(kind=RAY_CLUSTER))
-        try:
-            return await self._client.get(kind, (owner.namespace, name))
-        except NotFoundError:
-            if own is None or own.name == name:
-                raise
-        return await self._client.get(kind, (owner.namespace, own.name))
+        kind = unstructured(owner.gvk._replace(kind="RayCluster"))
+        *others, last = filter(None, names)
+        for name in others:
+            with suppress(NotFoundError):
+                return await self._client.get(kind, (owner.namespace, name))
+        return await self._client.get(kind, (owner.namespace, last))
 
     async def _of_own_cluster(
         self,

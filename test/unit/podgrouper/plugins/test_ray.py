@@ -293,8 +293,8 @@ async def test_a_service_whose_active_cluster_was_deleted_starts_with_its_next_c
 
     assert (metadata.name, metadata.min_available) == (OWN, 3)
     assert metadata.find_sub_group_for_pod("team-a", "p").name == "w"
-    with pytest.raises(NotFoundError, match='"a" not found'):
-        await group(make_pod("p", made["service"]), *made.values(), rules=rules)
+    with pytest.raises(NotFoundError, match='"b" not found'):
+        await group(make_pod("p", made["service"]), made["service"], rules=rules)
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
