@@ -568,3 +568,38 @@ def test_an_ignored_field_has_no_cause(tmp_path: Path, capsys: pytest.CaptureFix
 
     (line,) = [each for each in capsys.readouterr().out.splitlines() if "ignored" in each]
     assert line.endswith("which names a Topology")
+
+
+CRON_WORKFLOW = obj("argoproj.io/v1alpha1", "CronWorkflow", "nightly")
+WORKFLOW = obj(
+    "argoproj.io/v1alpha1", "Workflow", "nightly-1", CRON_WORKFLOW, labels={"kai.scheduler/queue": "q"}
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "owners", "name", "more"),
+    [
+        ([], ["Workflow"], "pg-p-uid-p", ""),
+        (
+            [CRON_WORKFLOW],
+            ["Workflow", "CronWorkflow"],
+            "pg-nightly-uid-nightly",
+            ", unless you grant the permission",
+        ),
+    ],
+)
+def test_an_owner_that_the_shipped_role_does_not_permit_reading_gets_a_hint(
+    given: list[Data],
+    owners: list[str],
+    name: str,
+    more: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = group(tmp_path, capsys, WORKFLOW, pod("p", WORKFLOW), *given)
+
+    assert ([each["kind"] for each in answer["owners"]], answer["group"]["name"]) == (owners, name)
+    text = (
+        "the shipped role does not permit reading CronWorkflow nightly: the pod is grouped without this owner"
+    )
+    assert answer["hints"] == [text + more]

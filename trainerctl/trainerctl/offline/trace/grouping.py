@@ -17,19 +17,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
 import pydantic_core
+from controller_runtime import client
 from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.log import captured as capture_logs
-from controller_runtime.machinery import GVK, JSON
-from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery import GVK, JSON, NamespacedName, Object
+from controller_runtime.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.machinery.yaml import render_path
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 from pkg.podgrouper import (
     ENTRY_POINT_GROUP,
     DirectOwners,
+    PluginsHub,
     PodGrouper,
     Rules,
     Settings,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 Data = dict[str, JSON]
+T = TypeVar("T", bound=Object)
 
 _REPEATED: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
 """This annotation repeats the top owner. It is left out of the human-readable output."""
@@ -102,7 +105,9 @@ class GroupTrace:
     refusal: str = ""
     """The reason why the pod has no group, or an empty text."""
     hints: list[str] = field(default_factory=list)
-    """Labels that have no effect, and the labels that were probably meant."""
+    """Labels that have no effect, and the labels that were probably meant; an owner that the role does not permit
+    reading.
+    """
 
     def to_dict(self) -> Data:
         data: Data = {"pod": f"{self.pod.namespace}/{self.pod.name}"}
@@ -173,6 +178,11 @@ async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
             found.values, found.refusal = {}, ""
             return found
     found.hints = [hint for key in dict.fromkeys((pod, *found.owners)) for hint in _hints(objects[key], key)]
+    found.hints += [
+        f"the shipped role does not permit reading {key}: the pod is grouped without this owner"
+        + (", unless you grant the permission" if key in objects else "")
+        for key in first.refused
+    ]
     if not found.refusal:
         await _Search(found, first, settings).run()
     return found
@@ -257,6 +267,35 @@ def in_referenced_versions(objects: Objects) -> Objects:
     return served
 
 
+class _Permitted:
+    """Reads owners. Those of kinds that the shipped role does not permit reading are read only if they were given."""
+
+    def __init__(self, snapshot: Snapshot, hub: PluginsHub, objects: Objects) -> None:
+        self._snapshot = snapshot
+        self._hub = hub
+        self._objects = objects
+        self.refused: list[Key] = []
+        """The owners that the shipped role does not permit reading."""
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return an object.
+
+        Raises:
+            ForbiddenError: the role does not permit reading the object, and the object was not given.
+            NotFoundError: the object does not exist.
+        """
+        owner = Key(kind.gvk, *key)
+        if owner.kind != Pod.gvk and not self._hub.watches(owner.kind):
+            self.refused.append(owner)
+            if owner not in self._objects:
+                raise ForbiddenError(f"{owner} may not be read", code=403, reason="Forbidden")
+        return await self._snapshot.get(kind, key)
+
+    async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
+        """Return the objects of a kind."""
+        return await self._snapshot.list(kind, **options)
+
+
 class _Try:
     """Groups the pod once."""
 
@@ -264,6 +303,7 @@ class _Try:
         self.objects = objects
         self.snapshot = Snapshot(objects)
         self.owners: list[Key] = []
+        self.refused: list[Key] = []
         self.grouper = ""
         self.reads = Reads.OBJECT
         self._pod = pod
@@ -271,7 +311,9 @@ class _Try:
 
     async def run(self) -> Data:
         hub = new_plugins_hub(self.snapshot, self._settings, found=_installed())
-        grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
+        permitted = _Permitted(self.snapshot, hub, self.objects)
+        self.refused = permitted.refused
+        grouper = PodGrouper(DirectOwners(permitted, self.snapshot), hub)
         pod = Pod.from_dict(self.objects[self._pod])
         pod.metadata.namespace = self._pod.namespace
         rules = self._settings.rules or Rules.V0_13
