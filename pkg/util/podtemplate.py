@@ -4,8 +4,8 @@
 
 Only what every supported API server refuses is reported. The API server has the last word, because this is not checked:
 whether the objects exist to which a template refers, quotas, and admission; the fields of the Job around the template;
-Windows; annotations for AppArmor and seccomp; rare volume sources; user namespaces; ``resizePolicy`` and rules for
-restarts; divisors; the sums of pod-level resources.
+Windows; annotations for AppArmor and seccomp; rare volume sources; user namespaces; sysctls of the host's namespaces;
+``resizePolicy`` and rules for restarts; divisors; the sums of pod-level resources; fields newer than Kubernetes 1.31.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _READ: Final = 1024
 """Names are checked up to this length. The limits for names are lower."""
 _TRIMMED: Final = "must not have leading or trailing whitespace"
 _GATED: Final = "must not be set together with schedulingGates"
-_IN_PODS: Final = (_TRIMMED, _GATED)
+_HOST_PORT: Final = "is also the port of another container on the host, because of hostNetwork"
+_NO_IMAGE: Final = "must name an image"
+_IN_PODS: Final = (_TRIMMED, _GATED, _HOST_PORT, _NO_IMAGE)
 """What the API server refuses in pods, although it accepts it in the templates of Jobs."""
 _HUGE_PAGES: Final = "hugepages-"
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
@@ -154,37 +156,57 @@ def _port(value: Any) -> str:
 
 
 def _address(value: Any) -> str:
-    try:
-        ipaddress.ip_address(str(value)[:_READ])
+    try:  # leading zeros are accepted, zones are not
+        ipaddress.ip_address(re.sub(r"(?<![0-9a-fA-F])0+(?=[0-9])", "", str(value)[:_READ]).replace("%", "/"))
     except ValueError:
         return "must be an IP address"
     return ""
 
 
 def _forbidden(value: Any) -> str:
-    return "must not be set here" if value is not None else ""
+    return "must not be set here" if value != [] else ""
 
 
 def _not_negative(value: Any) -> str:
     return "must not be negative" if _amount(value) < 0 else ""
 
 
-def _single(value: Any) -> str:
-    return "" if len(value) == 1 else "must have one value"
+def _node(values: Any) -> str:
+    return _SUBDOMAIN(values[0]) if len(values) == 1 else "must have one value"
 
 
-def _image(value: Any) -> str:
+def _trimmed(value: Any) -> str:
     return "" if value == value.strip() else _TRIMMED
+
+
+def _is_set(data: Data, name: str) -> bool:
+    return data.get(name) not in (None, "", False, [])
 
 
 def _choice(*of: str, besides: Sequence[str] = (), required: bool = True) -> Callable[[Data], Problems]:
     """Return a check that a map has one of the fields ``of``, or at most one field except those ``besides``."""
 
     def check(data: Data) -> Problems:
-        present = [name for name in of or data if data.get(name) is not None and name not in besides]
+        present = [name for name in of or data if _is_set(data, name) and name not in besides]
         if required and not present:
             yield (), f"must have {' or '.join(of) or 'a source'}"
         yield from (((name,), f"must not be set together with {present[0]}") for name in present[1:2])
+
+    return check
+
+
+def _apart(*of: str) -> Callable[[Data], Problems]:
+    return _choice(*of, required=False)
+
+
+def _needs(name: str, other: str, *allowed: Any, unless: Any = None) -> Callable[[Data], Problems]:
+    """Return a check that, if a field is set, another one is set too, or has one of the ``allowed`` values."""
+
+    def check(data: Data) -> Problems:
+        if data.get(name) in (None, [], unless):
+            return
+        if data.get(other) not in allowed if allowed else not _is_set(data, other):
+            yield (name,), f"needs {other}{f': {allowed[0]}' if allowed else ''}"
 
     return check
 
@@ -254,8 +276,6 @@ def _toleration(data: Data) -> Problems:
         yield ("value",), detail
     elif operator == "Exists" and value:
         yield ("value",), "must be empty for the operator Exists"
-    if data.get("tolerationSeconds") is not None and data.get("effect") != "NoExecute":
-        yield ("effect",), "must be NoExecute if tolerationSeconds is set"
 
 
 def _requirement(data: Data) -> Problems:
@@ -269,27 +289,21 @@ def _requirement(data: Data) -> Problems:
 def _profile(data: Data) -> Problems:
     if data.get("type") == "Localhost" and not data.get("localhostProfile"):
         yield ("localhostProfile",), ""
-    elif data.get("type") != "Localhost" and data.get("localhostProfile") is not None:
-        yield ("localhostProfile",), "can only be set for the type Localhost"
 
 
-def _spread(data: Data) -> Problems:
-    if data.get("minDomains") is not None and data.get("whenUnsatisfiable") != "DoNotSchedule":
-        yield ("minDomains",), "needs whenUnsatisfiable: DoNotSchedule"
-    if data.get("matchLabelKeys") and data.get("labelSelector") is None:
-        yield ("matchLabelKeys",), "needs a labelSelector"
+def _modes(data: Data) -> Problems:
+    if "ReadWriteOncePod" in (modes := data.get("accessModes") or ()) and len(set(modes)) > 1:
+        yield ("accessModes",), "ReadWriteOncePod must not be set together with other modes"
 
 
-def _variable(data: Data) -> Problems:
-    if data.get("valueFrom") is not None and data.get("value"):
-        yield ("valueFrom",), "must not be set together with value"
-
-
-def _mount(data: Data) -> Problems:
-    if data.get("subPath") and data.get("subPathExpr"):
-        yield ("subPathExpr",), "must not be set together with subPath"
-    if data.get("recursiveReadOnly") in ("Enabled", "IfPossible") and not data.get("readOnly"):
-        yield ("recursiveReadOnly",), "needs readOnly"
+def _projected(data: Data) -> Problems:
+    taken = set[str]()
+    for index, source in enumerate(_maps(data, "sources")):
+        for kind in ("secret", "configMap", "downwardAPI"):
+            for at, item in enumerate(_maps(_map(source, kind), "items")):
+                if (path := str(item.get("path"))) in taken:
+                    yield ("sources", index, kind, "items", at, "path"), "must be unique in the volume"
+                taken.add(path)
 
 
 def _container(data: Data) -> Problems:
@@ -304,10 +318,10 @@ def _container(data: Data) -> Problems:
 
 
 def _pod(data: Data) -> Problems:
-    if data.get("hostPID") and data.get("shareProcessNamespace"):
-        yield ("shareProcessNamespace",), "must not be set together with hostPID"
-    if data.get("schedulingGates") and data.get("nodeName"):
-        yield ("nodeName",), _GATED
+    for kind in ("limits", "requests"):
+        for name in _map(data, "resources", kind):
+            if name not in ("cpu", "memory") and not name.startswith(_HUGE_PAGES):
+                yield ("resources", kind, name), "only containers can have this resource"
     servers = len(_at(data, ("dnsConfig", "nameservers")) or ())
     if servers > 3 or (data.get("dnsPolicy") == "None" and not servers):
         yield ("dnsConfig", "nameservers"), "must have at most 3 servers" if servers else ""
@@ -318,38 +332,30 @@ def _pod(data: Data) -> Problems:
         pairs.add(pair)
 
 
-def _names(data: Data) -> Problems:
-    for kind in ("limits", "requests"):
-        for name in _map(data, "resources", kind):
-            if name not in ("cpu", "memory") and not name.startswith(_HUGE_PAGES):
-                yield ("resources", kind, name), "only containers can have this resource"
+def _of_containers(data: Data) -> Problems:
+    """Yield the problems of containers that depend on each other or on fields of the pod."""
     claims, taken = {each.get("name") for each in _maps(data, "resourceClaims")}, set[Any]()
-    for kind, index, each in _containers(data):
-        if (own := each.get("name")) in taken and own:
+    on_host, grace = data.get("hostNetwork"), data.get("terminationGracePeriodSeconds")
+    longest = 30 if grace is None else grace
+    for kind, index, container in _containers(data):
+        if (own := container.get("name")) in taken and own:
             yield (kind, index, "name"), "must be unique"
         taken.add(own)
-        for at, claim in enumerate(_maps(_map(each, "resources"), "claims")):
+        for at, claim in enumerate(_maps(_map(container, "resources"), "claims")):
             if claim.get("name") not in claims:
                 yield (kind, index, "resources", "claims", at, "name"), "the pod has no such resource claim"
-
-
-def _host_ports(data: Data) -> Problems:
-    taken = set[Any]()
-    for index, container in enumerate(_maps(data, "containers")):
-        for at, port in enumerate(_maps(container, "ports")):
-            path, number = ("containers", index, "ports", at, "hostPort"), port.get("hostPort") or None
-            if data.get("hostNetwork") and number not in (None, port.get("containerPort")):
-                yield path, "must equal containerPort with hostNetwork"
-            key = (port.get("protocol") or "TCP", port.get("hostIP") or "", number)
-            if number is not None and key in taken:
-                yield path, "must be unique in the pod"
-            taken.add(key)
-
-
-def _init_container(data: Data) -> Problems:
-    for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
-        if data.get(name) is not None and data.get("restartPolicy") != "Always":
-            yield (name,), "needs restartPolicy Always in an init container"
+        for event in ("postStart", "preStop"):
+            path = ("lifecycle", event, "sleep", "seconds")
+            if (seconds := _at(container, path)) and seconds > longest:
+                yield (kind, index, *path), f"must be at most {longest}, the grace period"
+        for at, port in enumerate(_maps(container, "ports") if kind == "containers" else ()):
+            host_port, number = (kind, index, "ports", at, "hostPort"), port.get("hostPort") or None
+            if on_host and number not in (None, port.get("containerPort")):
+                yield host_port, "must equal containerPort with hostNetwork"
+            used = number or (port.get("containerPort") if on_host else None)
+            if used and (key := (port.get("protocol") or "TCP", port.get("hostIP") or "", used)) in taken:
+                yield host_port, "must be unique in the pod" if number else _HOST_PORT
+            taken.add(used and key)
 
 
 def _job(data: Data) -> Problems:
@@ -449,6 +455,8 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 # fmt: off
 _LABELS: Final = (_KEY, _VALUE)
+_METADATA: Final = {"labels": _LABELS, "annotations": (lambda key: _KEY(key.lower()), _any)}
+_PULL: Final = _one_of("Always", "IfNotPresent", "Never")
 _HANDLER: Final = {
     "exec": {"command!": None}, "tcpSocket": {"port!": _port}, "grpc": {"port!": _PORT}, "sleep": {"seconds": _NUMBER},
     "httpGet": {
@@ -468,13 +476,15 @@ _EXPRESSION: Final = {
 _SELECTOR: Final = {"matchLabels": _LABELS, "matchExpressions": [_EXPRESSION]}
 _NODE_TERM: Final = {
     "matchExpressions": [{**_EXPRESSION, "operator!": _one_of("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")}],
-    "matchFields": [{"key!": _one_of("metadata.name"), "operator!": _one_of("In", "NotIn"), "values!": _single}],
+    "matchFields": [{"key!": _one_of("metadata.name"), "operator!": _one_of("In", "NotIn"), "values!": _node}],
 }
 _POD_TERM: Final = {
     "topologyKey!": _KEY, "labelSelector": _SELECTOR, "namespaceSelector": _SELECTOR, "namespaces": [_LABEL],
+    "matchLabelKeys": [_KEY], "mismatchLabelKeys": [_KEY],
+    "": [_needs("matchLabelKeys", "labelSelector"), _needs("mismatchLabelKeys", "labelSelector")],
 }
-_POD_AFFINITY: Final = {_REQUIRED: [_POD_TERM], _PREFERRED: [{"weight!": _WEIGHT, "podAffinityTerm": _POD_TERM}]}
-_KEY_REF: Final = {"name!": None, "key!": _KEPT}
+_POD_AFFINITY: Final = {_REQUIRED: [_POD_TERM], _PREFERRED: [{"weight!": _WEIGHT, "podAffinityTerm!": _POD_TERM}]}
+_KEY_REF: Final = {"name!": _SUBDOMAIN, "key!": _KEPT}
 _ITEMS: Final = {"items": [{"key!": None, "path!": _BELOW, "mode": _MODE}]}
 _DOWNWARD: Final = {
     "items": [{
@@ -483,14 +493,19 @@ _DOWNWARD: Final = {
         "": [_choice("fieldRef", "resourceFieldRef")],
     }],
 }
-_PROFILE: Final = {"type!": _one_of("Localhost", "RuntimeDefault", "Unconfined"), "": [_profile]}
+_PROFILE: Final = {
+    "type!": _one_of("Localhost", "RuntimeDefault", "Unconfined"),
+    "": [_profile, _needs("localhostProfile", "type", "Localhost")],
+}
 _SECURITY: Final = {
     "runAsUser": _NUMBER, "runAsGroup": _NUMBER, "fsGroup": _NUMBER, "procMount": _one_of("Default", "Unmasked"),
-    "fsGroupChangePolicy": _one_of("OnRootMismatch", "Always"), "seccompProfile": _PROFILE, "appArmorProfile": _PROFILE,
-    "supplementalGroups": [_NUMBER], "sysctls": [{"name!*": _SYSCTL}],
+    "fsGroupChangePolicy": _one_of("OnRootMismatch", "Always"), "supplementalGroups": [_NUMBER],
+    "seccompProfile": {**_PROFILE, "localhostProfile": _BELOW},
+    "appArmorProfile": {**_PROFILE, "localhostProfile": _matching(r"\S(.*\S)?", "must not be padded")},
+    "sysctls": [{"name!*": _SYSCTL}],
 }
 _CONTAINER: Final = {
-    "name!": _LABEL, "image!": _image, "imagePullPolicy": _one_of("Always", "IfNotPresent", "Never"),
+    "name!": _LABEL, "image!": _trimmed, "imagePullPolicy": _PULL,
     "terminationMessagePolicy": _one_of("File", "FallbackToLogsOnError"),
     "restartPolicy": _one_of("Always", "Never", "OnFailure"),
     "ports": [{
@@ -498,7 +513,7 @@ _CONTAINER: Final = {
         "protocol": _one_of("TCP", "UDP", "SCTP"),
     }],
     "env": [{
-        "name!": _VARIABLE, "": [_variable],
+        "name!": _VARIABLE, "": [_apart("value", "valueFrom")],
         "valueFrom": {
             "configMapKeyRef": _KEY_REF, "secretKeyRef": _KEY_REF, "fieldRef": {"fieldPath!": _FIELD},
             "resourceFieldRef": {"resource!": _AMOUNT}, "": [_choice()],
@@ -511,7 +526,11 @@ _CONTAINER: Final = {
     "volumeMounts": [{
         "name!": None, "mountPath!*": None, "subPath": _BELOW, "subPathExpr": _BELOW,
         "mountPropagation": _one_of("None", "HostToContainer", "Bidirectional"),
-        "recursiveReadOnly": _one_of("Disabled", "Enabled", "IfPossible"), "": [_mount],
+        "recursiveReadOnly": _one_of("Disabled", "Enabled", "IfPossible"),
+        "": [
+            _apart("subPath", "subPathExpr"), _needs("recursiveReadOnly", "readOnly", unless="Disabled"),
+            _needs("recursiveReadOnly", "mountPropagation", "None", None, "", unless="Disabled"),
+        ],
     }],
     "volumeDevices": [{"name!*": None, "devicePath!*": _NO_BACKSTEPS}],
     "resources": _RESOURCES, "readinessProbe": {**_PROBE, "terminationGracePeriodSeconds": _forbidden},
@@ -521,13 +540,20 @@ _CONTAINER: Final = {
 }
 _VOLUME: Final = {
     "name!*": _LABEL, "": [_choice(besides=("name",), required=False)],  # a volume without a source is an emptyDir
+    "image": {"pullPolicy": _PULL, "": [lambda data: [] if data.get("reference") else [(("reference",), _NO_IMAGE)]]},
     "emptyDir": {"sizeLimit": _not_negative}, "persistentVolumeClaim": {"claimName!": None},
     "hostPath": {
         "path!": _NO_BACKSTEPS, "type": _one_of(
             "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"
         ),
     },
-    "csi": {"driver!": _text(lambda name: names.is_dns1123_subdomain(name.lower()))},
+    "csi": {
+        "driver!": _text(lambda name: names.is_dns1123_subdomain(name.lower())),
+        "nodePublishSecretRef": {"name!": None},
+    },
+    "azureFile": {"secretName!": None, "shareName!": None}, "cephfs": {"monitors!": None},
+    "cinder": {"volumeID!": None}, "glusterfs": {"endpoints!": None, "path!": None},
+    "gitRepo": {"repository!": None}, "rbd": {"monitors!": None, "image!": None},
     "nfs": {"server!": None, "path!": _matching("/.*", "must be an absolute path")},
     "secret": {"secretName!": None, "defaultMode": _MODE, **_ITEMS},
     "configMap": {"name!": None, "defaultMode": _MODE, **_ITEMS}, "downwardAPI": {"defaultMode": _MODE, **_DOWNWARD},
@@ -536,20 +562,27 @@ _VOLUME: Final = {
         "sources": [{
             "secret": {"name!": None, **_ITEMS}, "configMap": {"name!": None, **_ITEMS}, "downwardAPI": _DOWNWARD,
             "serviceAccountToken": {"path!": _BELOW, "expirationSeconds": _between(600, 2**32)},
-            "": [_choice(required=False)],
+            "": [_apart()],
         }],
+        "": [_projected],
     },
     "ephemeral": {
         "volumeClaimTemplate!": {
+            "metadata": {**_METADATA, "name": _forbidden},
             "spec!": {
                 "accessModes!": [_one_of("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")],
+                "storageClassName": _SUBDOMAIN, "volumeMode": _one_of("Block", "Filesystem"), "": [_modes],
                 "resources!": {"requests!": {"storage!": None}},
             },
         },
     },
 }
+_OF_SIDECARS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _POD: Final = {
-    "containers!": [_CONTAINER], "initContainers": [{**_CONTAINER, "": [_container, _init_container]}],
+    "containers!": [_CONTAINER],
+    "initContainers": [
+        {**_CONTAINER, "": [_container, *(_needs(each, "restartPolicy", "Always") for each in _OF_SIDECARS)]}
+    ],
     "ephemeralContainers": _forbidden, "volumes": [_VOLUME], "nodeSelector": _LABELS,
     "restartPolicy": _one_of("OnFailure", "Never"),  # without it, JobSet sets OnFailure
     "serviceAccountName": _SUBDOMAIN, "priorityClassName": _SUBDOMAIN, "runtimeClassName": _SUBDOMAIN,
@@ -560,14 +593,15 @@ _POD: Final = {
     "os": {"name!": _one_of("linux", "windows")}, "readinessGates": [{"conditionType!": _KEY}],
     "hostAliases": [{"ip!": _address, "hostnames": [_SUBDOMAIN]}],
     "securityContext": _SECURITY, "schedulingGates": [{"name!*": _KEY}],
-    "resources": _RESOURCES,
+    "resources": {**_RESOURCES, "claims": _forbidden},
     "resourceClaims": [{
         "name!*": _LABEL, "resourceClaimName": _SUBDOMAIN, "resourceClaimTemplateName": _SUBDOMAIN,
         "": [_choice("resourceClaimName", "resourceClaimTemplateName")],
     }],
     "tolerations": [{
-        "key": _KEY, "operator": _one_of("Equal", "Exists", "Lt", "Gt"), "": [_toleration],
+        "key": _KEY, "operator": _one_of("Equal", "Exists", "Lt", "Gt"),
         "effect": _one_of("NoSchedule", "PreferNoSchedule", "NoExecute"),
+        "": [_toleration, _needs("tolerationSeconds", "effect", "NoExecute")],
     }],
     "affinity": {
         "nodeAffinity": {
@@ -578,14 +612,15 @@ _POD: Final = {
     },
     "topologySpreadConstraints": [{
         "maxSkew!": _between(1), "topologyKey!": None, "minDomains": _between(1), "labelSelector": _SELECTOR,
-        "whenUnsatisfiable!": _one_of("DoNotSchedule", "ScheduleAnyway"), "": [_spread],
+        "whenUnsatisfiable!": _one_of("DoNotSchedule", "ScheduleAnyway"), "matchLabelKeys": [_KEY],
+        "": [_needs("minDomains", "whenUnsatisfiable", "DoNotSchedule"), _needs("matchLabelKeys", "labelSelector")],
         "nodeAffinityPolicy": _one_of("Honor", "Ignore"), "nodeTaintsPolicy": _one_of("Honor", "Ignore"),
     }],
-    "": [_pod, _names, _host_ports],
+    "": [_apart("hostPID", "shareProcessNamespace"), _apart("schedulingGates", "nodeName"), _pod, _of_containers],
 }
 _JOB: Final = {
     "template": {
-        "metadata": {"labels": _LABELS, "annotations": (lambda key: _KEY(key.lower()), _any)},
+        "metadata": _METADATA,
         "spec": _POD,
     },
     "": [_job],
