@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import anyio
 from controller_runtime import client, log
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Event, Pod
 from controller_runtime.cache import CacheError
 from controller_runtime.machinery import NamespacedName, Object, conditions
 from controller_runtime.machinery.errors import NotFoundError, StatusError
@@ -52,6 +52,8 @@ _UNREADABLE: Final = (StatusError, RestError, CacheError)
 _MOST_PODS: Final = 200
 """Maximum number of pods that are read for one report."""
 _NOT_CACHED: Final = "the manager does not cache them"
+_EVENTS_TIME: Final = 1.0
+"""Seconds in which the API server delivers the existing events of one watch."""
 
 _log = log.logger_from("starts")
 
@@ -169,8 +171,9 @@ class Starts:
     """A runnable of the leader: reports each TrainJob that has not started after the time ``after``, in seconds.
 
     The time counts from the first reconcile in which the TrainJob should run. A TrainJob that starts in time costs only
-    an entry in a table. Only the cache is read, except that ``pods`` reads some pods of a TrainJob that is reported. If
-    ``pods`` is None, the manager may not list pods, and the numbers in the JobSet's status must do.
+    an entry in a table. Only the cache is read, except for a TrainJob that is reported: ``pods`` lists some of its
+    pods, and ``events`` watches the events about Jobs or pods that it lacks. If ``pods`` is None, the manager may not
+    list pods, and the numbers in the JobSet's status must do.
     """
 
     name = "reports of TrainJobs that have not started"
@@ -183,6 +186,7 @@ class Starts:
         *,
         runtimes: Mapping[str, Runtime] | None = None,
         pods: client.Reader | None = None,
+        events: client.Watcher | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._reader = reader
@@ -190,6 +194,7 @@ class Starts:
         self._after = after
         self._runtimes = runtimes or {}
         self._pods = pods
+        self._events = events
         self._now = now
         self._waiting: dict[NamespacedName, _Waiting] = {}
         """Ordered by the time of the report."""
@@ -272,6 +277,10 @@ class Starts:
         gang = await runtime.why_waiting(train_job) if runtime is not None else None
         if gang is not None:
             return "gang-unschedulable", f"its gang is not scheduled: {' '.join(gang.message.split())}"
+        refusal = await self._refusal(job_set)
+        if refusal is not None and refusal.involved_object is not None:
+            finding = why.refused(refusal.message or "", why.LiveObject(refusal.involved_object.to_dict()))
+            return finding.cause, finding.summary
         objects[kinds.JOB_SET] = [why.LiveObject(job_set.to_dict())]
         # Of a kind that is not in ``unread``, an object that the snapshot lacks counts as missing.
         read = {kinds.TRAIN_JOB, kinds.JOB_SET, *kinds.POD_GROUPS}
@@ -302,6 +311,45 @@ class Starts:
             if finding.cause != "unexplained":  # its summary is for users who may not read everything
                 return finding.cause, finding.summary
         return "unexplained", "no cause is visible to the manager"
+
+    async def _refusal(self, job_set: JobSet) -> Event | None:
+        """Return an event with the API server's text about the Jobs of a JobSet, or their pods, that it refuses.
+
+        The manager may watch events, but not list them. A watch from the version "0" begins with the existing events.
+        """
+        if self._events is None or (since := job_set.metadata.creation_timestamp) is None:
+            return None
+        selectors: list[dict[str, str]] = []
+        idle = {
+            each.name: not (each.active or each.ready or each.succeeded or each.failed or each.suspended)
+            for each in job_set.status.replicated_jobs_status or ()
+        }
+        if all(idle.values()):
+            about_job_set = {"involvedObject.kind": "JobSet", "involvedObject.name": job_set.name}
+            selectors.append({**about_job_set, "reason": "JobCreationFailed"})
+        if any(idle.values()):
+            selectors.append({"involvedObject.kind": "Job", "reason": "FailedCreate"})
+        names = {
+            f"{job_set.name}-{job.name}-{index}"
+            for job in job_set.spec.replicated_jobs or ()
+            if idle.get(job.name)
+            for index in range(min(job.replicas or 1, _MOST_PODS))
+        }
+        for fields in selectors:
+            with anyio.move_on_after(_EVENTS_TIME):
+                try:
+                    async with self._events.watch(
+                        Event, namespace=job_set.namespace, fields=fields, resource_version="0"
+                    ) as events:
+                        async for each in events:
+                            about, seen = each.object.involved_object, each.object.metadata.creation_timestamp
+                            if about is None or not seen or parse_time(seen) < parse_time(since):
+                                continue
+                            if about.uid == job_set.metadata.uid or about.name in names:
+                                return each.object
+                except _UNREADABLE as error:
+                    _log.debug("Events cannot be read", jobSet=str(job_set.key), error=error)
+        return None
 
 
 def is_awaited(train_job: TrainJob) -> bool:

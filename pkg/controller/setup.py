@@ -52,7 +52,7 @@ def setup_controllers(
         starts: Starts | None = None
         if after > 0:
             pods = mgr.api_reader if evident else None  # the gate's role permits it
-            starts = Starts(mgr.client, recorder, after, runtimes=runtimes, pods=pods)
+            starts = Starts(mgr.client, recorder, after, runtimes=runtimes, pods=pods, events=mgr.api_reader)
         reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader, starts=starts)
         if starts is not None:
             mgr.add(starts)

@@ -16,6 +16,7 @@ from .causes.expiry import due as due
 from .causes.queues import QUEUE_LABEL as QUEUE_LABEL
 from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of
+from .causes.refusals import refused as refused
 from .causes.statuses import removed as removed
 from .causes.statuses import statuses as statuses
 from .causes.turns import PENDING as PENDING

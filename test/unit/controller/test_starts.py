@@ -82,7 +82,9 @@ class World:
         broadcaster = Broadcaster(self.events, now=now)
         recorder = broadcaster.recorder_for("trainer-trainjob-controller")
         runtimes = await core.new(self.client, FakeClient())
-        starts = Starts(self.client, recorder, self.after, runtimes=runtimes, pods=self.pods, now=now)
+        starts = Starts(
+            self.client, recorder, self.after, runtimes=runtimes, pods=self.pods, events=self.events, now=now
+        )
         self.reconciler = TrainJobReconciler(self.client, recorder, runtimes, now=now, starts=starts)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(broadcaster.start)
@@ -148,6 +150,73 @@ async def test_a_pod_template_that_the_api_server_refuses_is_named() -> None:
         assert "containers[0].resources.limits[nvidia.com/gpu]" in found
 
 
+async def told(world: World, reason: str, about: dict[str, str], message: str, *, at: int = 20) -> None:
+    """Create the Warning event of another controller in the TrainJob's namespace, ``at`` seconds after the begin."""
+    when = format_time(BEGIN + timedelta(seconds=at))
+    metadata = {"namespace": "team-a", "name": f"{about['name']}.{reason}.{at}", "creationTimestamp": when}
+    about = {"namespace": "team-a", **about}
+    data = {"metadata": metadata, "involvedObject": about, "reason": reason, "message": message}
+    world.events.add(Event.from_dict({**data, "type": "Warning", "lastTimestamp": when}))
+
+
+INVALID = 'Job.batch "job-node-0" is invalid: spec.template.spec.containers[0].image: Required value'
+QUOTA = (
+    'Error creating: pods "job-node-0-0-x" is forbidden: exceeded quota: gpus, '
+    "requested: requests.nvidia.com/gpu=8, used: requests.nvidia.com/gpu=4, limited: requests.nvidia.com/gpu=8"
+)
+
+
+async def test_the_event_of_job_set_about_a_refused_job_is_quoted() -> None:
+    world = World()
+    async with world.leading():
+        job_set = await world.client.get(JobSet, KEY)
+        about = {"kind": "JobSet", "name": "job", "uid": job_set.metadata.uid or ""}
+        await told(
+            world, "JobCreationFailed", {**about, "uid": "of another JobSet"}, "another refusal", at=15
+        )
+        await told(world, "JobCreationFailed", about, INVALID)
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert INVALID in found
+
+
+async def test_the_event_about_refused_pods_of_a_job_is_quoted() -> None:
+    world = World()
+    async with world.leading():
+        await world.counts(active=0)
+        job = {"kind": "Job", "name": "job-node-0", "uid": "u"}
+        await told(world, "FailedCreate", {**job, "name": "job-node-0-of-another"}, "another refusal")
+        await told(world, "FailedCreate", job, "of an earlier Job of this name", at=-600)
+        await told(world, "FailedCreate", job, QUOTA)
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert "the ResourceQuota gpus is exceeded" in found
+    assert "another refusal" not in found
+
+
+async def test_events_are_read_only_for_a_reported_train_job_that_lacks_jobs_or_pods() -> None:
+    world = World()
+    async with world.leading():
+        await world.counts(active=1)
+        await anyio.sleep(62)
+        assert len(await world.found()) == 1
+    assert not [call for call in world.events.calls if call.verb == "watch"]
+
+
+async def test_a_manager_that_may_not_watch_events_reports_the_numbers() -> None:
+    world = World()
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise ForbiddenError("events is forbidden", code=403, reason="Forbidden")
+
+    world.events.watch = refused  # type: ignore[method-assign]
+    async with world.leading():
+        await world.counts(active=0)
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert "the Jobs of step node have no pods" in found
+
+
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
@@ -160,7 +229,7 @@ async def test_the_counts_of_the_job_set_name_the_cause(counts: dict[str, int], 
     world = World()
     async with world.leading():
         await world.counts(**counts)
-        await anyio.sleep(61)
+        await anyio.sleep(63)  # the events of Jobs are awaited for up to two seconds
         (found,) = await world.found()
     assert words in found
 
