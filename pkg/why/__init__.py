@@ -10,8 +10,10 @@ from . import liveobject as liveobject
 from . import phase as phase
 from . import snapshot as snapshot
 from . import terminations as terminations
+from .causes.containers import by_end as by_end
 from .causes.containers import container_of as container_of
 from .causes.containers import failed_containers as failed_containers
+from .causes.containers import last_end as last_end
 from .causes.expiry import due as due
 from .causes.queues import QUEUE_LABEL as QUEUE_LABEL
 from .causes.queues import groups as groups

@@ -52,9 +52,10 @@ _PENDING_PAGES: Final = 10
 _summary: Final = msgspec.json.Decoder(dict[str, JSON]).decode
 _VISIBILITY: Final = ("v1beta2", "v1beta1")
 _LOGS: Final = 3
-_LOG_LINES: Final = 20
+_LOG_LINES: Final = 100
 _OUTPUT_LINES: Final = 5
-_LOG_BYTES: Final = 16384
+_LOG_BYTES: Final = 1 << 17
+"""A server cuts a longer answer at its end, where the error is."""
 _LOG_SECONDS: Final = 5.0
 
 

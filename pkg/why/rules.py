@@ -268,7 +268,7 @@ RULES: Final[dict[str, Rule]] = {
     "crash-loop": Rule(
         "a container fails again and again",
         "the {status.label} fails again and again with exit code {code}{signal}{restarted}{said}",
-        "{remedy} --previous"),
+        "{remedy}"),
     "crash-loop/restarts": Rule(
         "", "the {status.label} restarted {status.restarts} times, last after exit code {code}", "{remedy}"),
     "container-failed": Rule(

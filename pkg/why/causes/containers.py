@@ -63,7 +63,17 @@ _UNRESOLVED: Final = re.compile(
 _WARNING: Final = re.compile(r"\[W[^\]]*socket\.cpp")
 _NO_RENDEZVOUS: Final = re.compile(r"DistNetworkError|client socket has timed out")
 """PyTorch warns while the name of the first node does not resolve yet, and ends with this error if it never does."""
-_TRACEBACK: Final = "Traceback (most recent call last)"
+_RANK: Final = r"(?:\[(?:rank|default)\d{1,6}\]: ?)?"
+"""PyTorch begins the lines of an error with its rank, and torchrun begins all lines of a process with it."""
+_TRACEBACK: Final = re.compile(
+    rf'{_RANK}(?:Traceback \(most recent call last\)|  File "[^"\n]{{1,500}}", line \d)'
+)
+_RAISED: Final = re.compile(
+    rf"{_RANK}(?:[A-Za-z_][\w.]{{0,200}})?(?:Error|Exception|Interrupt|Exit|Timeout|Failure)(?:: |:?$)"
+)
+"""The line of an error after its traceback."""
+_LAUNCHER: Final = "errors.ChildFailedError"
+"""torchrun raises this error after a worker has failed. Its traceback and its table follow the log of the worker."""
 _SAID: Final = {
     r"CUDA out of memory|CUDA error: out of memory|HIP out of memory|RESOURCE_EXHAUSTED: Out of memory": (
         "The memory of the GPU ran out: use a smaller batch or shorter sequences, checkpoint activations, or shard the "
@@ -90,6 +100,13 @@ _SAID: Final = {
     r"ModuleNotFoundError: No module named|cannot open shared object file": (
         "The image lacks a package: use an image that contains it, or let the command install it. "
     ),
+    r"FileNotFoundError: |can't open file ": (
+        "A file is missing: correct its path, or check the volume or the image that should contain it. "
+    ),
+    r"^(?:MemoryError|numpy\.\S{0,80}MemoryError)|std::bad_alloc|DefaultCPUAllocator: can't allocate memory": (
+        "The memory ran out: raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer "
+        "data workers. "
+    ),
 }
 """What to do about an error that a training prints in its log. A word of the text must be specific to the error."""
 _OTHER_MACHINE: Final = re.compile(r"\bexec(?: user process caused:?|[ /]\S*:) exec format error")
@@ -102,13 +119,15 @@ _STABLE: Final = timedelta(minutes=10)
 """After a container has run for this time, the kubelet no longer delays its next restart."""
 _UNREADY: Final = timedelta(minutes=5)
 _LOG_LINES: Final = 5
+_SEARCHED: Final = 20
+"""An error without a traceback counts only in this many last lines of a log."""
 _WORK: Final = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER)
 """The containers that do the work of a pod. Others may run beside them."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield findings on containers that cannot start, have failed or are not ready."""
-    for status in _by_end(snapshot):
+    for status in by_end(snapshot):
         ended = status.ended
         failed = ended is not None and number(ended, "exitCode") != 0
         if status.waiting in _CONFIG or text(ended, "reason") in ("StartError", "ContainerCannotRun"):
@@ -123,6 +142,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             limit = f" of {limits[0]}" if limits and limits[0] else ""
             evidence = (status.line, *lines_of(snapshot, status))
             yield found("out-of-memory", status.pod, *evidence, status=status, limit=limit)
+        elif status.pod.text("status", "reason") == "DeadlineExceeded":
+            continue  # the deadline of the pod ended the container
         elif status.waiting == "CrashLoopBackOff" or (failed and not _replaced(status)):
             yield _failed(snapshot, status)
         elif (unstable := _unstable(snapshot, status)) is not None:
@@ -132,9 +153,30 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
-    """Return the last lines of a container's log, as evidence."""
-    lines = [each for each in snapshot.logs.get((status.pod.name, status.name), ()) if each.strip()]
-    return [f"log of {status.name}: {each}" for each in lines[-_LOG_LINES:]]
+    """Return the last lines of a container's log, as evidence. They end with the error that ended the training."""
+    lines = [each for each in log_of(snapshot, status) if each.strip()]
+    raised = next((index for index, each in _after_traceback(lines) if _RAISED.match(each)), len(lines) - 1)
+    return [f"log of {status.name}: {each}" for each in lines[: raised + 1][-_LOG_LINES:]]
+
+
+def log_of(snapshot: Snapshot, status: Status) -> list[str]:
+    """Return the read lines of a container's log, without the report of torchrun about a worker that failed."""
+    lines = list(snapshot.logs.get((status.pod.name, status.name), ()))
+    starts = [
+        index for index, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")
+    ]
+    if starts and any(_LAUNCHER in line[:MOST_MATCHED] for line in lines[starts[-1] :]):
+        return lines[: starts[-1]] or lines
+    return lines
+
+
+def _after_traceback(lines: list[str]) -> list[tuple[int, str]]:
+    """Return the lines after the last traceback with their numbers, the last one first. Without one, return none.
+
+    The errors before it did not end the training.
+    """
+    starts = [index for index, line in enumerate(lines) if _TRACEBACK.match(line)]
+    return list(enumerate(lines))[: starts[-1] : -1] if starts else []
 
 
 def messages_of(status: Status) -> list[str]:
@@ -160,22 +202,28 @@ def container_of(pod: LiveObject) -> str:
 
 def failed_containers(snapshot: Snapshot) -> Iterator[Status]:
     """Yield the failed containers whose pods still exist or are kept, in the order in which the containers failed."""
-    for status in _by_end(snapshot):
-        ended = _last_end(status)
+    for status in by_end(snapshot):
+        ended = last_end(status)
         if ended is not None and number(ended, "exitCode") != 0 and (status.is_kept or not status.is_gone):
             yield status
 
 
-def _by_end(snapshot: Snapshot) -> list[Status]:
+def by_end(snapshot: Snapshot) -> list[Status]:
     """Return the containers in the order in which they ended: in distributed training, one failure causes others.
 
-    The containers of a pod that has succeeded are left out: the kubelet may have killed its sidecars.
+    Of the containers that ended in the same second, those that a signal ended come last, because other programs send
+    signals, and lower ranks come first. The containers of a pod that has succeeded are left out: the kubelet may have killed its sidecars.
     """
-    found = (each for each in statuses(snapshot) if each.pod.text("status", "phase") != "Succeeded")
-    return sorted(found, key=lambda each: moment(_last_end(each), "finishedAt") or snapshot.now)
+    found = [each for each in statuses(snapshot) if each.pod.text("status", "phase") != "Succeeded"]
+
+    def order(status: Status) -> tuple[datetime, bool, int]:
+        end = last_end(status)
+        return moment(end, "finishedAt") or snapshot.now, number(end, "exitCode") > 128, rank_of(status.pod)
+
+    return sorted(found, key=order)
 
 
-def _last_end(status: Status) -> JSON:
+def last_end(status: Status) -> JSON:
     """Return the last termination of a container, even if the container runs again."""
     return status.ended or at(status.data, "lastState", "terminated")
 
@@ -207,8 +255,7 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     code, pod = number(status.ended, "exitCode"), status.pod
     words = messages_of(status)
     evidence = (status.line, *words[-2:], *lines_of(snapshot, status))
-    logged = snapshot.logs.get((pod.name, status.name), ())
-    shown = (*words, *(f"log of {status.name}: {line}" for line in logged))
+    shown = (*words, *(f"log of {status.name}: {line}" for line in log_of(snapshot, status)[-_SEARCHED:]))
     if other := [line for line in shown if _OTHER_MACHINE.search(line)]:
         return found("command-not-found", pod, *evidence, status=status, words=_last(other[-1]))
     is_lasting = any(map(_NO_RENDEZVOUS.search, shown))
@@ -220,7 +267,13 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
         return found("command-not-found/shell", pod, *evidence, status=status, code=code, said=said)
     named: dict[str, Any] = {"status": status, "code": code}
     named["signal"] = f", {_SIGNALS[code]}" if code in _SIGNALS else ""
-    named["remedy"] = f"Read its log: {logs_command(snapshot, status)}"
+    again = " --previous" if status.waiting == "CrashLoopBackOff" else ""
+    named["remedy"] = f"Read its log: {logs_command(snapshot, status)}{again}"
+    if snapshot.logs.get((pod.name, status.name)) == [] and not words:
+        named["remedy"] = (
+            "It wrote nothing. Let the command of the next attempt say what it does, such as sh -x for a shell, or "
+            "PYTHONFAULTHANDLER=1 in spec.trainer.env for a crash of Python."
+        )
     if status.is_gone and not status.is_kept:
         named["remedy"] = f"The pod is removed, and its log with it. {KEEP}"
     if status.waiting == "CrashLoopBackOff":
@@ -236,20 +289,24 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
 def _told(snapshot: Snapshot, status: Status, named: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a rule with the last line of the output that tells the cause, and what to do about it.
 
-    Lines before the last traceback are left out: the error that they tell did not end the training.
+    If no line is known, this is the error after the last traceback.
     """
     job, message = snapshot.train_job, text(status.ended, "message").splitlines()
-    lines = [*message, *snapshot.logs.get((status.pod.name, status.name), ())]
-    for line in reversed(lines):
-        if line.startswith(_TRACEBACK):
-            break
-        for pattern, advice in _SAID.items():
-            if re.search(pattern, line[:MOST_MATCHED]):
-                place = f"{job.name} -n {job.namespace} --step {step_of(status.pod)}"
-                shown = " ".join(line.split())
-                shown = shown if len(shown) <= 160 else f"{shown[:160]}…"
-                advice = advice.format(everything=f"trainerctl logs {place} --all")
-                return {**named, "said": f": {shown}", "remedy": advice + named["remedy"]}
+    lines = [*message, *log_of(snapshot, status)]
+    last = [line for _, line in _after_traceback(lines)] or lines[: -_SEARCHED - 1 : -1]
+    known = [
+        (line, advice)
+        for line in last
+        for pattern, advice in _SAID.items()
+        if re.search(pattern, line[:MOST_MATCHED])
+    ]
+    raised = [(line, "") for _, line in _after_traceback(lines) if _RAISED.match(line)]
+    for line, advice in (*known, *raised):
+        place = f"{job.name} -n {job.namespace} --step {step_of(status.pod)}"
+        shown = " ".join(line.split())
+        shown = shown if len(shown) <= 160 else f"{shown[:160]}…"
+        advice = advice.format(everything=f"trainerctl logs {place} --all")
+        return {**named, "said": f": {shown}", "remedy": advice + named["remedy"]}
     return {**named, "said": ""}
 
 

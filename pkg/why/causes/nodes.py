@@ -41,6 +41,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield from _ended(pod)
         elif phase != "Succeeded" and (problem := _problem(snapshot, pod, nodes)) is not None:
             yield problem
+    for pod in snapshot.removed:
+        if pod.text("status", "reason") == "DeadlineExceeded":
+            yield from _ended(pod)
     for job in (
         snapshot.jobs if nodes else ()
     ):  # the pod garbage collector deletes pods of a node that does not exist

@@ -59,7 +59,91 @@ def test_an_error_before_the_last_traceback_did_not_end_the_training() -> None:
         "ModuleNotFoundError: No module named 'apex'", "Traceback (most recent call last):", "ValueError: bad learning rate",
     ]  # fmt: skip
 
+    found = world.verdict().findings[0]
+
+    assert found.summary == "the container node failed with exit code 1: ValueError: bad learning rate"
+    assert found.advice.startswith("Read its log: ")
+
+
+TORCHRUN = """\
+step 10
+Traceback (most recent call last):
+  File "/workspace/train.py", line 88, in <module>
+    loss.backward()
+{error}
+E0612 10:01:02.003000 7 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 9)
+Traceback (most recent call last):
+  File "/usr/local/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+/workspace/train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  exitcode  : 1 (pid: 9)
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================"""
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("[rank0]: ValueError: bad learning rate", "Read its log: "),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "The memory of the GPU ran out"),
+        ("MemoryError", "The memory ran out"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/train.parquet'", "A file is missing"),
+        ("AssertionError", "Read its log: "),
+        ("Exception: stopped", "Read its log: "),
+    ],
+)  # fmt: skip
+def test_the_error_of_the_worker_is_said_and_not_the_report_of_torchrun(error: str, advice: str) -> None:
+    world = TrainJobObjects()
+    world.ended(1)
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = TORCHRUN.format(error=error).splitlines()
+
+    found = world.verdict().findings[0]
+
+    assert found.summary == f"the container node failed with exit code 1: {error}"
+    assert found.advice.startswith(advice)
+    assert found.evidence[-1] == f"log of node: {error}"
+
+
+def test_a_syntax_error_has_no_traceback() -> None:
+    world = TrainJobObjects()
+    world.ended(1)
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
+        '  File "/workspace/train.py", line 2', "    def train(:", "              ^", "SyntaxError: invalid syntax",
+    ]  # fmt: skip
+
+    assert world.verdict().findings[0].summary.endswith(" exit code 1: SyntaxError: invalid syntax")
+
+
+@pytest.mark.parametrize(
+    "lines", [["No space left on device", *["step"] * 20], ["Name or service not known", *["step"] * 20]]
+)
+def test_an_error_long_before_the_end_of_a_log_is_not_the_cause(lines: list[str]) -> None:
+    world = TrainJobObjects()
+    world.ended(1)
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = lines
+
     assert world.verdict().findings[0].summary == "the container node failed with exit code 1"
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_an_empty_log_is_not_advised(loops: bool) -> None:
+    world = TrainJobObjects()
+    if loops:
+        world.waits("CrashLoopBackOff", "back-off 40s", last={"exitCode": 1, "reason": "Error"}, restarts=4)
+    else:
+        world.ended(1)
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = []
+
+    advice = world.verdict().findings[0].advice
+
+    assert advice.startswith("It wrote nothing.")
+    assert "trainerctl logs" not in advice
+    assert advice.endswith("for a crash of Python.")
 
 
 @pytest.mark.parametrize(

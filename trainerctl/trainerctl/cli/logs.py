@@ -16,7 +16,7 @@ from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
 from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, JOB_SET_NAME_KEY
-from pkg.why import KEEP, LiveObject, Snapshot, container_of, kinds, reading, removed, statuses
+from pkg.why import KEEP, LiveObject, Snapshot, by_end, container_of, kinds, last_end, reading, removed
 from pkg.why.liveobject import at, number, text
 from pkg.why.phase import training_step
 from pkg.why.snapshot import finished, rank_of, step_of
@@ -74,22 +74,14 @@ def pods_of(snapshot: Snapshot, step: str) -> list[LiveObject]:
 def first_failed(snapshot: Snapshot, step: str) -> tuple[int, str]:
     """Return the rank that failed first, and a sentence about it. If none has failed, return 0 and an empty text.
 
-    In distributed training, the failure of one rank makes the others fail. Of the failures in the same second, those by
-    a signal come last, because other programs send signals.
+    In distributed training, the failure of one rank makes the others fail.
     """
-    failed = []
-    for status in statuses(snapshot):
-        ended = status.ended or at(status.data, "lastState", "terminated")
-        code = number(ended, "exitCode")
-        if code and step_of(status.pod) == step and status.pod.text("status", "phase") != "Succeeded":
-            failed.append((text(ended, "finishedAt"), code > 128, rank_of(status.pod), code))
-    if not failed:
-        return 0, ""
-    _, _, rank, code = min(failed)
-    return (
-        rank,
-        f"Rank {rank} of step {step} failed first (exit code {code}). For others, add --rank N or --all.",
-    )
+    for status in by_end(snapshot):
+        if (code := number(last_end(status), "exitCode")) and step_of(status.pod) == step:
+            rank = rank_of(status.pod)
+            others = "For others, add --rank N or --all."
+            return rank, f"Rank {rank} of step {step} failed first (exit code {code}). {others}"
+    return 0, ""
 
 
 def no_pod(snapshot: Snapshot, step: str) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 from pkg.why import LiveObject, Snapshot, failed_containers
 
 _LOGS: Final = 3
-_LINES: Final = 20
+_LINES: Final = 100
 _LOOPBACK: Final = "https://127.0.0.1:"
 
 
