@@ -20,7 +20,6 @@ from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of
 from .causes.refusals import refused as refused
 from .causes.statuses import removed as removed
-from .causes.statuses import statuses as statuses
 from .causes.turns import PENDING as PENDING
 from .causes.turns import places as places
 from .diagnosis import State as State

@@ -52,6 +52,17 @@ _TO_CREATE: Final = (
         re.compile(r"chdir to cwd", re.IGNORECASE),
         "Correct workingDir in the runtime, or use an image that contains this directory for the container's user.",
     ),
+    (
+        re.compile("local processes have no images"),
+        (
+            "Set spec.trainer.command to the program of the image, and install what it needs on this machine, or use a "
+            "local cluster without --run-processes, which simulates the pods."
+        ),
+    ),
+    (
+        re.compile("local processes"),
+        "Use a cluster that runs containers, or a local cluster without --run-processes, which simulates the pods.",
+    ),
     (re.compile(""), "Correct the setting that the message names, in the TrainJob or its runtime."),
 )
 """The advice if a container cannot be created, by the message."""
@@ -212,7 +223,8 @@ def by_end(snapshot: Snapshot) -> list[Status]:
     """Return the containers in the order in which they ended: in distributed training, one failure causes others.
 
     Of the containers that ended in the same second, those that a signal ended come last, because other programs send
-    signals, and lower ranks come first. The containers of a pod that has succeeded are left out: the kubelet may have killed its sidecars.
+    signals, and lower ranks come first. The containers of a pod that has succeeded are left out: the kubelet may have
+    killed its sidecars.
     """
     found = [each for each in statuses(snapshot) if each.pod.text("status", "phase") != "Succeeded"]
 

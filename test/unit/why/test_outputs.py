@@ -173,3 +173,36 @@ def test_long_lines_are_cut_and_read_in_bounded_time() -> None:
 
     assert time.process_time() - began < 2
     assert found.summary.endswith(f": {line[:160]}…")
+
+
+def test_of_ranks_that_failed_in_the_same_second_the_lowest_is_named_first() -> None:
+    world = TrainJobObjects()
+    for number in (1, 0):
+        world.ended(1, pod=number)
+
+    found = world.verdict().findings[0]
+
+    assert found.subjects == tuple(f"Pod {pod['metadata']['name']}" for pod in world.pods)
+    assert found.advice.endswith(" --rank 0")
+
+
+def test_a_container_that_the_deadline_of_its_pod_ended_did_not_fail() -> None:
+    world = TrainJobObjects()
+    world.ended(143)
+    world.pods[0]["status"].update(reason="DeadlineExceeded", message="Pod was active too long")
+
+    assert [each.cause for each in world.verdict().findings] == ["deadline-exceeded"]
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("container node has no command: local processes have no images", "Set spec.trainer.command"),
+        ("container node runs sshd: not supported by local processes", "Use a cluster that runs containers"),
+    ],
+)
+def test_what_local_processes_cannot_run_has_a_remedy(message: str, advice: str) -> None:
+    world = TrainJobObjects()
+    world.waits("ProcessesUnsupported", message)
+
+    assert world.verdict().findings[0].advice.startswith(advice)

@@ -80,6 +80,6 @@ async def _each(
             try:
                 done.append(await step(cluster, name))
             except StatusError as error:
-                streams.say_error(str(error))
+                streams.say_error(str(cluster.worded(error)))
                 done.append(False)
     return 0 if all(done) else 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import logging
 import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -61,6 +62,8 @@ def _run(parsed: argparse.Namespace, signals: Signals | None) -> int:
     if parsed.passes_flags:
         code = command(parsed)  # the manager runs its own event loop
         return code
+    # The warnings of the library are for programs with a log; what a person must know is in the text of errors.
+    logging.getLogger("controller_runtime").addHandler(logging.NullHandler())
     out, err = Console(), Console(stderr=True)
     if signals is None:
         code = anyio.run(command, parsed, out, err)

@@ -17,8 +17,15 @@ import anyio.to_thread
 import msgspec
 from controller_runtime.client import LiveClient
 from controller_runtime.machinery import unstructured
-from controller_runtime.machinery.errors import ExpiredError
+from controller_runtime.machinery.errors import (
+    ExpiredError,
+    ForbiddenError,
+    NotFoundError,
+    StatusError,
+    UnauthorizedError,
+)
 from controller_runtime.rest import (
+    Anonymous,
     ConfigError,
     Request,
     Response,
@@ -34,6 +41,7 @@ from trainerctl.offline import inputfiles
 
 FIELD_OWNER: Final = "trainerctl"
 KIND: Final = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
+_RESOURCE: Final = "trainjobs"
 _TOLERATED: Final = timedelta(seconds=5)
 """We ignore smaller differences between the clocks: responses contain whole seconds, and a busy server responds late.
 """
@@ -101,6 +109,21 @@ class Connection(NamedTuple):
     clock: ServerClock
     address: str = ""
     """The URL of the API server."""
+    is_anonymous: bool = False
+    """True if the kubeconfig has no credentials."""
+
+    def worded(self, error: StatusError) -> StatusError:
+        """Return the error. If its text leaves out what a person must know, return one that says it."""
+        more = ""
+        if isinstance(error, NotFoundError) and error.details.get("kind") == _RESOURCE:
+            more = f" in namespace {self.namespace}; trainerctl get -A lists all TrainJobs"
+        elif isinstance(error, UnauthorizedError | ForbiddenError) and self.is_anonymous:
+            more = "; the user of the kubeconfig has no credentials"
+        if error.message.endswith(more):
+            return error
+        return type(error)(
+            f"{error.message}{more}", code=error.code, reason=error.reason, details=error.details
+        )
 
     @property
     def removed(self) -> Path | None:
@@ -159,7 +182,8 @@ class Connection(NamedTuple):
 async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
     """Connect to the cluster of the kubeconfig.
 
-    The namespace comes from the flag, else from the kubeconfig's context, else it is ``default``.
+    The namespace comes from the flag, else from the kubeconfig's context, else it is ``default``. Errors of the body
+    say in which namespace a TrainJob was not found, and that the kubeconfig has no credentials.
 
     Raises:
         ConfigError: the kubeconfig cannot be loaded. If no flag selects one, the text also suggests a local cluster
@@ -175,9 +199,13 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
         raise
     async with Transport(config) as transport:
         clock = ServerClock(FirstAnswer(transport))
-        yield Connection(
-            LiveClient(clock),
-            arguments.namespace or config.namespace or inputfiles.DEFAULT_NAMESPACE,
-            clock,
-            config.address,
-        )
+        namespace = arguments.namespace or config.namespace or inputfiles.DEFAULT_NAMESPACE
+        has_key = config.tls is not None and (config.tls.cert is not None or config.tls.issued is not None)
+        is_anonymous = isinstance(config.credentials, Anonymous) and not has_key
+        cluster = Connection(LiveClient(clock), namespace, clock, config.address, is_anonymous)
+        try:
+            yield cluster
+        except StatusError as error:
+            if (worded := cluster.worded(error)) is error:
+                raise
+            raise worded from error

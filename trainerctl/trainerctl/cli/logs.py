@@ -16,6 +16,7 @@ from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
 from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, JOB_SET_NAME_KEY
+from pkg.constants.trainer import LAUNCHER
 from pkg.why import KEEP, LiveObject, Snapshot, by_end, container_of, kinds, last_end, reading, removed
 from pkg.why.liveobject import at, number, text
 from pkg.why.phase import training_step
@@ -37,7 +38,9 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
     """
     async with live.connect(arguments) as cluster:
         snapshot = await cluster.snapshot(arguments.name)
-        step = arguments.step or training_step(snapshot)
+        step, said = (arguments.step, "") if arguments.step else step_to_read(snapshot)
+        if said:
+            streams.say_note(said)
         pods = pods_of(snapshot, step)
         if not arguments.all:
             rank = arguments.rank
@@ -61,6 +64,32 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
             for each in logs:
                 group.start_soon(each.follow, latest, err)
     return max(each.code for each in logs)
+
+
+def step_to_read(snapshot: Snapshot) -> tuple[str, str]:
+    """Return the step whose log says most, and a sentence if this is not the step that trains.
+
+    Until JobSet creates the Job of the step that trains, this is the first step that has failed, or a step that runs.
+    With MPI, only a failure counts, because the other step only runs an SSH server.
+    """
+    step = training_step(snapshot)
+    if kinds.JOB in snapshot.unread or any(step_of(job) == step for job in snapshot.all_jobs):
+        return step, ""
+    other, what = "", ""
+    for status in by_end(snapshot):
+        if (
+            not what
+            and (code := number(last_end(status), "exitCode"))
+            and (status.is_kept or not status.is_gone)
+        ):
+            other, what = step_of(status.pod), f"failed with exit code {code}"
+    if not what and step != LAUNCHER and snapshot.running:
+        other, what = step_of(snapshot.running[0]), "runs"
+    return (
+        (other, f"Step {step} has not started. This is the log of step {other}, which {what}.")
+        if what
+        else (step, "")
+    )
 
 
 def pods_of(snapshot: Snapshot, step: str) -> list[LiveObject]:
@@ -100,9 +129,11 @@ def no_pod(snapshot: Snapshot, step: str) -> str:
         step_of(each) for each in snapshot.jobs
     }
     has_none = not pods_of(snapshot, step)
+    named = f"{job.name} -n {job.namespace}"
+    if step in steps and snapshot.all_jobs and not jobs and not known:
+        return f"step {step} has not started; see trainerctl why {named}"
     if known or (is_over and (not steps or step in steps) and has_none):
         return "\n".join([f"the pods of step {step} are removed, and their logs with them", *ends, KEEP])
-    named = f"{job.name} -n {job.namespace}"
     if has_none and (not steps or step in steps):
         return f"step {step} has no pod; see trainerctl why {named}"
     return f"no pod of step {step} matches; see trainerctl get {named}"

@@ -44,6 +44,25 @@ def test_a_name_that_does_not_exist_is_reported_in_one_line(
     lines = (done.stdout + done.stderr).splitlines()
     assert len([line for line in lines if "missing" in line]) == 1, lines
     assert "not found" in done.stdout + done.stderr or "does not exist" in done.stdout + done.stderr, lines
+    assert any("nowhere" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("name", ["get", "why missing", "delete missing"])
+def test_without_credentials_one_line_says_so(
+    name: str, trainer_control_plane: Environment, tmp_path: Path
+) -> None:
+    content = trainer_control_plane.kubeconfig_for("admin", ["system:masters"])
+    content["users"][0]["user"] = {}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(content))
+    done = subprocess.run(
+        [sys.executable, "-m", "trainerctl", *name.split(), "--kubeconfig", str(kubeconfig)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("trainerctl: forbidden: ")
+    assert line.endswith("; the user of the kubeconfig has no credentials")
 
 
 def test_every_command_with_a_name_is_tried() -> None:

@@ -409,6 +409,41 @@ def test_the_rank_that_failed_first_is_shown_and_named() -> None:
     assert logs.first_failed(TrainJobObjects().snapshot(), "node") == (0, "")
 
 
+def with_initializer(**state: Any) -> Snapshot:
+    """Return a TrainJob whose dataset initializer is the only step with a Job, and has a pod with this state."""
+    world = TrainJobObjects()
+    jobs = world.job_set["spec"]["replicatedJobs"]
+    jobs.insert(0, {**jobs[0], "name": "dataset-initializer"})
+    for each in (world.job, *world.pods):
+        each["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = "dataset-initializer"
+    for number in range(len(world.pods)):
+        world.container(pod=number, phase="Failed" if "terminated" in state else "Running", **state)
+    world.train_job["status"]["jobsStatus"] = [{"name": "dataset-initializer"}, {"name": "node"}]
+    return world.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("state", "what"),
+    [
+        ({"terminated": {"exitCode": 3, "finishedAt": when(5)}}, "failed with exit code 3"),
+        ({"running": {"startedAt": when(5)}}, "runs"),
+    ],
+)
+def test_before_the_training_the_log_is_that_of_the_step_that_failed_or_runs(state: Any, what: str) -> None:
+    snapshot = with_initializer(**state)
+
+    assert logs.step_to_read(snapshot) == (
+        "dataset-initializer",
+        f"Step node has not started. This is the log of step dataset-initializer, which {what}.",
+    )
+    assert logs.no_pod(snapshot, "node") == "step node has not started; see trainerctl why llama -n team-a"
+
+
+def test_the_log_of_a_training_that_has_a_job_is_its_own() -> None:
+    assert logs.step_to_read(TrainJobObjects().snapshot()) == ("node", "")
+    assert logs.step_to_read(without_pods().snapshot()) == ("node", "")
+
+
 def test_why_shows_the_kept_log_of_a_removed_pod_and_the_command_that_prints_it() -> None:
     first = diagnose(with_kept(kept(1, 3, 20))).findings[0]
 
@@ -451,7 +486,7 @@ async def test_a_missing_train_job_does_not_keep_the_others_from_deletion(
 
     @asynccontextmanager
     async def connect(_arguments: Any) -> AsyncIterator[Any]:
-        yield SimpleNamespace(client=client, namespace="team-a")
+        yield live.Connection(client, "team-a", None)  # type: ignore[arg-type]  # what it uses of them
 
     monkeypatch.setattr(live, "connect", connect)
     out = Console(file=io.StringIO())
