@@ -464,6 +464,13 @@ RULES: Final[dict[str, Rule]] = {
         "it will be deleted at {due}, because {field}, if the manager's feature gate TTLAfterFinished is enabled",
         "To keep the TrainJob for longer, raise its spec.ttlSecondsAfterFinished.", Severity.NOTE),
     "expiring/announced": Rule(
+        "", "it will be deleted at {due}, because {field}",
+        "To keep the TrainJob for longer, raise its spec.ttlSecondsAfterFinished.", Severity.NOTE),
+    "expiring/overdue": Rule(
+        "", "it should have been deleted at {due}, because {field}, and still exists",
+        "Enable the manager's feature gate TTLAfterFinished, and apply config/ttl-after-finished. To delete it now: "
+        "trainerctl delete {job.name} -n {job.namespace}", Severity.NOTE),
+    "expiring/configured": Rule(
         "", "{words}", "To keep the TrainJob for longer, set its spec.ttlSecondsAfterFinished.", Severity.NOTE),
     "unexplained": Rule(
         "no cause was found", "{state}, and {what}",

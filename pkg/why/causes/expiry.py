@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import pydantic_core
 from controller_runtime.machinery.meta import format_time
@@ -16,11 +17,30 @@ from pkg.constants import trainer as constants
 from pkg.util import trainjob
 from pkg.why.causes.references import runtime_of
 from pkg.why.finding import Finding, found
-from pkg.why.snapshot import Snapshot
+from pkg.why.snapshot import PATIENCE, Snapshot
 
 
-def due(snapshot: Snapshot) -> tuple[str, str] | None:
-    """Return the time of the deletion and the field that determines it, or None if no field does.
+class Deletion(NamedTuple):
+    """When a finished TrainJob is to be deleted, as far as a client can know."""
+
+    due: datetime
+    field: str
+    """The field that determines the time, and its value."""
+    is_announced: bool
+    """True if the manager has announced it. Until then, a client does not know the manager's feature gate."""
+    is_overdue: bool
+    """True if the time has passed: the gate is disabled, or the manager cannot delete the TrainJob."""
+
+    def __str__(self) -> str:
+        """Return the time in a few words."""
+        if self.is_overdue:
+            return f"not deleted at {format_time(self.due)}"
+        gate = "" if self.is_announced else " if TTLAfterFinished is enabled"
+        return f"expires {format_time(self.due)}{gate}"
+
+
+def deletion_of(snapshot: Snapshot) -> Deletion | None:
+    """Return when the TrainJob is to be deleted, or None if no field determines this.
 
     The time of the manager's Configuration is not known here; only the manager's event contains it.
     """
@@ -36,7 +56,10 @@ def due(snapshot: Snapshot) -> tuple[str, str] | None:
         if ttl is None and stored is not None:
             ttl = trainjob.time_to_live(train_job, kind.from_dict(dict(stored.data)))
         if ttl is not None:
-            return format_time(finished + timedelta(seconds=ttl[0])), f"{ttl[1]} is {ttl[0]}"
+            due = finished + timedelta(seconds=ttl[0])
+            announced = snapshot.events(snapshot.train_job, constants.TRAIN_JOB_EXPIRING_REASON)
+            is_overdue = snapshot.now - due > PATIENCE
+            return Deletion(due, f"{ttl[1]} is {ttl[0]}", bool(announced), is_overdue)
     return None
 
 
@@ -45,7 +68,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     job = snapshot.train_job
     announced = snapshot.events(job, constants.TRAIN_JOB_EXPIRING_REASON)
     lines = [snapshot.quote(each) for each in announced[:1]]
-    if (expected := due(snapshot)) is not None:
-        yield found("expiring", job, *lines, due=expected[0], field=expected[1])
+    if (expected := deletion_of(snapshot)) is not None:
+        rule = "expiring/announced" if expected.is_announced else "expiring"
+        rule = "expiring/overdue" if expected.is_overdue else rule
+        yield found(rule, job, *lines, due=format_time(expected.due), field=expected.field, job=job)
     elif announced and (job.is_true("Complete") or job.is_true("Failed")):
-        yield found("expiring/announced", job, *lines, words=announced[0].text("message"))
+        yield found("expiring/configured", job, *lines, words=announced[0].text("message"))

@@ -127,8 +127,30 @@ async def test_a_finished_train_job_says_when_it_will_be_deleted(
     if expected is not None:
         due = format_time(NOW - timedelta(seconds=600) + timedelta(seconds=int(expected.rpartition(" ")[2])))
         gate = "if the manager's feature gate TTLAfterFinished is enabled"
-        assert notes[0].summary == f"it will be deleted at {due}, because {expected}, {gate}"
+        if spec:
+            assert (
+                notes[0].summary
+                == f"it should have been deleted at {due}, because {expected}, and still exists"
+            )
+            assert "TTLAfterFinished" in notes[0].advice
+        else:
+            assert notes[0].summary == f"it will be deleted at {due}, because {expected}, {gate}"
     assert found.exit_code == (kind == "Failed")
+
+
+async def test_the_managers_announcement_shows_that_the_gate_is_enabled() -> None:
+    world = TrainJobObjects()
+    world.train_job["spec"]["ttlSecondsAfterFinished"] = 630
+    world.train_job["status"] = {"conditions": [condition("Complete", reason="R", age=600)]}
+    world.event(world.train_job, "TrainJobExpiring", "TrainJob will be deleted")
+
+    found = await verdict(world, STEP, {})
+
+    due = format_time(NOW + timedelta(seconds=30))
+    assert (
+        found.findings[0].summary
+        == f"it will be deleted at {due}, because spec.ttlSecondsAfterFinished is 630"
+    )
 
 
 async def test_the_managers_announcement_is_shown_if_no_object_has_the_time() -> None:

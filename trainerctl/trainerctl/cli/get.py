@@ -14,7 +14,7 @@ from typing import Final
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
-from pkg.why import PENDING, QUEUE_LABEL, LiveObject, Snapshot, due, kinds, places, reading
+from pkg.why import PENDING, QUEUE_LABEL, LiveObject, Snapshot, deletion_of, kinds, places, reading
 from pkg.why.liveobject import ago, number
 from pkg.why.phase import Phase, cells, phase, state, tree
 from pkg.why.snapshot import NOT_INSTALLED
@@ -170,8 +170,8 @@ def tree_rows(snapshot: Snapshot, *, ages: bool = True) -> Iterator[tuple[str, .
         *others, detail = cells(row, snapshot.now)
         if row.depth == 0:
             detail = _progress(row.obj, snapshot.now, places(snapshot.all(PENDING)), ages=ages)
-            if (deletion := due(snapshot)) is not None:
-                detail = ", ".join(filter(None, (detail, f"expires {deletion[0]}")))
+            if (deletion := deletion_of(snapshot)) is not None:
+                detail = ", ".join(filter(None, (detail, str(deletion))))
         yield *others, detail
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pkg.why import LiveObject
-from testkit.why.world import NOW, TrainJobObjects, when
+from testkit.why.world import NOW, TrainJobObjects, condition, when
 
 from trainerctl.cli import describe, get
 from trainerctl.cli.terminal import Console
@@ -129,18 +129,23 @@ def test_a_duration_has_two_units(seconds: int, expected: str) -> None:
     assert duration(seconds) == expected
 
 
-def test_the_tree_and_the_page_show_when_a_finished_train_job_will_be_deleted() -> None:
+@pytest.mark.parametrize(
+    ("age", "event", "cell", "sentence"),
+    [
+        (10, False, "expires {} if TTLAfterFinished is enabled", "it will be deleted at {}, because"),
+        (10, True, "expires {}", "it will be deleted at {}, because"),
+        (600, True, "not deleted at {}", "it should have been deleted at {}, because"),
+    ],
+    ids=["the gate is not known", "announced", "the time has passed"],
+)
+def test_the_tree_and_the_page_show_when_a_finished_train_job_will_be_deleted(
+    age: float, event: bool, cell: str, sentence: str
+) -> None:
     world = reporting(progressPercentage=100)
-    ended = {
-        "type": "Complete",
-        "status": "True",
-        "reason": "R",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    world.train_job["status"]["conditions"] = [{**ended, "message": ""}]
+    world.train_job["status"]["conditions"] = [condition("Complete", reason="R", age=age)]
     world.train_job["spec"]["ttlSecondsAfterFinished"] = 60
+    if event:
+        world.event(world.train_job, "TrainJobExpiring", "TrainJob will be deleted")
 
-    assert next(get.tree_rows(world.snapshot()))[-1] == "100%, 12s ago, expires 2026-01-01T00:01:00Z"
-    assert "it will be deleted at 2026-01-01T00:01:00Z, because spec.ttlSecondsAfterFinished is 60" in page(
-        world
-    )
+    assert next(get.tree_rows(world.snapshot()))[-1] == f"100%, 12s ago, {cell.format(when(age - 60))}"
+    assert sentence.format(when(age - 60)) in page(world)
