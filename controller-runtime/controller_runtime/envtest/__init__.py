@@ -21,6 +21,7 @@ from .eventually import consistently as consistently
 from .eventually import eventually as eventually
 from .files import file_lock as file_lock
 from .files import private_directory as private_directory
+from .files import write_atomically as write_atomically
 from .files import write_private as write_private
 from .manifests import CRD as CRD
 from .manifests import WebhookServing as WebhookServing

@@ -29,13 +29,24 @@ def private_directory(path: Path) -> Path:
 
 def write_private(path: Path, content: bytes | str) -> Path:
     """Write the file ``path`` atomically and return ``path``. Its mode is 0600 from the beginning."""
+    return write_atomically(path, content, mode=0o600)
+
+
+def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o666) -> Path:
+    """Replace the file ``path`` and return ``path``. Readers see the former content or all of the new one.
+
+    ``mode`` is the mode of the file before the umask is applied.
+    """
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    temporary.replace(path)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     return path
 
 

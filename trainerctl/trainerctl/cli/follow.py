@@ -63,11 +63,11 @@ class History:
 
     def series(self) -> dict[str, list[plot.Point]]:
         """Return the points of each metric that has numbers, the percentage first."""
-        found: dict[str, list[plot.Point]] = {"progress (%)": []}
+        found: dict[str, list[plot.Point]] = {plot.PROGRESS: []}
         for at, report in self._reports:
             seconds = (at - self._reports[0][0]).total_seconds()
             if report.percent is not None:
-                found["progress (%)"].append((seconds, float(report.percent)))
+                found[plot.PROGRESS].append((seconds, float(report.percent)))
             for name, value in dict(report.metrics).items():
                 if name not in found and len(found) > _MOST_NAMES:
                     continue

@@ -7,11 +7,11 @@ from __future__ import annotations
 import html
 import importlib
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from controller_runtime.envtest import write_atomically
 from controller_runtime.machinery.printable import printable_line
 
 from trainerctl.cli.trainerstatus import duration
@@ -28,7 +28,20 @@ _TOP: Final = 56
 _PANEL: Final = 150
 _PLOT: Final = 94
 """The height of the drawing in a panel; the name is above it, and the times are below it."""
-_TICKS: Final = 4
+_TICKS: Final = 5
+_STEPS: Final = tuple(
+    unit * each
+    for unit, counts in (
+        (1, (1, 2, 5, 10, 15, 30)),
+        (60, (1, 2, 5, 10, 15, 30)),
+        (3600, (1, 2, 3, 6, 12)),
+        (86400, (1, 2, 5, 10, 25, 50)),
+    )
+    for each in counts
+)
+"""The round times between two ticks, in seconds. Longer pictures have a tick at the beginning and at the end."""
+PROGRESS: Final = "progress (%)"
+"""The panel with this name always reaches from 0 to 100, so that it shows how much is left."""
 _COLOURS: Final = ("#1f6feb", "#1a7f37", "#bc4c00", "#8250df", "#cf222e", "#0f7b8a")
 
 Point = tuple[float, float]
@@ -39,7 +52,7 @@ def svg(title: str, subtitle: str, series: Mapping[str, Sequence[Point]]) -> str
     """Return the picture as SVG. Texts may contain anything; metrics without a number are left out."""
     drawn = {name: points for name, points in series.items() if points}
     shown = list(drawn.items())[:_MOST_PANELS]
-    end = max((points[-1][0] for points in drawn.values()), default=0.0) or 1.0
+    end = max((points[-1][0] for points in drawn.values()), default=0.0)
     height = _TOP + _PANEL * max(1, len(shown)) + 16
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif">',
@@ -59,14 +72,14 @@ def svg(title: str, subtitle: str, series: Mapping[str, Sequence[Point]]) -> str
 
 def _panel(top: float, name: str, points: Sequence[Point], end: float, colour: str) -> Iterator[str]:
     values = [value for _, value in points]
-    low, high = min(values), max(values)
+    low, high = (0.0, 100.0) if name == PROGRESS else (min(values), max(values))
     # Halves, because the difference of two large numbers may be infinite.
     half = high / 2 - low / 2
     bottom, right = top + 24 + _PLOT, _WIDTH - _RIGHT
 
     def place(point: Point) -> tuple[float, float]:
         share = (point[1] / 2 - low / 2) / half if half else 0.5
-        return _LEFT + (right - _LEFT) * point[0] / end, bottom - _PLOT * share
+        return _LEFT + (right - _LEFT) * (point[0] / end if end else 0), bottom - _PLOT * share
 
     yield _text(_LEFT, top + 16, name, weight="bold")
     yield _text(right, top + 16, _number(values[-1]), anchor="end", fill=colour, weight="bold")
@@ -75,11 +88,11 @@ def _panel(top: float, name: str, points: Sequence[Point], end: float, colour: s
         value = 2 * (low / 2 + half * share)
         yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#d0d7de"/>'
         yield _text(_LEFT - 8, y + 4, _number(value), anchor="end", fill="#57606a")
-    for tick in range(_TICKS + 1):
-        x = _LEFT + (right - _LEFT) * tick / _TICKS
-        words = duration(round(end * tick / _TICKS)) if end >= _TICKS else f"{end * tick / _TICKS:.1f}s"
-        anchor = "start" if tick == 0 else "end" if tick == _TICKS else "middle"
-        yield _text(x, bottom + 16, words, anchor=anchor, fill="#57606a", size=11)
+    step = next((each for each in _STEPS if end / each <= _TICKS), math.ceil(end))
+    for tick in range(math.floor(end / step) + 1 if end else 1):
+        x = place((tick * step, 0.0))[0]
+        anchor = "start" if tick == 0 else "end" if x > right - 20 else "middle"
+        yield _text(x, bottom + 16, duration(tick * step), anchor=anchor, fill="#57606a", size=11)
     places = [place(point) for point in points[:: math.ceil(len(points) / _MOST_POINTS)]]
     last = place(points[-1])
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in [*places, last])
@@ -131,12 +144,7 @@ def write(path: Path, picture: str) -> None:
     content = picture.encode()
     if path.suffix.lower() == PNG:
         content = _cairosvg().svg2png(bytestring=content, scale=2)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_bytes(content)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    write_atomically(path, content)
 
 
 def _cairosvg() -> Any:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     SpinnerColumn,
     TaskID,
     TaskProgressColumn,
@@ -23,6 +24,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 from rich.progress import Task as BarTask
+from rich.progress_bar import ProgressBar
 from rich.table import Column
 from rich.text import Text
 
@@ -30,6 +32,10 @@ from trainerctl.cli.terminal import Console
 
 _DONE: Final = "[green]✓[/]"
 _FAILED: Final = "[red]✗[/]"
+_LONGEST: Final = 200
+"""A detail is cut after this many characters, and the line at the edge of the terminal."""
+_NARROW: Final = 60
+"""A terminal with fewer columns has no room for the elapsed time and a long bar."""
 
 
 class _Count(MofNCompleteColumn):
@@ -46,6 +52,13 @@ class _Percent(TaskProgressColumn):
         return super().render(task) if task.total else Text("")
 
 
+class _Bar(BarColumn):
+    """Draws a bar for running tasks that have a total. Without colours, other bars would look like full ones."""
+
+    def render(self, task: BarTask) -> ProgressBar | Text:  # type: ignore[override]  # a column may render anything
+        return super().render(task) if task.total and not task.fields["mark"].strip() else Text("")
+
+
 class RichProgress(Progress):
     """Draws tasks. The line of a task that has ended stays, with the time that the task took."""
 
@@ -60,7 +73,7 @@ class RichProgress(Progress):
         if task not in self._tasks:
             self.start(task)
         self._bars.update(
-            self._tasks[task], completed=done, total=total, detail=escape(printable_line(detail[:60]))
+            self._tasks[task], completed=done, total=total, detail=escape(printable_line(detail[:_LONGEST]))
         )
 
     def finish(self, task: str, detail: str = "") -> None:
@@ -85,18 +98,17 @@ def progress_on(console: Console, *, percent: bool = False) -> Iterator[Progress
     if not console.is_terminal:
         yield PlainProgress(sys.stderr if console.stderr else sys.stdout)
         return
-    # In a narrow terminal, the name and the detail are cut, so that the bar and its percentage stay.
-    widest = max(8, (console.width - 40) // 2) if percent else None
-    columns = (
-        TextColumn("{task.fields[mark]}"),
+    # The detail is cut first, then the name, so that the marks and the percentage stay.
+    is_narrow = console.width < _NARROW
+    widest = max(8, (console.width - (26 if is_narrow else 40)) // 2) if percent else console.width // 2
+    columns: list[ProgressColumn] = [
+        *([] if percent else [TextColumn("{task.fields[mark]}")]),
         SpinnerColumn(finished_text=""),
         TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=widest)),
-        BarColumn(bar_width=16 if percent else 24),
+        *([] if is_narrow and not percent else [_Bar(bar_width=8 if is_narrow else 16)]),
         _Percent() if percent else _Count(),
-        TimeElapsedColumn(),
-        TextColumn(
-            "[dim]{task.fields[detail]}", table_column=Column(no_wrap=True, ratio=1 if percent else None)
-        ),
-    )
-    with Bars(*columns, console=console, transient=percent, expand=percent) as bars:
+        *([] if is_narrow else [TimeElapsedColumn()]),
+        TextColumn("[dim]{task.fields[detail]}", table_column=Column(no_wrap=True, ratio=1)),
+    ]
+    with Bars(*columns, console=console, transient=percent, expand=True) as bars:
         yield RichProgress(bars)

@@ -196,6 +196,35 @@ def test_any_numbers_can_be_drawn_inside_the_picture(points: list[tuple[float, f
             assert 0 <= y <= float(root.attrib["height"])
 
 
+@pytest.mark.parametrize(
+    ("end", "times"),
+    [
+        (0.0, ["0s"]),
+        (0.4, ["0s"]),
+        (3.0, ["0s", "1s", "2s", "3s"]),
+        (3588.0, ["0s", "15m", "30m", "45m"]),
+        (3600.0, ["0s", "15m", "30m", "45m", "1h"]),
+        (86400.0 * 9, ["0s", "2d", "4d", "6d", "8d"]),
+        (86400.0 * 300, ["0s", "300d"]),
+    ],
+)
+def test_the_times_below_a_panel_are_round(end: float, times: list[str]) -> None:
+    root = ElementTree.fromstring(plot.svg("title", "", {"loss": [(0.0, 1.0), (end, 2.0)]}))
+
+    found = [each.text or "" for each in root.iter(f"{SVG}text") if each.attrib["font-size"] == "11"]
+    assert found == times
+
+
+def test_the_panel_of_the_progress_shows_how_much_is_left() -> None:
+    root = ElementTree.fromstring(plot.svg("title", "", {"progress (%)": [(0.0, 0.0), (60.0, 42.0)]}))
+
+    scale = [each.text for each in root.iter(f"{SVG}text") if each.attrib["text-anchor"] == "end"]
+    assert scale[:4] == ["42", "0", "50", "100"]
+    (line,) = root.iter(f"{SVG}polyline")
+    heights = [float(point.split(",")[1]) for point in line.attrib["points"].split()]
+    assert heights[0] - heights[-1] == pytest.approx(0.42 * 94, abs=0.1)
+
+
 def test_no_text_breaks_the_picture() -> None:
     names = ["<script>alert(1)</script>", "a&b", '"quoted"', "\x1b[2J\x00\ufffe", "\ud800", "]]>"]
 

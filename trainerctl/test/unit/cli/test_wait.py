@@ -139,6 +139,44 @@ def test_the_bar_stays_readable_in_a_narrow_terminal(width: int) -> None:
         progress.start("n" * 63)
         progress.update("n" * 63, done=42, total=100, detail="Running, 1h5m left, loss=0.25, 12s ago")
 
-    lines = re.split("[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()))
+    lines = drawn(out)
     assert all(cell_len(line) <= width for line in lines)
-    assert any("━" in line and "42%" in line and "…" in line for line in lines)
+    assert any("━" in line and "42% " in line and "Running" in line and "…" in line for line in lines)
+
+
+def drawn(out: io.StringIO) -> list[str]:
+    """Return the lines that were drawn on a terminal, without escape sequences."""
+    return re.split("[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()))
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_without_a_report_no_bar_is_drawn_and_the_state_is_readable(width: int) -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=width, color_system=None)
+
+    with progress_on(console, percent=True) as progress:
+        progress.start("llama")
+        progress.update("llama", detail="Pending (initializer done)")
+
+    assert any("llama" in line and "Pending (initializer" in line for line in drawn(out))
+    assert "━" not in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_the_steps_of_a_start_keep_their_marks_and_counts_in_a_narrow_terminal(width: int) -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=width, color_system=None)
+
+    with progress_on(console) as progress:
+        progress.start("start etcd and kube-apiserver")
+        progress.finish("start etcd and kube-apiserver", "https://127.0.0.1:25177")
+        progress.start("wait for 200 nodes")
+        progress.update("wait for 200 nodes", done=55, total=200)
+        progress.update("wait for 200 nodes", done=55, total=200, detail="node-7")
+        progress.fail("wait for 200 nodes", "timeout")
+
+    lines = drawn(out)
+    assert all(cell_len(line) <= width for line in lines)
+    assert any(line.startswith("✓") and "https:" in line for line in lines)
+    assert any(line.startswith("✗") and "timeout" in line for line in lines)
+    assert not any("…" in line for line in lines if "✗" in line)
