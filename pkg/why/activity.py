@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,9 +42,9 @@ def _running(snapshot: Snapshot) -> Iterator[Status]:
             yield from (each for each in states if each.is_init)
 
 
-def facts(snapshot: Snapshot) -> list[str]:
-    """Return in words what the containers of a TrainJob do that runs or starts."""
-    shown = [_line(snapshot, each) for each in watched(snapshot)] or list(_of_waiting(snapshot))
+def facts(snapshot: Snapshot, seen: Iterable[Status]) -> list[str]:
+    """Return in words what the watched containers of a TrainJob do that runs or starts."""
+    shown = [_line(snapshot, each) for each in seen] or list(_of_waiting(snapshot))
     if (reported := _reported(snapshot)) is not None:
         shown.append(f"the pods reported their progress {ago(reported, snapshot.now)} ago")
     return shown
@@ -52,7 +52,8 @@ def facts(snapshot: Snapshot) -> list[str]:
 
 def lines(snapshot: Snapshot) -> list[str]:
     """Return the facts and, if there has been no sign of progress for some time, what to do if the training hangs."""
-    seen, shown, reported = watched(snapshot), facts(snapshot), _reported(snapshot)
+    seen, reported = watched(snapshot), _reported(snapshot)
+    shown = facts(snapshot, seen)
     signs = [_last(snapshot, each)[0] or moment(each.data, "state", "running", "startedAt") for each in seen]
     last = max(filter(None, [*signs, reported]), default=None)
     if seen and last is not None and snapshot.now - last >= _SILENT:

@@ -273,8 +273,9 @@ def _unexplained(snapshot: Snapshot) -> Finding:
     evidence += [f"phase of {pod} is {pod.text('status', 'phase')}" for pod in snapshot.pods[:3]]
     for pod in snapshot.pods[:3]:
         evidence += [snapshot.quote(each) for each in snapshot.events(pod)[:1]]
-    evidence += activity.facts(snapshot)
-    if (init := next((each for each in activity.watched(snapshot) if each.is_init), None)) is not None:
+    seen = activity.watched(snapshot)
+    evidence += activity.facts(snapshot, seen)
+    if (init := next((each for each in seen if each.is_init), None)) is not None:
         command = containers.logs_command(snapshot, init)
         return found("unexplained/init", init.pod, *evidence, status=init, command=command)
     what = "the pods cannot be read" if unread else "no cause is visible"

@@ -40,10 +40,7 @@ class PodFinding:
     def to_dict(self) -> dict[str, JSON]:
         error = self.violation.error
         return {
-            "file": self.document.source,
-            "document": self.document.number,
-            "line": self.document.line(self.path),
-            "field": render(self.path),
+            **_place(self.document, self.path),
             "job": self.violation.job,
             "jobField": error.field,
             "message": error.body,
@@ -63,13 +60,16 @@ class Obstacle:
         return str(self.document.error(self.path, self.text))
 
     def to_dict(self) -> dict[str, JSON]:
-        return {
-            "file": self.document.source,
-            "document": self.document.number,
-            "line": self.document.line(self.path),
-            "field": render(self.path),
-            "message": self.text,
-        }
+        return {**_place(self.document, self.path), "message": self.text}
+
+
+def _place(document: InputObject, path: Path) -> dict[str, JSON]:
+    return {
+        "file": document.source,
+        "document": document.number,
+        "line": document.line(path),
+        "field": render(path),
+    }
 
 
 def obstacles_of_runtime(
