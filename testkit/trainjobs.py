@@ -18,6 +18,7 @@ from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.reconcile import Request, Result
 
+from pkg import features
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
@@ -117,8 +118,8 @@ class Server(FakeClient):
         del self.calls[before:]
         return made
 
-    async def observe(self, **counts: int) -> None:
-        """Count the Jobs in the status, as JobSet's controller does."""
+    async def observe(self, *, restarts: int = 0, **counts: int) -> None:
+        """Count the Jobs and restarts in the status, as JobSet's controller does."""
         job_set = await self.get(JobSet, KEY)
         jobs = [
             {
@@ -128,7 +129,7 @@ class Server(FakeClient):
             }
             for job in job_set.spec.replicated_jobs or ()
         ]
-        job_set.status = job_set.status.from_dict({"restarts": 0, "replicatedJobsStatus": jobs})
+        job_set.status = job_set.status.from_dict({"restarts": restarts, "replicatedJobsStatus": jobs})
         await self.status.update(job_set)
 
     async def collect(self) -> None:
@@ -169,7 +170,14 @@ class ReconcilerWorld:
     async def restart(self) -> None:
         """Replace the reconciler by one without state."""
         runtimes = await core.new(self.server, FakeClient(), cfg=self.cfg, published=self.published)
-        self.reconciler = TrainJobReconciler(self.server, self.recorder, runtimes, now=lambda: self.now)
+        gates = features.resolve(self.cfg.feature_gates or {})
+        self.reconciler = TrainJobReconciler(
+            self.server,
+            self.recorder,
+            runtimes,
+            now=lambda: self.now,
+            count_attempts=gates.enabled(features.EXECUTION_ATTEMPTS),
+        )
 
     async def reconcile(self) -> list[str]:
         """Reconcile once; return the writes except those of status, with dry runs and refusals marked."""

@@ -28,6 +28,12 @@ SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
 The controller removes the annotation as soon as no JobSet runs with an earlier spec.
 """
 
+STARTS_ANNOTATION: Final = f"{GROUP}/starts"
+"""Annotation of a JobSet: how often its TrainJob was started, without JobSet's restarts of this JobSet."""
+
+RESUMES_ANNOTATION: Final = f"{GROUP}/resumes"
+"""Annotation of pods: how often their TrainJob was started before, without JobSet's restarts of their JobSet."""
+
 # --- clients of two API generations ---
 
 NUM_PROC_PER_NODE_ANNOTATION: Final = f"{GROUP}/num-proc-per-node"

@@ -119,6 +119,8 @@ class Memory:
     """The TrainJob's uid and generation when the TrainJob was last compared with its running JobSet."""
     rebuilt: bytes | None = None
     """The JSON of the desired JobSet for which the previous JobSet was deleted."""
+    unstored: int | None = None
+    """The number of attempts for which a rebuild has waited until the status contains it."""
     terminating: datetime | None = None
     """The time before which nothing is created, because the namespace is being terminated."""
     reported: dict[str, frozenset[str]] = field(default_factory=dict)

@@ -38,7 +38,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, ancestor_of
 from pkg.runtime.interface import IndependentConfigMap
-from pkg.util import trainjob
+from pkg.util import attempts, trainjob
 
 from . import applier as writes
 from .applier import (
@@ -102,6 +102,10 @@ class VolumesError(ExpectedError):
     """A JobSet cannot be built again, because its volumes would be deleted with it."""
 
 
+class UnstoredError(ExpectedError):
+    """A JobSet is not built again, because the status of its TrainJob does not contain the JobSet's starts."""
+
+
 def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
     """Return the state of the JobSet ``live`` of a TrainJob."""
     if live.metadata.deletion_timestamp is not None:
@@ -161,12 +165,15 @@ class Children:
         recorder: EventRecorder,
         now: Callable[[], datetime],
         memories: Memories,
+        *,
+        count_attempts: bool = False,
     ) -> None:
         self._client = client
         self._applier = applier
         self._recorder = recorder
         self._now = now
         self._memories = memories
+        self._count_attempts = count_attempts
         self.reports = Reports(client, recorder, now, memories)
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
@@ -268,7 +275,7 @@ class Children:
             PendingError: Jobs are stopping, an object was deleted to be built again, or the deadline passed while the
                 objects were built, and no JobSet exists.
         """
-        job_set, siblings = await _desired(runtime, train_job)
+        job_set, siblings = await self._desired(runtime, train_job, live)
         starts = job_set is not None and not job_set.spec.suspend
         if live is not None and job_set is not None:
             await self._prepare_in_place(train_job, live, job_set)
@@ -278,7 +285,7 @@ class Children:
         if job_set is not None and not starts:
             applied.append((job_set, await self.write_job_set(train_job, live, job_set, job_set)))
         elif job_set is not None and live is not None and siblings:
-            held = with_suspend(job_set, True)
+            held = attempts.counted(with_suspend(job_set, True), live, None)
             if await self._applier.pending(train_job.key, held):
                 await self.write_job_set(train_job, live, job_set, held)
         try:
@@ -301,6 +308,34 @@ class Children:
         if live is None and trainjob.has_passed(trainjob.time_left(train_job, self._now())):
             raise PendingError("the deadline has passed")
         return [*applied, (job_set, await self.write_job_set(train_job, live, job_set, job_set))]
+
+    async def _desired(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Built:
+        """Return all objects of a TrainJob, including PodGroups, which are built only for suspended TrainJobs.
+
+        The JobSet has the same value of ``suspend`` as the TrainJob, and the number of starts.
+
+        Raises:
+            PendingError: the TrainJob was deleted meanwhile.
+        """
+        suspended = train_job
+        if not train_job.spec.suspend:
+            suspended = train_job.shallow_copy()
+            suspended.spec = train_job.spec.model_copy(update={"suspend": True})
+        objects = await runtime.new_objects(suspended)
+        job_set, siblings = split(objects)
+        if job_set is None:
+            return None, siblings
+        before: int | None = None
+        if live is None and self._count_attempts:
+            # Another process may have deleted a JobSet whose starts are not in the cached status yet.
+            try:
+                stored = await self._applier.reader.get(TrainJob, train_job.key)
+            except NotFoundError as error:
+                raise PendingError(f"trainjob {train_job.key}: it was deleted meanwhile") from error
+            if stored.metadata.uid != train_job.metadata.uid:
+                raise PendingError(f"trainjob {train_job.key}: it was replaced meanwhile")
+            before = attempts.starts_in(stored.status)
+        return attempts.counted(with_suspend(job_set, train_job.spec.suspend), live, before), siblings
 
     async def write_job_set(
         self, train_job: TrainJob, live: JobSet | None, desired: JobSet, sent: JobSet
@@ -352,7 +387,7 @@ class Children:
         Raises:
             StatusError: the API server refused for another reason than an immutable field.
         """
-        job_set, _ = await _desired(runtime, train_job)
+        job_set, _ = await self._desired(runtime, train_job, live)
         if job_set is None or ended(live) or not await self._changes(train_job, live, job_set):
             return None
         return job_set
@@ -393,7 +428,7 @@ class Children:
                 TrainJob.
             PendingError: the TrainJob is being deleted, or another writer changed the JobSet's owners.
         """
-        job_set, _ = await _desired(runtime, train_job)
+        job_set, _ = await self._desired(runtime, train_job, live)
         rule = JobSetRule(live.to_dict())
         follows = rule.suspended and not ended(live)
         if job_set is None or not (follows or rule.matches(job_set.to_dict())):
@@ -510,7 +545,7 @@ class Children:
         if not pending:
             await self.reports.missing(train_job, live, [])
             return []
-        job_set, _ = await _desired(runtime, train_job)
+        job_set, _ = await self._desired(runtime, train_job, live)
         if (
             job_set is not None
             and not JobSetRule(live.to_dict()).matches(job_set.to_dict())
@@ -589,8 +624,17 @@ class Children:
             raise PendingError(message, UNTIL_DELETED)
         if not rule.observed and created is not None and self._now() - created < _UNTIL_OBSERVED:
             raise PendingError(f"jobset {live.key}: its controller may be creating Jobs")
-        wanted = msgspec.json.encode(desired.to_dict())
         memory = self._memories[train_job.key]
+        started = attempts.attempts_of(live.metadata, live.status)
+        if started is not None and started != train_job.status.execution_attempts:
+            if memory.unstored == started:  # the reconcile that waited has written the status
+                raise UnstoredError(
+                    f"jobset {live.key}: it is built again when status.executionAttempts of the TrainJob is "
+                    f"{started}; if it stays unset, apply the CRDs of this manager"
+                )
+            memory.unstored = started
+            raise PendingError(f"jobset {live.key}: its starts are not in the status of the TrainJob yet")
+        wanted = msgspec.json.encode(desired.to_dict())
         if memory.rebuilt == wanted and live.metadata.generation == 1:
             raise refusal or trainjob.ChildConflictError(
                 f"jobset {live.key}: it was built again, but another writer changed it while it was created"
@@ -639,20 +683,6 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
     """Return True if the JobSet has no controller and its jobs have the ancestor-step label."""
     jobs = job_set.spec.replicated_jobs or ()
     return trainjob.controller_of(job_set) is None and any(ancestor_of(job) is not None for job in jobs)
-
-
-async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:
-    """Return all objects of a TrainJob, including PodGroups, which are built only for suspended TrainJobs.
-
-    The JobSet has the same value of ``suspend`` as the TrainJob.
-    """
-    suspended = train_job
-    if not train_job.spec.suspend:
-        suspended = train_job.shallow_copy()
-        suspended.spec = train_job.spec.model_copy(update={"suspend": True})
-    objects = await runtime.new_objects(suspended)
-    job_set, siblings = split(objects)
-    return job_set and with_suspend(job_set, train_job.spec.suspend), siblings
 
 
 def with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:

@@ -53,7 +53,14 @@ def setup_controllers(
         if after > 0:
             pods = mgr.api_reader if evident else None  # the gate's role permits it
             starts = Starts(mgr.client, recorder, after, runtimes=runtimes, pods=pods, events=mgr.api_reader)
-        reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader, starts=starts)
+        reconciler = TrainJobReconciler(
+            mgr.client,
+            recorder,
+            runtimes,
+            reader=mgr.api_reader,
+            starts=starts,
+            count_attempts=gates.enabled(features.EXECUTION_ATTEMPTS),
+        )
         if starts is not None:
             mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)

@@ -100,14 +100,18 @@ class TrainJobReconciler:
         reader: client.Reader | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         starts: reports.Starts | None = None,
+        count_attempts: bool = False,
     ) -> None:
+        """``count_attempts`` is the feature gate ExecutionAttempts."""
         self._client = client
         self._recorder = recorder
         self._runtimes = runtimes
         self._now = now
         self._memories = Memories()
         applier = Applier(client, self._memories, reader)
-        self._children = Children(client, applier, recorder, now, self._memories)
+        self._children = Children(
+            client, applier, recorder, now, self._memories, count_attempts=count_attempts
+        )
         self._starts = starts
         self._phases = metrics.TrainJobPhases()
         self.remark = applier.remark

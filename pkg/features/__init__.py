@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feature gates: features that an operator enables or disables by name."""
 
+from .features import EXECUTION_ATTEMPTS as EXECUTION_ATTEMPTS
 from .features import FAILURE_EVIDENCE as FAILURE_EVIDENCE
 from .features import MUTABLE_NUM_NODES as MUTABLE_NUM_NODES
 from .features import TRAIN_JOB_STATUS as TRAIN_JOB_STATUS

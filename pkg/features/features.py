@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+EXECUTION_ATTEMPTS: Final = "ExecutionAttempts"
+"""The count of a TrainJob's starts, in its status and in the environment of its containers."""
 MUTABLE_NUM_NODES: Final = "MutableNumNodes"
 """Changes of ``spec.trainer.numNodes`` of suspended TrainJobs, which Trainer v2.3 refuses."""
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
@@ -32,6 +34,7 @@ class Stage(enum.StrEnum):
 
 
 _STAGES: Final = {
+    EXECUTION_ATTEMPTS: Stage.ALPHA,
     FAILURE_EVIDENCE: Stage.ALPHA,
     MUTABLE_NUM_NODES: Stage.ALPHA,
     TRAIN_JOB_STATUS: Stage.ALPHA,

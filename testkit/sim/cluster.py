@@ -198,8 +198,9 @@ def _gang_of(pod: Document) -> str | None:
 class Cluster:
     """The models of the controllers other than the manager's."""
 
-    def __init__(self, pods_fail: float = 0.1) -> None:
+    def __init__(self, pods_fail: float = 0.1, max_restarts: int = 0) -> None:
         self.nodes = Nodes(pods_fail)
+        self._job_sets = JobSets(max_restarts)
         self.kueue = Kueue()
 
     async def run(self, sim: Simulation) -> None:
@@ -207,7 +208,7 @@ class Cluster:
         rng = random.Random(f"{sim.seed}/cluster")
         sim.server.history.listeners.append(self._note)
         nodes = self.nodes
-        steps = [JobSets().step, Jobs().step, nodes.schedule, nodes.run_pods, self.kueue.step, _garbage]
+        steps = [self._job_sets.step, Jobs().step, nodes.schedule, nodes.run_pods, self.kueue.step, _garbage]
         while True:
             with anyio.move_on_at(nodes.next_due()):
                 await nodes.changed.wait()
@@ -234,18 +235,19 @@ def world(
     *,
     alone: bool = False,
     gates: Mapping[str, bool] | None = None,
+    max_restarts: int = 0,
 ) -> Cluster:
     """Set up Kubernetes' controllers, Kueue and two managers.
 
     With ``alone``, ``manager-1`` runs the controllers without leader election, and ``manager-0`` only serves webhooks.
-    ``gates`` are the settings of the managers' feature gates.
+    ``gates`` are the settings of the managers' feature gates. JobSets restart up to ``max_restarts`` times.
     """
     cfg = defaulted(version)
     cfg.feature_gates = dict(gates or {})
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
     sim.serve(v1alpha1.Workload, v1alpha2.PodGroup, v1beta1.PodGroup, volcano.PodGroup)
-    cluster = Cluster(pods_fail)
+    cluster = Cluster(pods_fail, max_restarts)
 
     async def published(kind: type[Object], known: PublishedSchema | None) -> PublishedSchema | None:
         """Return a schema of each kind that is served to managers. All of them keep every field."""

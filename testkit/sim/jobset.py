@@ -16,7 +16,7 @@ from controller_runtime.machinery import errors
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.simtest import Review, Simulation
 
-from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.jobset.v1alpha2 import RESTARTS_KEY, JobSet
 from testkit.sim.objects import (
     controlled_by,
     is_deleted,
@@ -99,7 +99,10 @@ def _scheduling(spec: Document) -> list[list[Any]]:
 
 
 class JobSets:
-    """JobSet's controller."""
+    """JobSet's controller. It restarts a JobSet with a failed Job up to ``max_restarts`` times."""
+
+    def __init__(self, max_restarts: int = 0) -> None:
+        self._max_restarts = max_restarts
 
     async def step(self, sim: Simulation, rng: random.Random) -> None:
         """Bring the Jobs and the status of every JobSet up to date."""
@@ -132,14 +135,15 @@ class JobSets:
             return
         spec: Document = {"suspend": suspend}
         if not suspend:
-            pod = replicated["template"]["spec"]["template"]["spec"]
-            scheduling = {field: pod[field] for field in _SCHEDULING if pod.get(field)}
-            spec["template"] = {"spec": scheduling}
+            pod = replicated["template"]["spec"]["template"]
+            scheduling = {field: pod["spec"][field] for field in _SCHEDULING if pod["spec"].get(field)}
+            annotations = pod.get("metadata", {}).get("annotations") or {}
+            spec["template"] = {"metadata": {"annotations": annotations}, "spec": scheduling}
         patch = raw_patch(MERGE, msgspec.json.encode({"spec": spec}))
         await sim.client(_USER).patch(Job.from_dict(job), patch)
 
-    @staticmethod
     async def _write_status(
+        self,
         sim: Simulation,
         job_set: Document,
         statuses: list[Document],
@@ -151,15 +155,23 @@ class JobSets:
         suspend = is_suspended(job_set)
         conditions.append(_condition("Suspended", str(suspend), "SuspendedJobs" if suspend else "ResumeJobs"))
         wanted, now = len(job_set["spec"].get("replicatedJobs") or ()), format_time(datetime.now(UTC))
-        if any(is_true(job, "Failed") for job in jobs):
+        failed, restarts = any(is_true(job, "Failed") for job in jobs), status.get("restarts") or 0
+        if failed and restarts < self._max_restarts:
+            for job in jobs:
+                await sim.client(_USER).delete(Job.from_dict(job), propagation="Background")
+            failed, restarts = False, restarts + 1
+            statuses = [_status_of(each["name"], []) for each in statuses]
+        if failed:
             conditions.append(_condition("Failed", "True", "FailedJobs", now))
         elif len(jobs) >= wanted and all(is_true(job, "Complete") for job in jobs):
             conditions.append(_condition("Completed", "True", "AllJobsCompleted", now))
-        if conditions != status.get("conditions") or sorted(statuses, key=_name) != sorted(
-            status.get("replicatedJobsStatus") or [], key=_name
+        if (
+            restarts != (status.get("restarts") or 0)
+            or conditions != status.get("conditions")
+            or sorted(statuses, key=_name) != sorted(status.get("replicatedJobsStatus") or [], key=_name)
         ):
             rng.shuffle(statuses)  # the order of a map in Go
-            status = {"conditions": conditions, "replicatedJobsStatus": statuses, "restarts": 0}
+            status = {"conditions": conditions, "replicatedJobsStatus": statuses, "restarts": restarts}
             await sim.client(_USER).status.update(JobSet.from_dict({**job_set, "status": status}))
 
 
@@ -178,7 +190,10 @@ def _job(job_set: Document, replicated: Document, name: str) -> Document:
     metadata = {
         "namespace": job_set["metadata"]["namespace"],
         "name": name,
-        "labels": {"jobset.sigs.k8s.io/jobset-name": job_set["metadata"]["name"]},
+        "labels": {
+            "jobset.sigs.k8s.io/jobset-name": job_set["metadata"]["name"],
+            RESTARTS_KEY: str(job_set.get("status", {}).get("restarts") or 0),
+        },
         "ownerReferences": controlled_by(job_set, "jobset.x-k8s.io/v1alpha2", "JobSet"),
     }
     return {"metadata": metadata, "spec": spec}

@@ -56,7 +56,7 @@ def test_a_boolean_does_not_eat_the_next_word() -> None:
         (["--zap-encoder=xml"], 'invalid value "xml" for flag -zap-encoder: invalid encoder value "xml"'),
         (["--feature-gates=A"], 'invalid value "A" for flag -feature-gates: missing bool value for "A"'),
         (["--feature-gates=A=2"], 'invalid value "A=2" for flag -feature-gates: "A" must be true or false, not "2"'),
-        (["--feature-gates=Nope=true"], 'invalid value "Nope=true" for flag -feature-gates: unrecognized feature gate: Nope; the gates are AllAlpha, AllBeta, FailureEvidence, MutableNumNodes, TrainJobStatus, TTLAfterFinished'),
+        (["--feature-gates=Nope=true"], 'invalid value "Nope=true" for flag -feature-gates: unrecognized feature gate: Nope; the gates are AllAlpha, AllBeta, ExecutionAttempts, FailureEvidence, MutableNumNodes, TrainJobStatus, TTLAfterFinished'),
         (
             ["--controllers=", "--webhooks=false"],
             "--controllers and --webhooks disable everything",

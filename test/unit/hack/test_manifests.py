@@ -81,7 +81,7 @@ def differences(want: Any, got: Any, path: str) -> Iterator[str]:
 PLURALS = ["trainjobs", "trainingruntimes", "clustertrainingruntimes"]
 # Digests of the expected schemas, to check the CRDs on a machine that does not have the references.
 DIGESTS = {
-    "trainjobs": "1fd2a3bc29c615d2",
+    "trainjobs": "0f7b3a3a6045c499",
     "trainingruntimes": "c37f9a410b346331",
     "clustertrainingruntimes": "f63b8fef003c617b",
 }
@@ -190,6 +190,7 @@ def wanted(plural: str) -> Any:
         _at(schema, "spec")["runPolicy"] = {"type": "object", "properties": {"ttlSecondsAfterFinished": TTL}}
     if plural == "trainjobs":
         _at(schema, "spec")["ttlSecondsAfterFinished"] = TTL
+        schema["properties"]["status"]["properties"]["executionAttempts"] = TTL  # it has the same range
         # Both volume fields have v2.3.0's schema, because we generate both from one Kubernetes release.
         spec = schema["properties"]["spec"]["properties"]
         overridden = spec["podTemplateOverrides"]["items"]["properties"]["spec"]["properties"]

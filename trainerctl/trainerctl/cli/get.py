@@ -170,8 +170,10 @@ def tree_rows(snapshot: Snapshot, *, ages: bool = True) -> Iterator[tuple[str, .
         *others, detail = cells(row, snapshot.now)
         if row.depth == 0:
             detail = _progress(row.obj, snapshot.now, places(snapshot.all(PENDING)), ages=ages)
-            if (deletion := deletion_of(snapshot)) is not None:
-                detail = ", ".join(filter(None, (detail, str(deletion))))
+            attempts, deletion = row.obj.number("status", "executionAttempts"), deletion_of(snapshot)
+            started = f"started {attempts + 1} times" if attempts > 0 else ""
+            expiry = str(deletion) if deletion is not None else ""
+            detail = ", ".join(filter(None, (detail, started, expiry)))
         yield *others, detail
 
 

@@ -340,6 +340,13 @@ class TrainJobStatus(Struct):
     """The numbers of Jobs of each replicated job by their state, copied from the JobSet."""
     trainer_status: TrainerStatus | None = None
     """The progress of the training, as its pods last reported it. Requires the feature gate TrainJobStatus."""
+    execution_attempts: Annotated[Int32 | None, Markers(minimum=0, maximum=MAX_INT32)] = None
+    """How often the TrainJob was started before its current or last start: 0 in its first run.
+
+    Resumes and JobSet's restarts are starts. It is unset if the TrainJob was never started. Requires the feature gate
+    ExecutionAttempts.
+    """
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"execution_attempts"})
 
 
 class TrainJob(Object, group="trainer.kubeflow.org", version="v1alpha1", kind="TrainJob", plural="trainjobs"):

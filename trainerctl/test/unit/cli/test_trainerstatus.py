@@ -129,6 +129,13 @@ def test_a_duration_has_two_units(seconds: int, expected: str) -> None:
     assert duration(seconds) == expected
 
 
+@pytest.mark.parametrize(("attempts", "shown"), [(None, ""), (0, ""), (1, "started 2 times")])
+def test_the_tree_shows_how_often_a_train_job_was_started(attempts: int | None, shown: str) -> None:
+    world = TrainJobObjects()
+    world.train_job["status"] = {"executionAttempts": attempts}
+    assert next(get.tree_rows(world.snapshot()))[-1] == shown
+
+
 @pytest.mark.parametrize(
     ("age", "event", "cell", "sentence"),
     [

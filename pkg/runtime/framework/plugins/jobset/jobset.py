@@ -39,6 +39,7 @@ from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Container as ContainerChanges
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
 from pkg.util import generations, offload, trainjob
+from pkg.util.attempts import attempts_of
 
 from . import builder, patchvalidation, validation
 
@@ -173,6 +174,9 @@ class JobSetPlugin(
             )
             for job in reported.replicated_jobs_status or ()
         ] or None
+        attempts = attempts_of(job_set.metadata, reported)
+        if attempts is not None:
+            status.execution_attempts = attempts
         return status
 
 
