@@ -28,6 +28,11 @@ PAGES: Final = (
 TUTORIALS: Final = {
     "docs/tutorials/sdk.md": ("Complete", "PET_NNODES"),
     "docs/tutorials/local.md": ("rank 2 of 3", "Complete"),
+    "docs/tutorials/resume.md": (
+        "attempt 1: rank 2 of 3 continues at step",
+        "'step': 300",
+        "started 2 times",
+    ),
     "docs/tutorials/plugin.md": ("env[NCCL_IB_HCA]", "name: NCCL_IB_HCA"),
 }
 """The tutorials, and texts that their commands print."""
