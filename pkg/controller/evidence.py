@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import anyio
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.cache import CacheError
+from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.machinery import GVK, NamespacedName
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.lru import LRU
@@ -37,6 +38,10 @@ _PAGE: Final = 100
 _RETRY: Final = 10.0
 _REMEMBERED: Final = 4096
 """Maximum number of runs of JobSets whose events are remembered. A forgotten event is sent again, and then refused."""
+_RECENT: Final = timedelta(minutes=10)
+"""How long after the end of a TrainJob its listed pods are recorded: the watch may have been broken when they failed.
+Later, the first event may have expired, and would be recorded again.
+"""
 
 _log = log.logger_from("evidence")
 
@@ -55,10 +60,18 @@ class FailureEvidence:
 
     name = "evidence of failed pods"
 
-    def __init__(self, pods: Pods, reader: client.Reader, recorder: SourceRecorder) -> None:
+    def __init__(
+        self,
+        pods: Pods,
+        reader: client.Reader,
+        recorder: SourceRecorder,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._pods = pods
         self._reader = reader
         self._recorder = recorder
+        self._now = now
         self._recorded: LRU[tuple[str, str], set[str]] = LRU(_REMEMBERED)
         """The failures for which an event was recorded. The keys are the TrainJob's UID and the run of its JobSet."""
         self._problem = ""
@@ -72,13 +85,17 @@ class FailureEvidence:
         return {Pod.gvk: self._problem} if self._problem else {}
 
     async def start(self) -> None:
-        """Record failures until cancelled. If the watch ends or is forbidden, start it again after some seconds."""
+        """Record failures until cancelled.
+
+        If the watch ends or is forbidden, or if TrainJobs or JobSets cannot be read, list the failed pods again
+        after some seconds.
+        """
         with metrics.KIND_DEGRADED.of(self.degraded):
             try:
                 while True:
                     try:
                         await self._watch_failures()
-                    except (StatusError, RestError) as error:
+                    except (StatusError, RestError, CacheDegradedError) as error:
                         _log.debug("Failed pods cannot be watched", error=error)
                         self._problem = (
                             str(error) if isinstance(error, StatusError) and error.code == 403 else ""
@@ -108,13 +125,21 @@ class FailureEvidence:
                     await self._handle(event.object, is_new=True)
 
     async def _handle(self, pod: Pod, *, is_new: bool) -> None:
-        """Record the failures of a pod. Listed pods of a finished TrainJob are skipped: they were recorded earlier."""
+        """Record the failures of a pod. Listed pods of a TrainJob that finished long ago are skipped.
+
+        Raises:
+            CacheDegradedError: TrainJobs or JobSets cannot be read now.
+        """
         failures = list(terminations(pod))
         if not failures:
             return
         owner = await self._owner(pod)
-        if owner is None or (trainjob.is_finished(owner) and not is_new):
+        if owner is None:
             return
+        if not is_new and trainjob.is_finished(owner):
+            finished = trainjob.finished_at(owner)
+            if finished is None or self._now() - finished > _RECENT:
+                return
         attempt = (pod.metadata.labels or {}).get(RESTARTS_KEY, "")
         run = owner.metadata.uid or "", attempt
         recorded = self._recorded.use(run)
@@ -127,12 +152,18 @@ class FailureEvidence:
                 self._recorder.event_once(owner, "Warning", REASON, str(each), key=key)
 
     async def _owner(self, pod: Pod) -> TrainJob | None:
-        """Return the TrainJob to which the pod belongs according to its labels, or None."""
+        """Return the TrainJob to which the pod belongs according to its labels, or None.
+
+        Raises:
+            CacheDegradedError: TrainJobs or JobSets cannot be read now.
+        """
         labels = pod.metadata.labels or {}
         key = NamespacedName(pod.metadata.namespace or "", labels.get(JOB_SET_NAME_KEY, ""))
         try:
             job_set = (await client.peek(self._reader, JobSet, key)).object
             owner = (await client.peek(self._reader, TrainJob, key)).object
+        except CacheDegradedError:
+            raise
         except (NotFoundError, CacheError):
             return None
         controller = trainjob.controller_of(job_set)

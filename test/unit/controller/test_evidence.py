@@ -12,6 +12,8 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Event, Pod
+from controller_runtime.cache import CacheDegradedError
+from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.machinery.meta import format_time
@@ -47,6 +49,15 @@ class World:
         self.client = FakeClient(make_train_job(*KEY, **spec), *pods, now=now)
         self.events = FakeClient(now=now)
         self.reader: Any = self.client
+        self.cache: Any = self.client
+
+    async def fails(self, at: float) -> None:
+        """Let the TrainJob fail."""
+        job = await self.client.get(TrainJob, KEY)
+        times = {"lastTransitionTime": when(at)}
+        condition = {"type": "Failed", "status": "True", "reason": "x", "message": "", **times}
+        job.set_unchecked("status", type(job.status).from_dict({"conditions": [condition]}))
+        await self.client.status.update(job)
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[FailureEvidence]:
@@ -58,7 +69,7 @@ class World:
             await self.client.create(job_set)
         broadcaster = Broadcaster(self.events, now=now)
         evidence = FailureEvidence(
-            self.reader, self.client, broadcaster.recorder_for("trainer-trainjob-controller")
+            self.reader, self.cache, broadcaster.recorder_for("trainer-trainjob-controller"), now=now
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(broadcaster.start)
@@ -223,23 +234,43 @@ async def test_all_pages_of_pods_that_failed_before_are_read_at_a_start() -> Non
         ]
 
 
-async def test_train_jobs_that_had_ended_cost_no_request_at_a_start() -> None:
+async def test_train_jobs_that_had_ended_long_ago_cost_no_request_at_a_start() -> None:
     world = World()
-    job = await world.client.get(TrainJob, KEY)
-    condition = {
-        "type": "Failed",
-        "status": "True",
-        "reason": "x",
-        "message": "",
-        "lastTransitionTime": when(0),
-    }
-    job.set_unchecked("status", type(job.status).from_dict({"conditions": [condition]}))
-    await world.client.status.update(job)
+    await world.fails(at=-601)
     for rank in range(300):
         await world.pod(f"job-node-0-{rank}-abcde", {"state": ended(1)})
     async with world.leading():
         assert await world.found() == []
         await world.pod("job-node-0-300-abcde", {"state": ended(1)})  # this container failed a moment ago
+        assert len(await world.found()) == 1
+
+
+async def test_a_failure_is_recorded_although_the_train_job_ended_while_no_manager_watched() -> None:
+    world = World()
+    await world.fails(at=-590)
+    await world.pod("job-node-0-0-abcde", {"state": ended(1)})
+    async with world.leading():
+        assert len(await world.found()) == 1
+    async with world.leading():
+        assert len(await world.found()) == 1
+
+
+async def test_a_failure_is_recorded_as_soon_as_job_sets_can_be_read() -> None:
+    world = World()
+    error: CacheDegradedError | None = CacheDegradedError(JobSet.gvk, "forbidden")
+
+    async def get(inner: Any, kind: Any, key: Any) -> Any:
+        if kind is JobSet and error is not None:
+            raise error
+        return await inner.get(kind, key)
+
+    world.cache = interceptor.wrap(world.client, interceptor.Funcs(get=get))
+    async with world.leading():
+        await world.pod("job-node-0-0-abcde", {"state": ended(1)})
+        await anyio.sleep(15)
+        assert await world.found() == []
+        error = None
+        await anyio.sleep(10)
         assert len(await world.found()) == 1
 
 
