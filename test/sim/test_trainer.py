@@ -99,7 +99,16 @@ def keeping(sim: Simulation) -> None:
 def prompt(sim: Simulation) -> None:
     """Simulate short scripts without faults, in which every result must follow its cause at once."""
     world(sim, pods_fail=0.0, gates={features.FAILURE_EVIDENCE: True})
+    sim.server.missing.add(wakeups.VOLCANO)
     sim.finally_(wakeups.play)
+    sim.finally_(check_managers)
+
+
+def prompt_and_gated(sim: Simulation) -> None:
+    """Simulate such scripts with managers whose other feature gates are enabled."""
+    gates = {features.TRAIN_JOB_STATUS: True, features.TTL_AFTER_FINISHED: True}
+    world(sim, pods_fail=0.0, gates=gates)
+    sim.finally_(lambda sim: wakeups.play(sim, wakeups.GATED))
     sim.finally_(check_managers)
 
 
@@ -121,6 +130,9 @@ test_a_train_job_keeps_its_runtime = simtest.simulate(
     seeds=10, first=3000, minutes=4.0, faults=5.0, actions=0.6
 )(keeping)
 test_no_wake_up_is_lost = simtest.simulate(seeds=2, first=4000, minutes=0.5, faults=0.0, actions=0.0)(prompt)
+test_no_wake_up_is_lost_with_feature_gates = simtest.simulate(
+    seeds=2, first=6000, minutes=0.5, faults=0.0, actions=0.0
+)(prompt_and_gated)
 test_no_wake_up_is_lost_in_the_second_generation = simtest.simulate(
     seeds=2, first=5000, minutes=0.5, faults=0.0, actions=0.0
 )(prompt_and_keeping)

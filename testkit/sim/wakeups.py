@@ -9,9 +9,11 @@ can therefore cause the result.
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -19,9 +21,12 @@ import anyio
 import msgspec
 import yaml
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
+from controller_runtime.apis.core.v1 import ConfigMap, Event, LimitRange, Namespace, Pod, Secret
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery import Object
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.simtest import MANAGER, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -30,6 +35,7 @@ from pkg.apis.scheduling import v1beta1
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
+from pkg.util import cert
 from testkit.sim import runtimes
 from testkit.sim.cluster import HELD
 from testkit.sim.objects import by_name, is_deleted, is_suspended, is_true, owned
@@ -42,6 +48,12 @@ _INSTALLED: Final = 45.0
 
 A manager looks for a missing kind every 10 to 12 seconds, and retries a TrainJob that needs it every 30 seconds.
 """
+_ARRIVED: Final = 15.0
+"""Seconds within which a manager uses a kind that arrives for the first time: it looks for the kind, and then wakes all
+TrainJobs that wait for it.
+"""
+_RETRIES: Final = 30.0
+"""A TrainJob that needs a missing kind is retried at this interval."""
 _STEP: Final = 0.25
 _QUIET: Final = 20.0
 """After so many seconds, everything that an action causes has happened."""
@@ -49,6 +61,14 @@ _LONG: Final = 200.0
 """After so many seconds of failures, the next retry is minutes away."""
 _MODELS: Final = 60.0
 """Seconds within which the models of other controllers react."""
+_TO_LIVE: Final = 240
+"""The time to live of a finished TrainJob in seconds: its end is announced a minute before."""
+_TAKEN: Final = 60.0
+"""A TrainJob is retried at this interval while an object of another purpose has the name of a child."""
+_UNWATCHED: Final = 10.0
+"""Seconds after which a broken watch of failed pods starts again."""
+VOLCANO: Final = "podgroups.scheduling.volcano.sh"
+"""A kind that the server must not serve before the scripts begin."""
 _GANGS: Final = {"podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"}
 _NO_FINALIZERS: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 
@@ -84,12 +104,24 @@ class Wakeups:
         """Wait for ``seconds`` and a random time, so that the timers of managers are at different points."""
         await anyio.sleep(seconds + self._rng.uniform(0.0, 30.0))
 
-    async def _runtime(self, name: str, kind: type[Object] = ClusterTrainingRuntime, **spec: Any) -> str:
-        """Create a runtime whose pods do not end, like the runtime ``name`` of all simulations; return its name."""
+    async def _runtime(
+        self,
+        name: str,
+        kind: type[Object] = ClusterTrainingRuntime,
+        *,
+        pod: Document | None = None,
+        **spec: Any,
+    ) -> str:
+        """Create a runtime whose pods do not end, like the runtime ``name`` of all simulations; return its name.
+
+        ``pod`` is added to the specs of its pods.
+        """
         self._made += 1
         copy: Document = msgspec.json.decode(msgspec.json.encode(runtimes.SPECS[name]))
         for job in copy["template"]["spec"]["replicatedJobs"]:
-            job["template"]["spec"]["template"]["metadata"] = {"annotations": {HELD: "1h"}}
+            template = job["template"]["spec"]["template"]
+            template["metadata"] = {"annotations": {HELD: "1h"}}
+            template["spec"] |= pod or {}
         metadata = {"name": f"{name}-{self._made}"}
         if kind is TrainingRuntime:
             metadata["namespace"] = "default"
@@ -161,7 +193,13 @@ class Wakeups:
 
     async def end(self) -> None:
         """Let the JobSet of a TrainJob complete."""
-        job = await self._create(await self._runtime("plain"), suspend=False)
+        await self._completed(await self._runtime("plain"))
+
+    async def _completed(
+        self, runtime: str, kind: type[Object] = ClusterTrainingRuntime, **spec: Any
+    ) -> Document:
+        """Create a TrainJob, and let its JobSet complete."""
+        job = await self._create(runtime, kind, suspend=False, **spec)
         for pod in self._pods(job):
             await self._patch_status(pod, {"phase": "Succeeded"})
         await self._within(
@@ -170,6 +208,7 @@ class Wakeups:
             _MODELS,
         )
         await self._within(lambda: is_true(self._now(job), "Complete"), "the completion of a JobSet")
+        return job
 
     async def count(self) -> None:
         """Let the pods of a TrainJob start."""
@@ -218,6 +257,22 @@ class Wakeups:
         await self._sim.client().delete(other)
         await self._within(self._has(JobSet, job), "the deletion of a JobSet whose name a TrainJob needs")
 
+    async def free_sibling_name(self) -> None:
+        """Delete a ConfigMap of another purpose that has had the name of a JobSet's sibling for minutes."""
+        runtime, name = await self._runtime("mpi"), f"job-{self._made + 1}"
+        metadata = {"namespace": "default", "name": f"{name}-mpi-hostfile"}
+        other = ConfigMap.from_dict({"metadata": metadata, "data": {"hostfile": "other"}})
+        await self._sim.client().create(other)
+        job = await self._create(runtime)
+        assert job["metadata"]["name"] == name
+        await self._quiet(_LONG)
+        await self._sim.client().delete(other)
+        await self._within(
+            self._has(ConfigMap, job),
+            "the deletion of a ConfigMap whose name a TrainJob needs",
+            _TAKEN + SOON,
+        )
+
     # TrainJobs.
 
     async def resume(self) -> None:
@@ -252,11 +307,12 @@ class Wakeups:
         await self._within(lambda: is_true(self._now(job), "Failed"), "a deadline", 5.0 + SOON)
 
     @contextmanager
-    def _denied(self) -> Iterator[None]:
-        """Deny the managers' writes of JobSets. No event follows when they are permitted again."""
-        denied = {
-            (MANAGER, verb, "jobsets.jobset.x-k8s.io") for verb in ("create", "update", "patch", "apply")
-        }
+    def _denied(self, resource: str = "jobsets.jobset.x-k8s.io", *verbs: str) -> Iterator[None]:
+        """Deny the managers' requests, by default the writes of JobSets.
+
+        No event follows when they are permitted again.
+        """
+        denied = {(MANAGER, verb, resource) for verb in verbs or ("create", "update", "patch", "apply")}
         self._sim.server.denied |= denied
         yield
         self._sim.server.denied -= denied
@@ -333,6 +389,20 @@ class Wakeups:
                 partial(self._has_finalizers, wanted, None), f"the last reference to a {kind.gvk.kind}"
             )
 
+    async def release_runtime(self) -> None:
+        """Delete a runtime to which no TrainJob refers any more."""
+        for kind in (ClusterTrainingRuntime, TrainingRuntime):
+            name = await self._runtime("plain", kind)
+            job = await self._create(name, kind)
+            await self._sim.client().delete(TrainJob.from_dict(job), propagation="Background")
+            await self._quiet()
+            runtime = kind.from_dict({"metadata": _metadata(kind, name)})
+            assert self._finalizers(runtime) == [constants.RESOURCE_IN_USE_FINALIZER]
+            await self._sim.client("admin").delete(runtime)
+            await self._within(
+                partial(self._has_finalizers, runtime, None), f"the deletion of an unused {kind.gvk.kind}"
+            )
+
     def _finalizers(self, runtime: Object) -> list[str] | None:
         """Return the finalizers of a runtime, or None if it does not exist."""
         found = by_name(self._sim, type(runtime), runtime.to_dict())
@@ -383,7 +453,49 @@ class Wakeups:
         child = self._child(kind, job)
         return child is not None and not values.items() <= child[part].items()
 
+    async def change_limits(self) -> None:
+        """Create, change and delete the objects that determine the resources of pods.
+
+        Each time, a suspended gang has failed for minutes for another reason, which is gone now.
+        """
+        runtime = await self._runtime("gang", pod={"runtimeClassName": "sandbox"})
+        limits = LimitRange.from_dict(
+            {"metadata": {"namespace": "default", "name": "limits"}, "spec": {"limits": []}}
+        )
+        sandbox = RuntimeClass.from_dict({"metadata": {"name": "sandbox"}, "handler": "sandbox"})
+        for wanted in (limits, sandbox):
+            kind, admin = type(wanted), self._sim.client("admin")
+            labelled = raw_patch(MERGE, b'{"metadata":{"labels":{"changed":"yes"}}}')
+            for change, act in {
+                "creation": partial(admin.create, wanted),
+                "change": partial(admin.patch, wanted, labelled),
+                "deletion": partial(admin.delete, wanted),
+            }.items():
+                with self._denied():
+                    job = await self._create(runtime)
+                    await self._quiet(_LONG)
+                    assert not owned(self._sim, JobSet, job), "a JobSet is written without permission"
+                await act()
+                await self._within(self._has(JobSet, job), f"the {change} of a {kind.gvk.kind}")
+
     # Kinds that are not always served.
+
+    async def install_volcano(self) -> None:
+        """Install Volcano, which the cluster has never had, while TrainJobs have waited for it for minutes.
+
+        Their retries are spread evenly, so at least half of them have no retry before the result must exist.
+        """
+        runtime = await self._runtime("plain", podGroupPolicy={"volcano": {}})
+        jobs = []
+        for _ in range(6):
+            jobs.append(await self._create(runtime, quiet=False))
+            await anyio.sleep(_RETRIES / 6)
+        await self._quiet(_LONG)
+        assert not any(owned(self._sim, JobSet, job) for job in jobs)
+        self._sim.server.missing.discard(VOLCANO)
+        await anyio.sleep(_ARRIVED)
+        for job in jobs:
+            await self._within(self._has(volcano.PodGroup, job), "the arrival of Volcano", 0.0)
 
     async def install_job_set(self) -> None:
         """Install JobSet while a TrainJob has waited for it for minutes."""
@@ -427,18 +539,38 @@ class Wakeups:
     async def fail(self) -> None:
         """Let a container of a TrainJob fail."""
         job = await self._create(await self._runtime("plain"), suspend=False)
-        pod = self._pods(job)[0]
-        ended = {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}
+        await self._fail(job)
+        await self._within(partial(self._is_explained, job), "the failure of a pod")
+
+    async def fail_unseen(self) -> None:
+        """Let a TrainJob fail while the managers may not watch pods, and then permit it."""
+        job = await self._create(await self._runtime("plain"), suspend=False)
+        with self._denied("pods", "list", "watch"):
+            pods = self._sim.server.table(Pod)
+            self._sim.server.watches.cut(lambda watch: watch.table is pods)
+            await anyio.sleep(1.0)
+            await self._fail(job)
+            await self._within(
+                lambda: is_true(self._now(job), "Failed"), "the failure of a pod, by the models", _MODELS
+            )
+            assert not self._is_explained(job)
+        await self._within(
+            partial(self._is_explained, job), "the failure of a pod that is listed later", _UNWATCHED + SOON
+        )
+
+    async def _fail(self, job: Document) -> None:
+        """Let a container of a TrainJob fail."""
+        ended = {"exitCode": 3, "reason": "Error", "finishedAt": format_time(datetime.now(UTC))}
         statuses = [{"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}]
         statuses[0]["state"] = {"terminated": ended}
-        await self._patch_status(pod, {"phase": "Failed", "containerStatuses": statuses})
-        uid = job["metadata"]["uid"]
-        await self._within(
-            lambda: any(
-                each["involvedObject"].get("uid") == uid and each["reason"] == "ContainerFailed"
-                for each in self._sim.server.objects(Event)
-            ),
-            "the failure of a pod",
+        await self._patch_status(self._pods(job)[0], {"phase": "Failed", "containerStatuses": statuses})
+
+    def _is_explained(self, job: Document) -> bool:
+        """Return True if an event of a TrainJob says which container failed."""
+        return any(
+            each["involvedObject"].get("uid") == job["metadata"]["uid"]
+            and each["reason"] == "ContainerFailed"
+            for each in self._sim.server.objects(Event)
         )
 
     def _pods(self, job: Document) -> list[Document]:
@@ -469,13 +601,64 @@ class Wakeups:
         await self._patch(ConfigMap, snapshot, {"data": {"runtime": yaml.safe_dump(runtime)}})
         await self._within(partial(self._mentions, job, "/new"), "a change of a snapshot")
 
+    # The certificate authority of the status server, and the time to live, behind feature gates.
+
+    def _authority(self, text: str) -> Secret:
+        """Return the Secret with the certificate authority of the managers' servers."""
+        data = {"ca.crt": base64.b64encode(text.encode()).decode()}
+        metadata = {"namespace": cert.operator_namespace(), "name": "kubeflow-trainer-webhook-cert"}
+        return Secret.from_dict({"metadata": metadata, "data": data})
+
+    def _has_authority(self, job: Document, text: str) -> Callable[[], bool]:
+        return lambda: (self._child(ConfigMap, job) or {}).get("data") == {"ca.crt": text}
+
+    async def renew_authority(self) -> None:
+        """Create, change and create again the Secret with the certificate authority, and delete a TrainJob's copy."""
+        admin, runtime = self._sim.client("admin"), await self._runtime("plain")
+        await admin.create(Namespace(metadata=ObjectMeta(name=cert.operator_namespace())))
+        job = await self._create(runtime)
+        await self._quiet(_LONG)
+        for text in ("first", "second", "third"):
+            secret = self._authority(text)
+            if text == "second":
+                await self._patch(Secret, secret.to_dict(), {"data": secret.data}, "admin")
+            else:
+                await admin.create(secret)
+            await self._within(self._has_authority(job, text), f"the {text} certificate authority")
+            await self._quiet()
+            if text == "second":
+                await admin.delete(secret)
+                await self._quiet()
+        await self._deleted(ConfigMap, job)
+
+    async def expire_finished(self) -> None:
+        """Let finished TrainJobs live for their own time, and for a time that their runtime gets later."""
+        for kind in (ClusterTrainingRuntime, TrainingRuntime):
+            name = await self._runtime("plain", kind)
+            job = await self._completed(name, kind, ttlSecondsAfterFinished=_TO_LIVE)
+            ends = self._sim.loop.time() + _TO_LIVE
+            other = await self._completed(name, kind)
+            await anyio.sleep(ends - 2 * SOON - self._sim.loop.time())
+            assert not self._is_gone(job)
+            await self._within(partial(self._is_gone, job), "the end of a TrainJob's time to live", 3 * SOON)
+            runtime = kind.from_dict({"metadata": _metadata(kind, name)})
+            policy = {"spec": {"runPolicy": {"ttlSecondsAfterFinished": 20}}}
+            await self._patch(kind, runtime.to_dict(), policy, "admin")
+            await self._within(partial(self._is_gone, other), f"a new time to live of a {kind.gvk.kind}")
+
+    def _is_gone(self, job: Document) -> bool:
+        found = by_name(self._sim, TrainJob, job)
+        return found is None or is_deleted(found)
+
 
 SCRIPTS: Final = (
+    Wakeups.install_volcano,
     Wakeups.end,
     Wakeups.count,
     Wakeups.suspend_child,
     Wakeups.delete_job_set,
     Wakeups.free_name,
+    Wakeups.free_sibling_name,
     Wakeups.resume,
     Wakeups.expire,
     Wakeups.expire_denied,
@@ -483,12 +666,15 @@ SCRIPTS: Final = (
     Wakeups.edit_runtime,
     Wakeups.install_runtime,
     Wakeups.protect_runtime,
+    Wakeups.release_runtime,
     Wakeups.delete_siblings,
     Wakeups.edit_siblings,
+    Wakeups.change_limits,
     Wakeups.install_job_set,
     Wakeups.install_pod_group,
     Wakeups.native_gang,
     Wakeups.fail,
+    Wakeups.fail_unseen,
 )
 
 
@@ -502,6 +688,8 @@ def _key(kind: type[Object], name: str) -> tuple[str, str]:
 
 SECOND: Final = (Wakeups.delete_snapshot, Wakeups.edit_snapshot, Wakeups.resume)
 """The scripts for managers of the second generation."""
+GATED: Final = (Wakeups.renew_authority, Wakeups.expire_finished)
+"""The scripts for managers with the feature gates TrainJobStatus and TTLAfterFinished."""
 
 
 async def play(sim: Simulation, scripts: Sequence[Callable[[Wakeups], Awaitable[None]]] = SCRIPTS) -> None:
