@@ -89,8 +89,9 @@ class Options:
     rate_limiter: workqueue.RateLimiter[Request] | None = None
     """Decides how long failed requests wait. By default, a request waits 5 ms after its first failure, and twice as
     long after each further failure, up to 1000 s. All requests together are limited to 10 retries a second after a
-    burst of 100. Failures of the server (5xx, 429, conflicts) are counted separately, under a second key for each
-    request. The limiter is not asked if the server cannot be reached, or if the server's answer contains a delay."""
+    burst of 100. Failures of the server (5xx, 429, conflicts) are counted separately, by a copy of the limiter; copies
+    of a :class:`controller_runtime.workqueue.BucketRateLimiter` share their bucket. The limiter is not asked if the
+    server cannot be reached, or if the server's answer contains a delay."""
     recover_panic: bool | None = None
     """Whether a programming error in the reconciler (e.g. a TypeError) is handled like other errors (default: true). If
     false, such an error ends the controller, which ends the manager."""

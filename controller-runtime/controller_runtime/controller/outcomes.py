@@ -21,6 +21,7 @@ any other            the limiter's delay. Events must not postpone the retry: if
 
 from __future__ import annotations
 
+import copy
 from typing import Final
 
 import anyio
@@ -135,30 +136,20 @@ def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found
 
 
-class _ServerFailures(Request):
-    """The key under which a limiter counts how often the server failed for a request."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ServerFailures) and tuple.__eq__(self, other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return ~tuple.__hash__(self)
-
-
 class Retries:
     """Counts the failures of requests, and returns their delays."""
 
     def __init__(self, limiter: workqueue.RateLimiter[Request]) -> None:
         self._limiter = limiter
+        try:
+            self._server_failures = copy.deepcopy(limiter)
+        except (
+            Exception
+        ):  # a limiter of the program that cannot be copied counts these failures with all others
+            self._server_failures = limiter
         self._unreachable = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=UNREACHABLE_DELAY)
         self._waiting: set[Request] = set()
         """The requests that did not reach the server at their last attempt."""
-        self._server_failed: set[Request] = set()
         self._due: dict[Request, float] = {}
         """The time of the retry, on the event loop's clock, for each request that :meth:`_own_delay` has delayed."""
 
@@ -175,10 +166,9 @@ class Retries:
             return max(self._unreachable.when(request), (len(self._waiting) - _FEW) / UNREACHABLE_RATE)
         self._unreachable.forget(request)
         if is_server_failure(error):
-            self._server_failed.add(request)
-            wait = min(self._limiter.when(_ServerFailures(*request)), SERVER_DELAY)
+            wait = min(self._server_failures.when(request), SERVER_DELAY)
         else:
-            self._forget_server_failures(request)
+            self._server_failures.forget(request)
             wait = self._own_delay(request)
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
 
@@ -208,10 +198,5 @@ class Retries:
         """Forget the failures of a request."""
         self._unreachable.forget(request)
         self._limiter.forget(request)
-        self._forget_server_failures(request)
+        self._server_failures.forget(request)
         self._due.pop(request, None)
-
-    def _forget_server_failures(self, request: Request) -> None:
-        if request in self._server_failed:
-            self._server_failed.discard(request)
-            self._limiter.forget(_ServerFailures(*request))

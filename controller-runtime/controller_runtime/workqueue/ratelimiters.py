@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from controller_runtime.machinery.backoff import exponential
 from controller_runtime.machinery.tokenbucket import TokenBucket
@@ -85,6 +85,11 @@ class BucketRateLimiter(RateLimiter[T]):
 
     def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] | None = None) -> None:
         self._bucket = TokenBucket(qps, burst, clock)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return this limiter: the items of its copies share the bucket, too."""
+        del memo
+        return self
 
     def when(self, item: T) -> float:
         """Take a token, or a future token if none is left, and return the time until that token is available."""

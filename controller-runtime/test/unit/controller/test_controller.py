@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import threading
 import weakref
 from datetime import timedelta
 from typing import Any
@@ -233,6 +234,18 @@ async def test_a_success_forgets_both_counts(make: Make) -> None:
         await anyio.sleep(60)
     assert [round(at - 60, 3) for at in script.times[7:]] == [0.0, 0.005, 0.01]
     assert not limiter._failures
+
+
+async def test_a_limiter_that_cannot_be_copied_counts_failures_of_the_server_with_all_others(
+    make: Make,
+) -> None:
+    limiter = ItemExponentialFailureRateLimiter[Request]()
+    limiter.lock = threading.Lock()  # type: ignore[attr-defined]
+    script = Script(ValueError("obstacle"), BUSY)
+    async with running(make(script, rate_limiter=limiter)) as made:
+        made.queue.add(A)
+        await anyio.sleep(60)
+    assert [round(at, 3) for at in script.times] == [0.0, 0.005, 0.015]
 
 
 @pytest.mark.parametrize("success", [Result(), Result(requeue_after=1000)], ids=["done", "requeue"])

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import copy
+
 import anyio
 import pytest
 
@@ -75,3 +77,12 @@ async def test_the_default_holds_back_a_crowd_of_first_failures_to_ten_a_second(
     assert delays[119] == pytest.approx(2.0)
     await anyio.sleep(100)
     assert limiter.when("late") == 0.005
+
+
+def test_copies_of_a_bucket_share_its_tokens_and_count_failures_separately() -> None:
+    limiter = MaxOfRateLimiter(
+        BucketRateLimiter[str](1, 2, clock=lambda: 0.0), ItemExponentialFailureRateLimiter(0.1)
+    )
+    copied = copy.deepcopy(limiter)
+    assert [limiter.when("a"), copied.when("a"), limiter.when("a"), copied.when("a")] == [0.1, 0.1, 1, 2]
+    assert (limiter.num_requeues("a"), copied.num_requeues("a")) == (2, 2)
