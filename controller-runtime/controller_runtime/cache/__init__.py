@@ -6,6 +6,7 @@ The package lists, watches and stores objects. It does not depend on queues and 
 """
 
 from .cache import Cache as Cache
+from .cache import Reads as Reads
 from .codec import Transform as Transform
 from .codec import older as older
 from .errors import BadObjectError as BadObjectError

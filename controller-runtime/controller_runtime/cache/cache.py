@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar, Unpack
 
@@ -60,6 +60,14 @@ class SharedObjects:
         return shared
 
 
+class Reads(msgspec.Struct, frozen=True):
+    """The methods of a cache that read objects."""
+
+    get: Callable[..., Awaitable[Any]]
+    peek: Callable[..., Awaitable[Any]]
+    list: Callable[..., Awaitable[Any]]
+
+
 class Cache:
     """A Reader and FieldIndexer that uses informers, and the runnable that runs these informers.
 
@@ -85,6 +93,13 @@ class Cache:
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop in which the cache runs."""
         self._stopped = False
+
+    def wrap(self, wrapper: Callable[[Reads], Reads]) -> None:
+        """Read with what ``wrapper`` returns for the present reads, e.g. to observe them."""
+        wrapped: Any = wrapper(Reads(self.get, self.peek, self.list))
+        self.get = wrapped.get  # type: ignore[method-assign]  # reads that nobody wraps pay nothing
+        self.peek = wrapped.peek  # type: ignore[method-assign]
+        self.list = wrapped.list  # type: ignore[method-assign]
 
     # Lifecycle.
 

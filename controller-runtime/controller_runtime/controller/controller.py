@@ -204,6 +204,7 @@ class Controller:
             name, rate_limiter=settings.rate_limiter, flow=attrgetter("namespace")
         )
         self._retries = outcomes.Retries(settings.rate_limiter)
+        self._retry_observers: list[Callable[[Request, Exception, float], None]] = []
         self._reconciler = reconciler
         self._new_id = new_id
         self._time = metrics.RECONCILE_TIME.labels(name)
@@ -238,6 +239,10 @@ class Controller:
     def wrap(self, wrapper: Callable[[Reconciler], Reconciler]) -> None:
         """Run the reconciler that ``wrapper`` returns for the present one; call this before the start."""
         self._reconciler = wrapper(self._reconciler)
+
+    def on_retry(self, observe: Callable[[Request, Exception, float], None]) -> None:
+        """Call ``observe`` for each failed reconcile with the request, the error and the seconds until the retry."""
+        self._retry_observers.append(observe)
 
     async def warm_up(self) -> None:
         """Start the watches early: a follower may wait a long time before its controllers start.
@@ -428,7 +433,10 @@ class Controller:
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
                 self.queue.triggers.note(request, f"retry after {raised.name(outcome)}")
-                self.queue.add(request, priority=priority, after=self._retries.delay(request, outcome))
+                delay = self._retries.delay(request, outcome)
+                for observe in self._retry_observers:
+                    observe(request, outcome, delay)
+                self.queue.add(request, priority=priority, after=delay)
                 if outcomes.is_unreachable(outcome):
                     return
             self._retry_waiting(request)

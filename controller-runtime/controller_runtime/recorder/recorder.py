@@ -132,6 +132,11 @@ class Broadcaster:
         self._serial = 0
         self._pending: CorrelateResult | None = None
         self._correlator = Correlator(anyio.current_time, self._new_name)
+        self._observers: list[Callable[[Event], None]] = []
+
+    def on_sent(self, observe: Callable[[Event], None]) -> None:
+        """Call ``observe`` with each event that was sent, was refused, or was given up."""
+        self._observers.append(observe)
 
     def recorder_for(self, source: str) -> SourceRecorder:
         """Return a recorder with ``source`` as the component of its events."""
@@ -202,7 +207,9 @@ class Broadcaster:
             self._pending = self._correlator.correlate(self._queue.popleft())
         if self._pending is not None:
             await self._send(self._pending)
-            self._pending = None
+            event, self._pending = self._pending.event, None
+            for observe in self._observers:
+                observe(event)
 
     async def _send(self, result: CorrelateResult) -> None:
         for attempt in range(_TRIES):

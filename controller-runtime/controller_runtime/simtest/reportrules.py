@@ -66,18 +66,15 @@ class Events(Observer):
 
     def follow(self, process: Process, broadcaster: Broadcaster) -> None:
         """Check the events of a process from now on."""
-        send = broadcaster._send
+        self._sending[process] = _Sending()
 
-        async def checked(result: Any) -> None:
-            wanted, sending = result.event.count or 1, _Sending()
-            self._sending[process] = sending
-            await send(result)
-            metadata = result.event.metadata
-            stored = self._stored.get(NamespacedName(metadata.namespace, metadata.name), 0)
-            if stored < wanted and not sending.refused and sending.sent < _MANY:
-                self._fail(f"an event was lost: {process.name}: {result.event.message}")
+        def check(event: Reported) -> None:
+            sending, self._sending[process] = self._sending[process], _Sending()
+            stored = self._stored.get(event.key, 0)
+            if stored < (event.count or 1) and not sending.refused and sending.sent < _MANY:
+                self._fail(f"an event was lost: {process.name}: {event.message}")
 
-        broadcaster._send = checked  # type: ignore[method-assign]
+        broadcaster.on_sent(check)
 
     def sends(self, process: Process, request: Sent) -> None:
         """Count a request."""

@@ -36,7 +36,7 @@ import msgspec
 from controller_runtime import manager as managers
 from controller_runtime import offload
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.cache import CacheDegradedError, CacheError
+from controller_runtime.cache import CacheDegradedError, CacheError, Reads
 from controller_runtime.cache.codec import CachedObject
 from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.client.live import still_exists
@@ -165,14 +165,17 @@ class Rules(Observer):
         manager.on_add(added)
         self._events.follow(process, manager._broadcaster)
         self.leases.follow(process, replica.identity)
-        cache = manager.cache
-        cache.get = functools.partial(self._read, replica, cache.get)  # type: ignore[method-assign]
-        cache.list = functools.partial(self._list, replica, cache.list)  # type: ignore[method-assign]
-        cache.peek = functools.partial(self._read, replica, cache.peek)  # type: ignore[method-assign]
+        manager.cache.wrap(
+            lambda reads: Reads(
+                functools.partial(self._read, replica, reads.get),
+                functools.partial(self._read, replica, reads.peek),
+                functools.partial(self._list, replica, reads.list),
+            )
+        )
 
     def _follow_controller(self, controller: Controller) -> None:
         working = set[Request]()
-        succeeded, delay = set[Request](), controller._retries.delay
+        succeeded = set[Request]()
 
         def watched(reconciler: Reconciler) -> Reconciler:
             reconcile = self._metrics.follow(controller, working, reconciler.reconcile)
@@ -190,15 +193,13 @@ class Rules(Observer):
 
             return Func(one_at_a_time)
 
-        def short_at_first(request: Request, error: Exception) -> float:
-            seconds = delay(request, error)
+        def short_at_first(request: Request, error: Exception, seconds: float) -> None:
             if request in succeeded and seconds > _FIRST_RETRY and outcomes.requested_delay(error) is None:
                 self.fail(f"the first retry after a success comes late: {request}: {seconds:.1f} s")
             succeeded.discard(request)
-            return seconds
 
         controller.wrap(watched)
-        controller._retries.delay = short_at_first  # type: ignore[method-assign]
+        controller.on_retry(short_at_first)
 
     def fail(self, text: str) -> None:
         """Record that a rule is broken."""

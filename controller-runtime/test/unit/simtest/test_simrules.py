@@ -305,14 +305,12 @@ def test_a_manager_that_is_stopped_may_keep_its_lease_while_a_write_may_be_under
 @pytest.mark.parametrize(
     ("status", "stored", "found"), [(201, True, 0), (201, False, 1), (403, False, 0), (None, False, 1)]
 )
-async def test_an_event_that_was_sent_is_stored_or_refused(
-    status: int | None, stored: bool, found: int
-) -> None:
+def test_an_event_that_was_sent_is_stored_or_refused(status: int | None, stored: bool, found: int) -> None:
     problems: list[str] = []
     events, process = Events(problems.append), Process("manager-0")
     sent = Reported.from_dict({"metadata": {"namespace": "default", "name": "e"}, "message": "m", "count": 2})
 
-    async def send(_: Any) -> None:
+    def send() -> None:
         request = rest.Request("POST", "/api/v1/namespaces/default/events")
         events.sends(process, request)
         if stored:
@@ -321,9 +319,11 @@ async def test_an_event_that_was_sent_is_stored_or_refused(
         if status is not None:
             events.answered(process, request, CompleteResponse(status, b"{}"))
 
-    broadcaster: Any = SimpleNamespace(_send=send)
+    observers: list[Any] = []
+    broadcaster: Any = SimpleNamespace(on_sent=observers.append)
     events.follow(process, broadcaster)
-    await broadcaster._send(SimpleNamespace(event=sent))
+    send()
+    observers[0](sent)
 
     assert len(problems) == found
 
