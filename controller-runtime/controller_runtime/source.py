@@ -135,12 +135,13 @@ class _EventHandler(Generic[T]):
         """Let the handler discover other kinds. If the discovery fails, the handler gets its events nevertheless."""
         if isinstance(informers, Discovers):
             try:
-                await self._handler.prepare(informers.resource_for)
+                with raised.foreign():
+                    await self._handler.prepare(informers.resource_for)
             except (StatusError, rest.RestError):
                 pass
-            except raised.FAILURES as error:
+            except Exception as error:
                 text = "Handler cannot be prepared, it gets events nevertheless"
-                _log.error(text, source=self._name, error=raised.as_error(error))
+                _log.error(text, source=self._name, error=error)
 
     def feed(self, queue: Queue) -> None:
         """Set the queue that the handler gets. This is called before the first event."""
@@ -398,10 +399,11 @@ class Expedited(Source):
     async def start(self, queue: Queue) -> None:
         """Add the keys of objects that need work, with the priority :data:`EXPEDITED`; an error is only logged."""
         try:
-            await self._expedite(queue)
-        except raised.FAILURES as error:
+            with raised.foreign():
+                await self._expedite(queue)
+        except Exception as error:
             text = "Objects that need work are not moved to the front"
-            _log.error(text, source=self._name, error=raised.as_error(error))
+            _log.error(text, source=self._name, error=error)
 
     async def _expedite(self, queue: Queue) -> None:
         informers: list[cache.Informer[Any]] = [

@@ -330,19 +330,15 @@ class Controller:
 
     async def _run_source(self, src: source.Source) -> None:
         _log.debug("Starting EventSource", source=str(src))
-        try:
+        with raised.foreign():
             await src.start(self.queue)
-        except raised.STRAY_EXITS as error:
-            raise raised.as_error(error) from error
         if isinstance(src, source.SyncingSource):
             raise ControllerError(f"{src} ended although controller {self.name} was not stopped")
         _log.debug("EventSource ended", source=str(src))
 
     async def _sync(self, src: source.SyncingSource) -> None:
-        try:
+        with raised.foreign():
             await src.wait_for_sync(self.settings.cache_sync_timeout)
-        except raised.STRAY_EXITS as error:
-            raise raised.as_error(error) from error
         if src.problem is not None:
             _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)
 

@@ -7,14 +7,17 @@ functions that read such exceptions do not recurse, and take a bounded number of
 
 Code that awaits a future which another task cancelled gets a ``CancelledError`` although its own task was not
 cancelled. A task group drops such an error, so the task would end without a trace. A ``SystemExit``, which command-line
-parsers raise, would end the event loop and everything else that runs on it. Callers of foreign code convert both::
+parsers raise, would end the event loop and everything else that runs on it. In the block of :class:`foreign`, both
+become ordinary exceptions::
 
     try:
-        await reconciler.reconcile(request)
-    except raised.STRAY_EXITS as error:
-        raise raised.as_error(error) from error
+        with raised.foreign():
+            await source.start(queue)
+    except Exception as error:
+        ...
 
-Callers that handle every failure in the same way catch :data:`FAILURES`, which also includes ``Exception``.
+Code that awaits nothing, and code for each event or request, catches :data:`FAILURES` instead, and calls
+:func:`as_error` only if something failed.
 """
 
 from __future__ import annotations
@@ -141,6 +144,22 @@ def as_error(error: Failure) -> Exception:
     while task is not None and task.cancelling():
         task.uncancel()  # code that cancels its own task must not confuse the scopes around it
     return _converted(error)
+
+
+class foreign:  # noqa: N801 -- reads as the context manager that it is
+    """Run foreign code in the block: a ``CancelledError`` or ``SystemExit`` of it becomes an ordinary exception.
+
+    The block must run in a task of an anyio task group. If the task itself is cancelled, the error stays.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, STRAY_EXITS):
+            raise as_error(error) from error
 
 
 def as_error_of_plain_task(error: Failure) -> Exception:

@@ -263,11 +263,11 @@ class RunnableGroup:
         async with anyio.create_task_group() as race:
             race.start_soon(ended, race.cancel_scope)
             try:
-                await ready()
-            except raised.FAILURES as error:
-                failure = raised.as_error(error)
+                with raised.foreign():
+                    await ready()
+            except Exception as error:
                 if not self._stopping:
-                    self._failed(member.runnable, failure)
+                    self._failed(member.runnable, error)
             race.cancel_scope.cancel()
 
 

@@ -214,7 +214,7 @@ class Broadcaster:
     async def _send(self, result: CorrelateResult) -> None:
         for attempt in range(_TRIES):
             try:
-                with anyio.fail_after(_CALL_DEADLINE):
+                with anyio.fail_after(_CALL_DEADLINE), raised.foreign():
                     await self._record(result)
             except AlreadyExistsError:
                 return  # an earlier try was stored although its answer was lost
@@ -225,12 +225,11 @@ class Broadcaster:
                 return
             except (TransportError, TimeoutError) as error:
                 _log.debug("Event was not sent, trying again", about=_summary(result.event), error=error)
-            except raised.FAILURES as error:
+            except Exception as error:
                 # The event cannot be written as JSON, its object's name does not fit into a URL, or the writer has a
                 # bug. A retry would not help, and the other events must not be lost.
-                failure = raised.as_error(error)
                 self._correlator.forget(result.key)
-                _log.error("Event cannot be sent", about=_summary(result.event), error=failure)
+                _log.error("Event cannot be sent", about=_summary(result.event), error=error)
                 return
             else:
                 return
