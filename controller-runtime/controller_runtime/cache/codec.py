@@ -33,7 +33,6 @@ V = TypeVar("V", bound=msgspec.Struct)
 Transform = Callable[[dict[str, JSON]], dict[str, JSON]]
 """Changes an object's decoded JSON before it is stored, e.g. drops unused fields."""
 
-INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 LARGE: Final = 4 << 20
 """Maximum number of bytes of a page that are decoded in one call."""
 _ITEMS: Final = b'"items":['
@@ -182,25 +181,6 @@ class CachedObject(LazyObject[T]):
         return self.entry.decode_metadata(self.kind)
 
 
-class Line(msgspec.Struct):
-    """A line of a watch, whose object is not decoded yet."""
-
-    type: str
-    object: msgspec.Raw
-
-
-class Bookmark(msgspec.Struct, rename="camel"):
-    """The metadata of a bookmark."""
-
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-
-    @property
-    def ends_initial_events(self) -> bool:
-        """Return True if every existing object has been streamed."""
-        return (self.annotations or {}).get(INITIAL_EVENTS_END) == "true"
-
-
 class _Meta(msgspec.Struct, rename="camel"):
     name: str
     namespace: str = ""
@@ -225,15 +205,9 @@ class _Named(msgspec.Struct):
     metadata: _Key
 
 
-class _Marked(msgspec.Struct):
-    metadata: Bookmark = msgspec.field(default_factory=Bookmark)
-
-
-_decode_line = msgspec.json.Decoder(Line).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 _decode_spec = msgspec.json.Decoder(_Spec).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
-_decode_marked = msgspec.json.Decoder(_Marked).decode
 _encode = msgspec.json.Encoder().encode
 _no_labels: Final[dict[str, str]] = {}
 MAX_SHARED: Final = 4096
@@ -242,14 +216,14 @@ _LONG: Final = 256
 _shared: Final[dict[str, str]] = {}
 
 
-def split_line(line: bytes) -> Line:
+def split_line(line: bytes) -> rawjson.Line:
     """Split a watch line into its type and its object. Raises BadObjectError if the line is malformed."""
     try:
         try:
-            return _decode_line(line)
+            return rawjson.decode_line(line)
         except RecursionError:
             fields = rawjson.fields(line)
-            return Line(msgspec.json.decode(fields["type"], type=str), fields["object"])
+            return rawjson.Line(msgspec.json.decode(fields["type"], type=str), fields["object"])
     except (*rawjson.UNREADABLE, KeyError) as error:
         raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
 
@@ -262,10 +236,10 @@ def split_page(body: bytes) -> rawjson.Page:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
 
 
-def bookmark_of(raw: msgspec.Raw) -> Bookmark:
+def bookmark_of(raw: msgspec.Raw) -> rawjson.Bookmark:
     """Return the metadata of a BOOKMARK's object. Raises BadObjectError if the metadata is malformed."""
     try:
-        return _decode_marked(raw).metadata
+        return rawjson.decode_marked(raw).metadata
     except rawjson.UNREADABLE as error:
         raise errors.BadObjectError(f"a bookmark is unreadable: {error}") from error
 

@@ -22,7 +22,7 @@ changes. All calls of the sink except ``finish`` return at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -52,23 +52,6 @@ SHORT_WATCH: Final = 1.0
 """If a watch ends within this many seconds, we wait before we open the next one."""
 
 
-class Lines:
-    """The lines of a watch's response. The owner must call :meth:`close`."""
-
-    def __init__(self, response: rest.Response) -> None:
-        self._response = response
-        self._lines = response.lines()
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._lines
-
-    async def close(self) -> None:
-        """Stop reading, and close the response."""
-        if isinstance(self._lines, AsyncGenerator):
-            await self._lines.aclose()
-        await self._response.close()
-
-
 class Streaming(msgspec.Struct, frozen=True):
     """Request the existing objects as watch events, followed by changes (WatchList)."""
 
@@ -88,7 +71,7 @@ class Watching(msgspec.Struct, frozen=True):
 
     resource_version: str
     failures: int = 0
-    lines: Lines | None = None
+    lines: rest.Lines | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -338,7 +321,7 @@ class Reflector:
             return self._fail(Watching(state.resource_version, state.failures), ended)
         return Waiting(self._backoff.next(anyio.current_time()), again)
 
-    async def _open(self, version: str, *, initial: bool) -> Lines:
+    async def _open(self, version: str, *, initial: bool) -> rest.Lines:
         target = self._target
         timeout = target.watch_timeout * (1 + self._random())
         request = requests.watch(
@@ -354,9 +337,9 @@ class Reflector:
         response = await self._transport.send(request)
         await response.raise_for_status()
         self._sink.connected()
-        return Lines(response)
+        return rest.Lines(response)
 
-    async def _consume(self, lines: Lines, *, initial: bool) -> bool:
+    async def _consume(self, lines: rest.Lines, *, initial: bool) -> bool:
         """Report each line to the sink. Return False when the response ends.
 
         With ``initial``, return True as soon as every existing object has been reported.
@@ -423,7 +406,7 @@ class Reflector:
             self._known = version or self._known
         return False
 
-    def _take_bookmark(self, bookmark: codec.Bookmark, *, initial: bool) -> bool:
+    def _take_bookmark(self, bookmark: rawjson.Bookmark, *, initial: bool) -> bool:
         if initial and not bookmark.ends_initial_events:
             return False
         self._known = bookmark.resource_version or self._known

@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from controller_runtime import log, rest
-from controller_runtime.machinery import Object, PartialObjectMetadata, errors
+from controller_runtime.machinery import Object, PartialObjectMetadata, errors, rawjson
 from controller_runtime.machinery.backoff import Backoff
 from controller_runtime.rest import request as requests
 
@@ -38,23 +38,6 @@ _log = log.logger_from("client")
 
 class _EventError(rest.AnswerError):
     """The object of an event is not of the kind. Every new connection would deliver the same event again."""
-
-
-class _Line(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _Versioned(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-
-
-_decode_line: Final = msgspec.json.Decoder(_Line).decode
-_decode_version: Final = msgspec.json.Decoder(_Versioned).decode
 
 
 class Watch(Generic[T]):
@@ -154,20 +137,19 @@ class Watch(Generic[T]):
         response = await self._client.transport.send(await self._request(timeout))
         await response.raise_for_status()
         self._connected = True
-        lines = response.lines()
+        lines = rest.Lines(response)
+        following = aiter(lines)
         try:
             while True:
                 line: bytes | None = None
                 with anyio.move_on_after(_SILENCE if self._bookmarks else timeout + _SILENCE):
-                    line = await anext(lines, None)
+                    line = await anext(following, None)
                 if line is None:
                     return
                 if line and (event := self._event(line)) is not None:
                     yield event
         finally:
-            if isinstance(lines, AsyncGenerator):
-                await lines.aclose()
-            await response.close()
+            await lines.close()
 
     async def _request(self, timeout: float) -> rest.Request:
         options = self._options
@@ -190,7 +172,7 @@ class Watch(Generic[T]):
             AnswerError: the object has no readable resourceVersion.
         """
         try:
-            event = _decode_line(line)
+            event = rawjson.decode_line(line)
         except RecursionError as error:
             _log.warning("Object skipped", kind=str(self._kind.gvk.group_kind), reason=str(error))
             return None
@@ -200,7 +182,7 @@ class Watch(Generic[T]):
             raise errors.from_status(rest.decoded(msgspec.json.decode, event.object), http_code=500)
         made: WatchEvent[T] | None = None
         try:
-            version = rest.decoded(_decode_version, event.object).metadata.resource_version
+            version = rest.decoded(rawjson.decode_marked, event.object).metadata.resource_version
             if event.type in _EVENTS:
                 found = decode_listed(self._kind, bytes(event.object))
                 made = None if found is None else WatchEvent(cast("EventType", event.type), found)

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 SMALL: Final = 16 << 10
 """Texts up to this size in bytes are not checked: they decode within milliseconds in any shape."""
 PIECE: Final = 16 << 10
@@ -183,6 +184,35 @@ def without_managed_fields(obj: bytes) -> bytes:
         return msgspec.json.encode({**whole, "metadata": metadata})
     except (*UNREADABLE, KeyError):
         return obj
+
+
+class Line(msgspec.Struct):
+    """A line of a watch, whose object is not decoded yet."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Bookmark(msgspec.Struct, rename="camel"):
+    """The metadata of a bookmark."""
+
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+    @property
+    def ends_initial_events(self) -> bool:
+        """Return True if every existing object has been streamed."""
+        return (self.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+
+
+class Marked(msgspec.Struct):
+    """An object of which only the metadata of a bookmark is read."""
+
+    metadata: Bookmark = msgspec.field(default_factory=Bookmark)
+
+
+decode_line: Final = msgspec.json.Decoder(Line).decode
+decode_marked: Final = msgspec.json.Decoder(Marked).decode
 
 
 class PageMeta(msgspec.Struct, rename="camel"):

@@ -29,6 +29,7 @@ from .errors import decoded as decoded
 from .fake import FakeResponse as FakeResponse
 from .fake import FakeTransport as FakeTransport
 from .layers import CompleteResponse as CompleteResponse
+from .layers import Lines as Lines
 from .layers import Response as Response
 from .layers import RoundTripper as RoundTripper
 from .layers import StreamResponse as StreamResponse

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -154,6 +154,23 @@ class StreamResponse(Response):
             raise errors.TransportError(str(error), host=self.host) from error
         if rest := b"".join(pending):
             yield rest
+
+
+class Lines:
+    """The lines of a watch's response. The owner must call :meth:`close`."""
+
+    def __init__(self, response: Response) -> None:
+        self._response = response
+        self._lines = response.lines()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._lines
+
+    async def close(self) -> None:
+        """Stop reading, and close the response."""
+        if isinstance(self._lines, AsyncGenerator):
+            await self._lines.aclose()
+        await self._response.close()
 
 
 class RoundTripper(Protocol):

@@ -22,7 +22,7 @@ import functools
 import heapq
 import itertools
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -31,6 +31,7 @@ import msgspec
 from prometheus_client.metrics import Gauge
 
 from controller_runtime import metrics
+from controller_runtime.machinery.lru import LRU
 
 from .ratelimiters import ItemExponentialFailureRateLimiter, RateLimiter
 
@@ -93,7 +94,7 @@ class Triggers(Generic[T]):
     """Returns True if triggers are kept now: while the log level is debug."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[T, dict[str, None]] = OrderedDict()
+        self._kept: LRU[T, dict[str, None]] = LRU(MOST_ITEMS)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -102,13 +103,12 @@ class Triggers(Generic[T]):
         """Record a trigger of an item. Do nothing if triggers are not kept now."""
         if not self.wanted():
             return
-        triggers = self._kept.setdefault(item, {})
+        if (triggers := self._kept.get(item)) is None:
+            triggers = self._kept[item] = {}
         triggers.pop(trigger, None)
         triggers[trigger] = None
         if len(triggers) > MOST_TRIGGERS:
             del triggers[next(iter(triggers))]
-        if len(self._kept) > MOST_ITEMS:
-            self._kept.popitem(last=False)
 
     def take(self, item: T) -> list[str]:
         """Return the triggers of an item, oldest first, and forget them."""
