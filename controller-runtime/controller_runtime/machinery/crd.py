@@ -706,6 +706,7 @@ def merge_schema(model: type[Struct]) -> openapi.MergeSchema:
 
 
 _SIZES: Final = {"int32": 32, "int64": 64}
+_TIME: Final = "date-time"
 
 
 def unreadable_in_go(kind: type[Object], data: JSON) -> field.FieldError | None:
@@ -717,26 +718,63 @@ def unreadable_in_go(kind: type[Object], data: JSON) -> field.FieldError | None:
     """
     if openapi.has_definition(openapi.name_of(kind)):
         return None  # the API server is written in Go
-    return next(_unreadable(merge_schema(kind).schema, data, ""), None)
+    return _unreadable(_formats_of(kind), data, "")
 
 
-def _unreadable(schema: Mapping[str, JSON], value: JSON, path: str) -> Iterator[field.FieldError]:
-    if isinstance(value, dict):
-        properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
-        for key, each in value.items():
-            if isinstance(below := properties.get(key, others), Mapping):
-                yield from _unreadable(below, each, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        if isinstance(below := schema.get("items"), Mapping):
+_Formats = dict[str, Any] | int | str | None
+"""What Go cannot read everywhere below a value: see :func:`_formats`."""
+_ITEMS: Final = ""
+"""Stands for the items of a list and the values of a map: no field has this name."""
+
+
+@lru_cache(maxsize=256)
+def _formats_of(kind: type[Struct]) -> _Formats:
+    return _formats(merge_schema(kind).schema)
+
+
+def _formats(schema: JSON) -> _Formats:
+    """Return the parts of a schema that lead to numbers of a certain size, or to times; None if there are none.
+
+    A number is returned as its size in bits, a time as its format, and a map or list as the parts by name. So a check
+    visits only these parts of an object.
+    """
+    if not isinstance(schema, Mapping):
+        return None
+    if schema == openapi.INT_OR_STRING:
+        return 32
+    if (shape := schema.get("format")) in _SIZES:
+        return _SIZES[shape]
+    if shape == _TIME:
+        return _TIME
+    parts = {name: _formats(each) for name, each in (schema.get("properties") or {}).items()}
+    others = _formats(schema.get("items", schema.get("additionalProperties")))
+    if others is not None:  # they do not apply to the fields that have a schema of their own
+        return {**parts, _ITEMS: others}
+    return {name: each for name, each in parts.items() if each is not None} or None
+
+
+def _unreadable(formats: _Formats, value: JSON, path: str) -> field.FieldError | None:
+    """Return an error for the first value below ``value`` that Go cannot read."""
+    found: field.FieldError | None = None
+    if isinstance(formats, dict):
+        if isinstance(value, dict):
+            others = formats.get(_ITEMS)
+            for key, each in value.items():
+                if (below := formats.get(key, others)) is not None:
+                    found = found or _unreadable(below, each, f"{path}.{key}" if path else key)
+        elif isinstance(value, list) and (below := formats.get(_ITEMS)) is not None:
             for index, each in enumerate(value):
-                yield from _unreadable(below, each, f"{path}[{index}]")
-    elif isinstance(value, str):
-        if schema.get("format") == "date-time" and not is_time(value):
-            yield field.invalid(field.Path(path), value, "must be a time such as 2006-01-02T15:04:05Z")
-    elif isinstance(value, int | float):
-        size = 32 if schema == openapi.INT_OR_STRING else _SIZES.get(schema.get("format", ""))
-        if size is not None and not -(1 << size - 1) <= value < 1 << size - 1:
-            yield field.invalid(field.Path(path), value, f"must fit into {size} bits")
+                found = found or _unreadable(below, each, f"{path}[{index}]")
+    elif formats == _TIME:
+        if isinstance(value, str) and not is_time(value):
+            found = field.invalid(field.Path(path), value, "must be a time such as 2006-01-02T15:04:05Z")
+    elif isinstance(value, int | float) and not _fits(value, formats):
+        found = field.invalid(field.Path(path), value, f"must fit into {formats} bits")
+    return found
+
+
+def _fits(value: float, bits: _Formats) -> bool:
+    return not isinstance(bits, int) or -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def _merge_struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Mapping[str, JSON]:
