@@ -246,9 +246,7 @@ class Cache:
             CacheError: the kind cannot be read, see ``errors``.
         """
         key = key if type(key) is NamespacedName else NamespacedName.of(key)
-        informer = self._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
-        if informer is None or self._tasks is None or not informer.is_readable(key.namespace):
-            informer = await self._readable(kind, key.namespace)
+        informer = self._ready(kind, key.namespace) or await self._readable(kind, key.namespace)
         entry = self._entry(informer, kind, key)
         try:
             if len(entry.data) <= offload.LARGE:
@@ -260,8 +258,8 @@ class Cache:
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object without decoding it. Other readers share it: see :func:`controller_runtime.client.peek`."""
-        key = NamespacedName.of(key)
-        informer = await self._readable(kind, key.namespace)
+        key = key if type(key) is NamespacedName else NamespacedName.of(key)
+        informer = self._ready(kind, key.namespace) or await self._readable(kind, key.namespace)
         return self._shared.get(kind, self._entry(informer, kind, key), informer.count_skipped)
 
     def _entry(self, informer: SharedInformer, kind: type[Object], key: NamespacedName) -> Entry:
@@ -320,6 +318,13 @@ class Cache:
         if limit is not None and len(entries) > limit:
             listed.continue_token = _NO_PAGES
         return listed
+
+    def _ready(self, kind: type[Object], namespace: str) -> SharedInformer | None:
+        """Return the informer if it can be read at once, as it nearly always can; see :meth:`_readable`."""
+        informer = self._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
+        if informer is None or self._tasks is None or not informer.is_readable(namespace):
+            return None
+        return informer
 
     async def _readable(self, kind: type[Object], namespace: str) -> SharedInformer:
         if self._stopped:
