@@ -11,7 +11,15 @@ import anyio
 import controller_runtime as ctrl
 from controller_runtime import cache, client, controller, handler, log, predicate, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
-from controller_runtime.machinery import GVK, JSON, NamespacedName, Object, metadata_only, unstructured
+from controller_runtime.machinery import (
+    GVK,
+    JSON,
+    LazyObject,
+    NamespacedName,
+    Object,
+    metadata_only,
+    unstructured,
+)
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError, field_selector_string
 
@@ -143,18 +151,23 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         regrouping=regrouping,
     )
     mgr.add(_KartaNotice(mgr.api_reader))
+    feed = partial(regrouping.feed, exists=owners.exists)
+    builder.watches_raw_source(source.Func(feed, "changed owners and deleted groups"))
+    node_pool, queue = options.node_pool_label_key, options.queue_label_key
+    groups = Handler(mgr.client, mgr.api_reader, node_pool_key=node_pool, queue_key=queue)
+
+    def group_deleted(group: LazyObject[PodGroup], _unknown: bool) -> None:
+        groups.forget(group.key)
+        regrouping.group_deleted(group.key)
+
     pod_groups.add_event_handler(
         cache.LazyHandlerFuncs(
             on_add=lambda group, _initial: regrouping.group_created(group.key),
             # As in upstream, a group is compared when a pod or an owner changes.
             on_update=lambda _old, _group: None,
-            on_delete=lambda group, _unknown: regrouping.group_deleted(group.key),
+            on_delete=group_deleted,
         )
     )
-    feed = partial(regrouping.feed, exists=owners.exists)
-    builder.watches_raw_source(source.Func(feed, "changed owners and deleted groups"))
-    node_pool, queue = options.node_pool_label_key, options.queue_label_key
-    groups = Handler(mgr.client, mgr.api_reader, node_pool_key=node_pool, queue_key=queue)
     recorder, grouper = mgr.event_recorder_for(kai.EVENT_SOURCE), PodGrouper(owners, owners.hub)
     builder.complete(
         PodReconciler(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import fields
 from operator import attrgetter
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 import msgspec
 from controller_runtime import client, log
 from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.cache import older
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
 from controller_runtime.machinery.locks import KeyedLocks
@@ -51,7 +53,7 @@ class Handler:
         self._queue_key = queue_key
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
         self._up_to_date: Memory[NamespacedName, tuple[str, int]] = Memory(_REMEMBERED)
-        """The version and the digest of groups that were up to date when one of their pods was reconciled.
+        """The version and the digest of groups that were written or found up to date for one of their pods.
 
         The other pods usually need the same group.
         """
@@ -67,26 +69,34 @@ class Handler:
         """
         key = NamespacedName(metadata.namespace, metadata.name)
         async with self._locks.holding(key):
+            known = self._up_to_date.find(key)
+            created = False
             try:
                 version = (await client.peek(self._client, PodGroup, key)).resource_version
-                known = self._up_to_date.find(key)
-                if version and known is not None and known == (version, _digest(metadata, rules)):
+                lags = known is not None and older(version, known[0])
+                is_known = known is not None and (lags or version == known[0])
+                if known is not None and is_known and known[1] == _digest(metadata, rules):
                     return False
-                stored = await self._client.get(PodGroup, key)
+                stored = await (self._live if lags else self._client).get(PodGroup, key)
+                wanted = pod_group_for(metadata, rules)
             except NotFoundError:
-                self._up_to_date.drop(key)
-                created = await self._create(pod_group_for(metadata, rules))
-                if created is None:
-                    return True
-                stored = created
-            wanted = pod_group_for(metadata, rules)
-            if metadata.unread:
-                wanted.spec.priority_class_name = stored.spec.priority_class_name
-                wanted.spec.preemptibility = stored.spec.preemptibility
-            current = await self._update(stored, wanted, rules)
+                wanted = pod_group_for(metadata, rules)
+                stored, created = await self._create(wanted, was_written=known is not None)
+            if created:
+                current = stored if pod_groups_equal(stored, wanted) else None
+            else:
+                if metadata.unread:
+                    wanted.spec.priority_class_name = stored.spec.priority_class_name
+                    wanted.spec.preemptibility = stored.spec.preemptibility
+                current = await self._update(stored, wanted, rules)
             if current is not None:
-                self._up_to_date.keep(key, (current, _digest(metadata, rules)))
-            return False
+                version = current.metadata.resource_version or ""
+                self._up_to_date.keep(key, (version, _digest(metadata, rules)))
+            return created
+
+    def forget(self, key: NamespacedName) -> None:
+        """Forget a group that was deleted."""
+        self._up_to_date.drop(key)
 
     async def exists(self, namespace: str, name: str) -> bool:
         """Return True if the server has the group now."""
@@ -96,19 +106,21 @@ class Handler:
             return False
         return True
 
-    async def _create(self, wanted: PodGroup) -> PodGroup | None:
-        """Create the group and return None. If it exists already, return the existing group."""
+    async def _create(self, wanted: PodGroup, *, was_written: bool) -> tuple[PodGroup, bool]:
+        """Return the group, and True if it was created. If ``was_written``, the cache may lack a group that exists."""
+        if was_written:
+            with suppress(NotFoundError):
+                return await self._live.get(PodGroup, wanted.key), False
         try:
-            await self._client.create(wanted)
+            return await self._client.create(wanted), True
         except AlreadyExistsError as error:
             try:
-                return await self._live.get(PodGroup, wanted.key)
+                return await self._live.get(PodGroup, wanted.key), False
             except NotFoundError:
                 raise error from None
-        return None
 
-    async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> str | None:
-        """Update the group and return None. If it is up to date already, return its version."""
+    async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> PodGroup | None:
+        """Update the group unless it is up to date, and return it; None if the server has stored something else."""
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
             # Other components assign the queue, the node pool and these fields.
@@ -129,20 +141,19 @@ class Handler:
             if rules is not Rules.V0_13 and (constraint is None or not constraint.topology):
                 wanted.spec.topology_constraint = stored.spec.topology_constraint
             if pod_groups_equal(stored, wanted):
-                return stored.metadata.resource_version
+                return stored
             version = stored.metadata.resource_version
             update_pod_group(stored, wanted)
             try:
-                await self._client.update(stored)
+                written = await self._client.update(stored)
+                return written if pod_groups_equal(written, wanted) else None
             except ConflictError:
                 stored = await self._live.get(PodGroup, wanted.key)
                 # If the version is unchanged, the server refuses for a reason other than a concurrent write.
                 if stored.metadata.resource_version == version or attempt + 1 == _TRIES:
                     raise
                 _log.debug("PodGroup was changed by another writer, trying again", podGroup=str(wanted.key))
-            else:
-                break
-        return None
+        raise AssertionError("the last attempt returns or raises")
 
 
 def _digest(metadata: Metadata, rules: Rules) -> int:
