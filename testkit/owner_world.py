@@ -12,10 +12,12 @@ import anyio
 import anyio.lowlevel
 from controller_runtime import cache
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.client import interceptor
+from controller_runtime.client import Reader, interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, LazyObject, Object, Unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+
+from pkg.podgrouper import DirectOwners, PodGrouper, Settings, new_plugins_hub
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]
@@ -116,6 +118,12 @@ class DirectClient:
 
     async def list(self, kind: type[Any], **options: Any) -> Any:
         return await self._cluster.server.list(kind, **options)
+
+
+def pod_grouper(owners: Reader, reader: Reader | None = None, options: Settings | None = None) -> PodGrouper:
+    """Return a pod grouper with our groupers only. It reads owners from ``owners``, and other objects from ``reader``."""
+    hub = new_plugins_hub(reader or owners, options, found=[])
+    return PodGrouper(DirectOwners(owners, owners), hub)
 
 
 def reference(owner: Object) -> OwnerReference:

@@ -12,11 +12,11 @@ from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Unstructured
 
-from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, Rules, Settings, new_plugins_hub
+from pkg.podgrouper import PodGrouper, PodReconciler, Rules, Settings
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.servedrules import fixed
-from testkit.owner_world import Clock, DirectClient, OwnerServer, Recorder
+from testkit.owner_world import Clock, DirectClient, OwnerServer, Recorder, pod_grouper
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -73,10 +73,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def make_grouper() -> Callable[[client.Client], PodGrouper]:
-    def make(client_: client.Client) -> PodGrouper:
-        return PodGrouper(DirectOwners(client_, client_), new_plugins_hub(client_, found=[]))
-
-    return make
+    return pod_grouper
 
 
 @pytest.fixture

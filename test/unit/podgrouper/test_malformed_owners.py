@@ -18,10 +18,10 @@ from controller_runtime.reconcile import Request
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, new_plugins_hub
+from pkg.podgrouper import PodReconciler
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Handler
-from testkit.owner_world import Recorder
+from testkit.owner_world import Recorder, pod_grouper
 
 Step = str | int
 Path = tuple[Step, ...]
@@ -282,7 +282,7 @@ def reconcile(workload: Workload, parts: dict[str, Any]) -> Outcome:
     pod = workload.pod()
     client = FakeClient(pod, *workload.objects(parts))
     recorder = Recorder()
-    grouper = PodGrouper(DirectOwners(client, client), new_plugins_hub(client, found=[]))
+    grouper = pod_grouper(client)
     handler = Handler(client, client, node_pool_key="pool", queue_key="queue")
     reconciler = PodReconciler(client, recorder, grouper, handler)
     error: Exception | None = None

@@ -12,8 +12,9 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, Unstructured
 
-from pkg.podgrouper import DirectOwners, PodGrouper, Rules, new_plugins_hub
+from pkg.podgrouper import Rules
 from pkg.podgrouper.podgroup import Metadata
+from testkit.owner_world import pod_grouper
 
 Group = Callable[..., Awaitable[Metadata]]
 
@@ -24,8 +25,7 @@ def group() -> Group:
 
     async def group_of(pod: Pod, *objects: Object, rules: Rules = Rules.V0_13) -> Metadata:
         cluster = FakeClient(pod, *objects)
-        grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(cluster, found=[]))
-        return await (await grouper.get_pod_owners(pod, rules)).metadata(pod)
+        return await (await pod_grouper(cluster).get_pod_owners(pod, rules)).metadata(pod)
 
     return group_of
 

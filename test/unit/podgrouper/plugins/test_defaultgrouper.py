@@ -16,9 +16,9 @@ from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.reconcile import Request
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, Settings, new_plugins_hub
+from pkg.podgrouper import PodReconciler, Settings
 from pkg.podgrouper.podgroup import Handler
-from testkit.owner_world import Recorder
+from testkit.owner_world import Recorder, pod_grouper
 
 DEFAULTS = Settings(default_priorities=NamespacedName("kai", "defaults"))
 TYPES = '[{"typeName": "StatefulSet", "priorityName": "gold", "preemptibility": "preemptible"}]'
@@ -52,7 +52,7 @@ async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_defa
         return await inner.get(wanted, key)
 
     client, notices = interceptor.wrap(server, interceptor.Funcs(get=get)), Recorder()
-    grouper = PodGrouper(DirectOwners(client, client), new_plugins_hub(client, DEFAULTS, found=[]))
+    grouper = pod_grouper(client, options=DEFAULTS)
     groups = Handler(client, client, node_pool_key="pool", queue_key="queue")
     reconciler = PodReconciler(client, Recorder(), grouper, groups, DEFAULTS, notices=notices)
 

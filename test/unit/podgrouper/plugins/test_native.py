@@ -13,8 +13,9 @@ from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError
 
-from pkg.podgrouper import DirectOwners, PodGrouper, Rules, new_plugins_hub
+from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
+from testkit.owner_world import pod_grouper
 
 IN_GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
 IN_WORKLOAD = {"workloadRef": {"name": "w", "podGroup": "nodes"}}
@@ -93,7 +94,7 @@ async def test_a_malformed_minimum_is_named(count: Any, make_object: Any, make_p
 
 async def _grouped(pod: Any, cluster: Any, get: Any) -> Any:
     reader = interceptor.wrap(cluster, interceptor.Funcs(get=get))
-    grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(reader, found=[]))
+    grouper = pod_grouper(cluster, reader)
     found = await grouper.get_pod_owners(pod)
     return await found.metadata(pod)
 
@@ -124,7 +125,7 @@ async def test_a_version_that_the_server_has_ceased_to_serve_is_passed_over(
     pod = make_pod("p", spec=IN_GROUP)
     cluster = FakeClient(pod, native(make_object, "v1alpha2"), native(make_object, "v1beta1"))
     reader = interceptor.wrap(cluster, interceptor.Funcs(get=get))
-    grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(reader, found=[]))
+    grouper = pod_grouper(cluster, reader)
     for served in ("v1alpha2", "v1beta1"):
         metadata = await (await grouper.get_pod_owners(pod)).metadata(pod)
         assert metadata.owner.api_version == f"scheduling.k8s.io/{served}"
