@@ -82,14 +82,12 @@ class Handler:
             except NotFoundError:
                 wanted = pod_group_for(metadata, rules)
                 stored, created = await self._create(wanted, was_written=known is not None)
-            if created:
-                current = stored if pod_groups_equal(stored, wanted) else None
-            else:
-                if metadata.unread:
-                    wanted.spec.priority_class_name = stored.spec.priority_class_name
-                    wanted.spec.preemptibility = stored.spec.preemptibility
-                current = await self._update(stored, wanted, rules)
-            if current is not None:
+            self._up_to_date.drop(key)
+            if metadata.unread and not created:
+                wanted.spec.priority_class_name = stored.spec.priority_class_name
+                wanted.spec.preemptibility = stored.spec.preemptibility
+            current = stored if created else await self._update(stored, wanted, rules)
+            if pod_groups_equal(current, wanted):  # the server may have stored something else
                 version = current.metadata.resource_version or ""
                 self._up_to_date.keep(key, (version, _digest(metadata, rules)))
             return created
@@ -119,8 +117,8 @@ class Handler:
             except NotFoundError:
                 raise error from None
 
-    async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> PodGroup | None:
-        """Update the group unless it is up to date, and return it; None if the server has stored something else."""
+    async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> PodGroup:
+        """Update the group unless it is up to date, and return it. ``wanted`` gets the fields that others assign."""
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
             # Other components assign the queue, the node pool and these fields.
@@ -145,8 +143,7 @@ class Handler:
             version = stored.metadata.resource_version
             update_pod_group(stored, wanted)
             try:
-                written = await self._client.update(stored)
-                return written if pod_groups_equal(written, wanted) else None
+                return await self._client.update(stored)
             except ConflictError:
                 stored = await self._live.get(PodGroup, wanted.key)
                 # If the version is unchanged, the server refuses for a reason other than a concurrent write.
