@@ -41,13 +41,17 @@ def test_the_architecture_has_a_row_for_each_package() -> None:
     assert sorted(rows) == sorted(packages)
 
 
-def test_the_page_of_parsers_names_modules_and_tests_that_exist() -> None:
-    text = (ROOT / "docs/dev/parsers.md").read_text()
-    tests = re.findall(r"`([\w./-]+\.py)::(\w+)`", text)
+@pytest.mark.parametrize("page", ["dev/differences.md", "dev/parsers.md"])
+def test_a_page_names_tests_that_exist(page: str) -> None:
+    tests = re.findall(r"`([\w./-]+\.py)::(\w+)`", (ROOT / "docs" / page).read_text())
     assert len(tests) > 20
     assert [
         each for each in tests if not re.search(rf"\bdef {each[1]}\(", (ROOT / each[0]).read_text())
     ] == []
+
+
+def test_the_page_of_parsers_names_modules_that_exist() -> None:
+    text = (ROOT / "docs/dev/parsers.md").read_text()
     names = set(re.findall(r"`((?:pkg|controller_runtime|trainerctl)\.[a-z0-9_.]*\w)`", text))
     for package, modules in re.findall(r"`([\w.]+)\{([\w.,]+)\}`", text):
         names |= {f"{package}{module}" for module in modules.split(",")}
