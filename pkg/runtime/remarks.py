@@ -217,6 +217,7 @@ def _ineffective(
     programs = [job for job in steps if containers_of(job, constants.NODE)]
     launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
     workers = mpi is not None and any(job.name == constants.NODE for job in jobs)
+    launches = any(job.name == constants.LAUNCHER for job in jobs)
     changed = any(True for _ in trainers(jobs, ml_policy))  # containers that get env and resources
     resources = trainer.resources_per_node
     sets_resources = resources is not None and (resources.limits, resources.requests) != (None, None)
@@ -226,7 +227,8 @@ def _ineffective(
     if resources is not None and resources.claims:
         text = "has no effect: Trainer does not pass claims on to pods; set them in the runtime"
         yield Remark("spec.trainer.resourcesPerNode.claims", text)
-    injects = ml_policy.torch is not None and ml_policy.torch.env_injection is not None
+    injection = ml_policy.torch.env_injection if ml_policy.torch is not None else None
+    injects = injection is not None and any(each.container_names for each in injection.targets or ())
     counted = mpi is not None or ml_policy.flux is not None
     if trainer.num_proc_per_node is not None and ml_policy.torch is None and not counted:
         text = "has no effect: the mlPolicy of the runtime names none of torch, mpi and flux"
@@ -242,15 +244,18 @@ def _ineffective(
             ("resourcesPerNode", sets_resources, changed),
             (
                 "numProcPerNode",
-                trainer.num_proc_per_node is not None and ml_policy.torch is not None,
-                bool(programs) or injects,
+                trainer.num_proc_per_node is not None and (ml_policy.torch is not None or mpi is not None),
+                workers or launches if mpi is not None else bool(programs) or injects,
             ),
         )
         if is_set and not has_effect
     ]
-    if mpi is not None and "numNodes" in missing:
-        missing.remove("numNodes")
-        yield Remark("spec.trainer.numNodes", "has no effect: the runtime has an mpi policy, but no job node")
+    if mpi is not None and not workers:
+        for name in ("numNodes", "numProcPerNode"):
+            if name in missing:
+                missing.remove(name)
+                text = "has no effect: the runtime has an mpi policy, but no job node"
+                yield Remark(f"spec.trainer.{name}", text)
     if missing:
         reason = _where_the_label_belongs(jobs, constants.ANCESTOR_TRAINER, constants.NODE)
         yield Remark("spec.trainer", f"{_listed(missing)} no effect: {reason}")
