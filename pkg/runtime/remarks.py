@@ -36,6 +36,8 @@ _STEPS: Final = (
     constants.MODEL_INITIALIZER,
 )
 _LABEL: Final = constants.LABEL_TRAIN_JOB_ANCESTOR
+_WITH_HOSTS: Final = ("torch", "mpi", "jax", "xgboost", "flux")
+"""Frameworks of the mlPolicy whose nodes connect to a host name."""
 _MOST: Final = 16
 """Maximum number of remarks about one object: a runtime may have thousands of replicated jobs."""
 _NO_VOLCANO: Final = "the runtime has no podGroupPolicy.volcano"
@@ -129,6 +131,7 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
     nodes = spec.ml_policy.num_nodes if spec.ml_policy is not None else None
     if nodes is not None and nodes < 1:
         found.append(Remark("spec.mlPolicy.numNodes", f"{nodes} counts as 1", is_number=True))
+    found += _of_policy(spec, jobs)
     if not any(ancestor_of(job) == constants.ANCESTOR_TRAINER for job in jobs):
         places = [("spec.template", template.metadata), ("", runtime.metadata)]
         for index, job in enumerate(jobs[:_MOST]):
@@ -345,6 +348,24 @@ def _policy_numbers(spec: TrainingRuntimeSpec) -> Iterator[tuple[str, int]]:
         number = getattr(getattr(policy, name), "num_proc_per_node", None)
         if isinstance(number, int):
             yield f"spec.mlPolicy.{name}.numProcPerNode", number
+
+
+def _of_policy(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]) -> Iterator[Remark]:
+    """Yield the remarks about frameworks that do not find their jobs by name, or whose nodes have no host names."""
+    policy, names = spec.ml_policy or MLPolicy(), {job.name for job in jobs}
+    if policy.mpi is not None and constants.LAUNCHER not in names:
+        yield Remark("spec.mlPolicy.mpi", "no pod gets the host file: the runtime has no job launcher")
+    elif policy.mpi is not None and constants.NODE not in names and not policy.mpi.run_launcher_as_node:
+        yield Remark("spec.mlPolicy.mpi", "the host file is empty: the runtime has no job node")
+    trains = [job.name for job in jobs if ancestor_of(job) == constants.ANCESTOR_TRAINER]
+    if policy.flux is not None and (others := [name for name in trains if name != constants.NODE]):
+        text = f"job {_cut(others[0])} fails: only the pods of a job with the name node get Flux"
+        yield Remark("spec.mlPolicy.flux", text)
+    network = spec.template.spec.network
+    framework = next((each for each in _WITH_HOSTS if getattr(policy, each) is not None), None)
+    if framework is not None and network is not None and network.enable_dns_hostnames is False:
+        text = f"the pods have no host names, by which the nodes of {framework} find each other"
+        yield Remark("spec.template.spec.network.enableDNSHostnames", text)
 
 
 def _at_least_one(path: str, number: int, effect: str) -> Iterator[Remark]:

@@ -35,9 +35,10 @@ def job(
 
 
 def runtime(
-    *jobs: dict[str, Any], metadata: Any = None, template: Any = None, **spec: Any
+    *jobs: dict[str, Any], metadata: Any = None, template: Any = None, template_spec: Any = None, **spec: Any
 ) -> TrainingRuntime:
-    body = {"template": {"metadata": template or {}, "spec": {"replicatedJobs": list(jobs)}}, **spec}
+    of_template = {"replicatedJobs": list(jobs), **(template_spec or {})}
+    body = {"template": {"metadata": template or {}, "spec": of_template}, **spec}
     return TrainingRuntime.from_dict(
         {"metadata": {"namespace": "ns", "name": "rt", **(metadata or {})}, "spec": body}
     )
@@ -227,7 +228,25 @@ async def test_no_place_is_named_where_a_queue_would_have_no_effect_either() -> 
         (runtime(job(step=None), template={"labels": {STEP: "trainer"}}), ["spec.template.metadata.labels"]),
         (runtime(job(step=None), metadata={"labels": {STEP: "trainer"}}), ["metadata.labels"]),
         (runtime(job(), mlPolicy={"numNodes": 0, "torch": {"numProcPerNode": -1}}), ["spec.mlPolicy.torch.numProcPerNode", "spec.mlPolicy.numNodes"]),
-        (runtime(job(), mlPolicy={"mpi": {"numProcPerNode": 0}}), ["spec.mlPolicy.mpi.numProcPerNode"]),
+        (runtime(job(), mlPolicy={"mpi": {"numProcPerNode": 0}}), ["spec.mlPolicy.mpi.numProcPerNode", "spec.mlPolicy.mpi"]),
+        (runtime(job("launcher"), job(step=None), mlPolicy={"mpi": {}}), []),
+        (runtime(job("workers"), mlPolicy={"mpi": {}}), ["spec.mlPolicy.mpi"]),
+        (runtime(job("launcher"), job("workers"), mlPolicy={"mpi": {}}), ["spec.mlPolicy.mpi"]),
+        (runtime(job("launcher"), mlPolicy={"mpi": {"runLauncherAsNode": True}}), []),
+        (runtime(job("workers"), mlPolicy={"flux": {}}), ["spec.mlPolicy.flux"]),
+        (runtime(job("init", step="model-initializer", container="model-initializer"), job(), mlPolicy={"flux": {}}), []),
+        *(
+            (
+                runtime(*jobs, mlPolicy={framework: {}}, template_spec={"network": {"enableDNSHostnames": False}}),
+                ["spec.template.spec.network.enableDNSHostnames"],
+            )
+            for framework, jobs in {
+                "torch": [job()], "jax": [job()], "xgboost": [job()], "flux": [job()],
+                "mpi": [job("launcher"), job(step=None)],
+            }.items()
+        ),
+        (runtime(job(), mlPolicy={"numNodes": 2}, template_spec={"network": {"enableDNSHostnames": False}}), []),
+        (runtime(job(), mlPolicy={"torch": {}}, template_spec={"network": {"subdomain": "mine"}}), []),
         (runtime(job(), mlPolicy={"flux": {"numProcPerNode": -2}}), ["spec.mlPolicy.flux.numProcPerNode"]),
         (
             runtime(job(backoffLimit=-1, parallelism=-1)),
