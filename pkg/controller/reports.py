@@ -307,10 +307,12 @@ class Starts:
             except _UNREADABLE as error:
                 unread[kinds.POD] = str(error)
         snapshot = why.Snapshot(why.LiveObject(train_job.to_dict()), self._now(), objects, unread)
-        for finding in why.diagnose(snapshot).findings:
+        verdict = why.diagnose(snapshot)
+        for finding in verdict.findings:
             if finding.cause != "unexplained":  # its summary is for users who may not read everything
                 return finding.cause, finding.summary
-        return "unexplained", "no cause is visible to the manager"
+        known = verdict.known[0] if verdict.known and objects.get(kinds.POD) else None
+        return "unexplained", known or "no cause is visible to the manager"
 
     async def _refusal(self, job_set: JobSet) -> Event | None:
         """Return an event with the API server's text about the Jobs of a JobSet, or their pods, that it refuses.

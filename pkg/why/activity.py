@@ -103,7 +103,7 @@ def _of_waiting(snapshot: Snapshot) -> Iterator[str]:
     """Yield what exists of a TrainJob of which no container runs."""
     if snapshot.job_set is None:
         yield "its JobSet does not exist yet"
-    elif not snapshot.all_jobs:
+    elif not snapshot.all_jobs and kinds.JOB not in snapshot.unread:
         yield "its JobSet has no Jobs yet"
     for job in [each for each in snapshot.jobs if snapshot.missing_pods(each)][:_MOST]:
         count = snapshot.missing_pods(job)

@@ -276,6 +276,13 @@ def waiting(reason: str, message: str = "", *, restarts: int = 0, ended: int | N
     return status
 
 
+def running() -> dict[str, Any]:
+    """Return the status of a container that runs and is not ready."""
+    state = {"running": {"startedAt": format_time(BEGIN)}}
+    return {"name": "node", "image": "busybox", "imageID": "", "ready": False, "state": state}
+
+
+PLACED = {"type": "PodScheduled", "status": "True"}
 UNPLACED = {
     "type": "PodScheduled",
     "status": "False",
@@ -308,6 +315,21 @@ UNPLACED = {
             id="missing Secret",
         ),
         pytest.param({"conditions": [UNPLACED]}, "nvidia.com/gpu", id="unschedulable"),
+        pytest.param(
+            {"conditions": [PLACED], "initContainerStatuses": [running()]},
+            "init container node of Pod job-node-0-0-abcde has run for 60s",
+            id="init container that runs",
+        ),
+        pytest.param(
+            {"conditions": [PLACED], "containerStatuses": [waiting("ContainerCreating")]},
+            "container node waits: ContainerCreating",
+            id="container that is created",
+        ),
+        pytest.param(
+            {"containerStatuses": [running() | {"started": False}]},
+            "container node of Pod job-node-0-0-abcde has run for 60s",
+            id="probe that fails",
+        ),
     ],
 )
 async def test_a_manager_that_may_list_pods_names_what_is_wrong_with_them(
@@ -334,7 +356,9 @@ async def test_a_manager_that_may_list_pods_names_what_is_wrong_with_them(
             "ownerReferences": [owner],
         }
         # JobSet gives its pods a subdomain. The manager does not read the Service of that name.
-        spec = {"containers": [{"name": "node", "image": "busybox"}], "subdomain": "job"}
+        spec: dict[str, Any] = {"containers": [{"name": "node", "image": "busybox"}], "subdomain": "job"}
+        if UNPLACED not in status.get("conditions", ()):
+            spec["nodeName"] = "node-1"
         await pods.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
         stranger = {**metadata, "name": "stranger", "labels": {"jobset.sigs.k8s.io/jobset-name": "another"}}
         await pods.create(Pod.from_dict({"metadata": stranger, "spec": spec}))
