@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watches for gang-scheduled TrainJobs: PodGroups, and the kinds that determine the resource requests of pods.
+"""The watches for gang-scheduled TrainJobs: PodGroups, the kinds that determine the resource requests of pods, and the
+served version of Kubernetes' own gang API.
 
 The watches start with the first gang-scheduled TrainJob, because most clusters have neither kind of PodGroup.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
+import anyio
 from controller_runtime import event, handler, log, predicate, source
 from controller_runtime.apis.core.v1 import LimitRange
 from controller_runtime.apis.node.v1 import RuntimeClass
@@ -22,6 +24,7 @@ from controller_runtime.rest import RestError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, PodGroupPolicy, TrainingRuntime, TrainJob
 from pkg.runtime import indexer as index
+from pkg.runtime.framework.plugins.workload.served import MISSING_TTL, TTL, Served
 from pkg.runtime.interface import ReconcilerBuilder
 
 Needed = Callable[[], Awaitable[object]]
@@ -173,3 +176,37 @@ def _wake_suspended(
         await wake(evt.object, queue)
 
     return handler.Funcs(create=create, update=update, delete=delete)
+
+
+def served_versions(served: Served, needed: Needed) -> ReconcilerBuilder:
+    """Return the function that adds a source: when the served version changes, it enqueues the gangs' TrainJobs.
+
+    Without the source, the TrainJobs might wait minutes for their next retry.
+    """
+
+    def add(builder: Builder, client: Client, cache: Cache) -> Builder:
+        served.expire_after_interruption(cache.interrupted_since)
+
+        async def enqueue_on_change(queue: handler.Queue) -> None:
+            before = served.last
+            while True:
+                missing = before is None or not before.version
+                await anyio.sleep(MISSING_TTL if missing else TTL)
+                try:
+                    after = await served.current()
+                    if before in (None, after):
+                        before = after
+                        continue
+                    jobs = await gang_scheduled_train_jobs(client, lambda policy: policy.workload is not None)
+                except (StatusError, RestError, CacheError) as error:
+                    log.logger_from().debug("The served gang API cannot be followed", error=error)
+                    continue
+                before = after
+                for job in jobs:
+                    queue.add(Request.for_object(job))
+
+        return builder.watches_raw_source(
+            source.Deferred(source.Func(enqueue_on_change, "versions of the gang API"), needed)
+        )
+
+    return add

@@ -29,8 +29,7 @@ from pkg.runtime.framework.plugins import members, podgroups
 from pkg.runtime.interface import ReconcilerBuilder, Waiting
 from pkg.runtime.runtime import Info, template_spec_apply
 
-from .served import Served, Support
-from .versions import KINDS, join, new_gang
+from .served import KINDS, Served, Support, join, new_gang
 
 _PATH: Final = field.Path("spec", "runtimeRef")
 
@@ -122,10 +121,8 @@ class Workload(
         """Watch the TrainJobs' gangs, and watch which version of the gang API is served."""
         from pkg.runtime.framework.plugins import podgroup_watches  # rendering loads no controllers
 
-        from . import watches
-
         found = [podgroup_watches.owned(kind, self._written[version].wait) for version, kind in KINDS.items()]
-        return [*found, watches.api(self._served, self._needed.wait)]
+        return [*found, podgroup_watches.served_versions(self._served, self._needed.wait)]
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:
