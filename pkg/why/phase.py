@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from controller_runtime.machinery import JSON
 
-from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
+from pkg.apis.jobset.labels import REPLICATED_JOB_NAME_KEY
 from pkg.constants.trainer import ANCESTOR_TRAINER, LABEL_TRAIN_JOB_ANCESTOR, LAUNCHER, NODE
 from pkg.why.causes.statuses import of_pod
 from pkg.why.liveobject import LiveObject, ago, at, number, text

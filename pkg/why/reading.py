@@ -23,7 +23,7 @@ from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundErro
 from controller_runtime.rest import NoKindMatchError, Request, RestError, RoundTripper, decoded
 from controller_runtime.rest.request import segment
 
-from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.apis.jobset.labels import JOB_SET_NAME_KEY
 from pkg.why import activity, kinds
 from pkg.why.causes import (
     containers,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, JOB_SET_UID_KEY, REPLICATED_JOB_NAME_KEY
+from pkg.apis.jobset.labels import JOB_INDEX_KEY, JOB_SET_UID_KEY, REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.liveobject import LiveObject, ago, at, moment, number, text
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.machinery.printable import printable_line
 
-from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
+from pkg.apis.jobset.labels import REPLICATED_JOB_NAME_KEY
 from pkg.why.liveobject import MOST_MATCHED
 
 if TYPE_CHECKING:

@@ -12,13 +12,11 @@ from controller_runtime.machinery import ATOMIC, JSON, MAP_BY_NAME, Markers, Obj
 from pydantic import Field
 
 from pkg.apis.integers import Int32
-
-# Labels of Jobs and their pods.
-JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"
-JOB_SET_UID_KEY: Final = "jobset.sigs.k8s.io/jobset-uid"
-REPLICATED_JOB_NAME_KEY: Final = "jobset.sigs.k8s.io/replicatedjob-name"
-JOB_INDEX_KEY: Final = "jobset.sigs.k8s.io/job-index"
-RESTARTS_KEY: Final = "jobset.sigs.k8s.io/restart-attempt"
+from pkg.apis.jobset.labels import JOB_INDEX_KEY as JOB_INDEX_KEY
+from pkg.apis.jobset.labels import JOB_SET_NAME_KEY as JOB_SET_NAME_KEY
+from pkg.apis.jobset.labels import JOB_SET_UID_KEY as JOB_SET_UID_KEY
+from pkg.apis.jobset.labels import REPLICATED_JOB_NAME_KEY as REPLICATED_JOB_NAME_KEY
+from pkg.apis.jobset.labels import RESTARTS_KEY as RESTARTS_KEY
 
 # Condition types.
 JOB_SET_COMPLETED: Final = "Completed"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.apis.jobset.labels import JOB_SET_NAME_KEY
 from pkg.why import kinds
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, ago, finalizers_of, text, texts

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import pydantic_core
 from controller_runtime.machinery.meta import format_time
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
-from pkg.util import trainjob
 from pkg.why.causes.references import runtime_of
 from pkg.why.finding import Finding, found
 from pkg.why.snapshot import PATIENCE, Snapshot
+from pkg.why.snapshot import finished as is_finished
 
 
 class Deletion(NamedTuple):
@@ -44,6 +43,11 @@ def deletion_of(snapshot: Snapshot) -> Deletion | None:
 
     The time of the manager's Configuration is not known here; only the manager's event contains it.
     """
+    if not is_finished(snapshot.train_job):
+        return None
+    from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob  # slow to load
+    from pkg.util import trainjob
+
     with suppress(pydantic_core.ValidationError, ValueError, OverflowError):
         train_job = TrainJob.from_dict(dict(snapshot.train_job.data))
         finished = trainjob.finished_at(train_job)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
+from pkg.apis.jobset.labels import REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, deadline, text

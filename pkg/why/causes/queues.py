@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pkg.apis.scheduling import v1alpha2, v1beta1
-from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE
 from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity, turns
@@ -71,6 +69,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     for queue in queues(snapshot):
         if queue in snapshot.absent and not snapshot.running:
             yield found("queue-missing", queue, f"{queue} was not found", queue=queue)
+    from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE  # slow to load
+
     unavailable = job.condition(TRAIN_JOB_GANG_UNAVAILABLE)
     if unavailable.get("status") == "True":
         line, words = condition_line(job, TRAIN_JOB_GANG_UNAVAILABLE), text(unavailable, "message")
@@ -271,6 +271,8 @@ def _too_large(snapshot: Snapshot, group: LiveObject, members: int, head: str) -
 
 def _unschedulable(group: LiveObject) -> str:
     """Return the message with which a scheduler reports that it cannot place the gang."""
+    from pkg.apis.scheduling import v1alpha2, v1beta1  # slow to load
+
     for kind in (v1beta1.SCHEDULED, v1alpha2.SCHEDULED):
         if (native := group.condition(kind)).get("status") == "False":
             return " ".join(text(native, "message").split())

@@ -9,9 +9,6 @@ from contextlib import suppress
 
 import pydantic_core
 
-from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.runtime import about_runtime, about_train_job
 from pkg.why.causes.references import runtime_of
 from pkg.why.finding import Finding, found
 from pkg.why.rules import Severity
@@ -29,6 +26,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     stored = next((each for each in snapshot.all(reference.kind) if each.name == reference.name), None)
     if stored is None:
         return
+    from pkg.apis.jobset.v1alpha2 import JobSet  # slow to load, as the next modules
+    from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+    from pkg.runtime import about_runtime, about_train_job
+
     kind = TrainingRuntime if reference.namespace else ClusterTrainingRuntime
     with suppress(pydantic_core.ValidationError):  # the webhooks and the manager report such an object
         runtime = kind.from_dict(dict(stored.data))

@@ -10,7 +10,7 @@ from typing import Final
 
 from controller_runtime.machinery import JSON
 
-from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
+from pkg.apis.jobset.labels import REPLICATED_JOB_NAME_KEY
 from pkg.why import terminations
 from pkg.why.liveobject import LiveObject, at, maps, number, text
 from pkg.why.snapshot import Snapshot, event_time, step_of

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import pydantic_core
 from controller_runtime.machinery import JSON
 
-from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY, JobSet
-from pkg.util import podtemplate
+from pkg.apis.jobset.labels import JOB_SET_NAME_KEY
 from pkg.why import kinds
 from pkg.why.causes import admission, refusals
 from pkg.why.finding import Finding, found
@@ -40,6 +39,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             tried = f"a dry run of the Job {name}: {message}"
             yield refusals.refused(message, job_set, f"{job_set} has no Jobs", tried)
         return
+    from pkg.util import podtemplate  # slow to load
+
     for each in podtemplate.violations(_typed(job_set)):
         yield found("object-invalid", job_set, f"{job_set} has no Jobs", words=each.sentence)
 
@@ -102,6 +103,8 @@ def jobs_of(job_set: LiveObject) -> Iterator[dict[str, JSON]]:
 
 def _typed(job_set: LiveObject) -> dict[str, JSON]:
     """Return the JobSet's JSON, or nothing if a field has a type that the API server does not store."""
+    from pkg.apis.jobset.v1alpha2 import JobSet  # slow to load
+
     try:
         return JobSet.from_dict(dict(job_set.data)).to_dict()
     except pydantic_core.ValidationError:

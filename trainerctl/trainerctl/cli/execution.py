@@ -13,18 +13,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
-from controller_runtime.envtest import EnvtestError, EventuallyError
 from controller_runtime.machinery import raised
-from controller_runtime.machinery.errors import StatusError
-from controller_runtime.manager import ManagerError
-from controller_runtime.rest import RestError
 
 from trainerctl.cli import streams
 from trainerctl.cli.signals import Signals
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles
 
-_EXPECTED: Final = (EnvtestError, EventuallyError, ManagerError, RestError, StatusError, OSError, ValueError)
+_EXPECTED: Final = (raised.ExpectedError, OSError, ValueError)
 
 Command = Callable[[argparse.Namespace, Console, Console], Awaitable[int]]
 
@@ -39,14 +35,23 @@ def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
         return _run(parsed, signals)
     except BrokenPipeError:
         raise
-    except (*_EXPECTED, ExceptionGroup) as error:
-        if (expected := raised.first_of(_EXPECTED, error)) is None:
+    except Exception as error:
+        expected = raised.first_of(_EXPECTED, error) or raised.first_of((*_EXPECTED, *_slow_to_load()), error)
+        if expected is None:
             raise
         if isinstance(expected, BrokenPipeError):  # raised in a task group
             raise expected from None
         streams.say_error(streams.describe(expected))
         streams.discard()
         return inputfiles.BAD_INPUT if isinstance(expected, inputfiles.InputError) else 1
+
+
+def _slow_to_load() -> tuple[type[Exception], ...]:
+    """Return the other expected errors. Most commands do not need the modules that define them."""
+    from controller_runtime.envtest import EnvtestError, EventuallyError
+    from controller_runtime.manager import ManagerError
+
+    return EnvtestError, EventuallyError, ManagerError
 
 
 def function(name: str) -> Callable[..., Any]:

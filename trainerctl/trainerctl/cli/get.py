@@ -13,7 +13,7 @@ from typing import Final
 
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
-from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.apis.jobset.labels import JOB_SET_NAME_KEY
 from pkg.why import PENDING, QUEUE_LABEL, LiveObject, Snapshot, deletion_of, kinds, places, reading
 from pkg.why.liveobject import ago, number
 from pkg.why.phase import Phase, cells, phase, state, tree

@@ -202,10 +202,10 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
         namespace = arguments.namespace or config.namespace or inputfiles.DEFAULT_NAMESPACE
         has_key = config.tls is not None and (config.tls.cert is not None or config.tls.issued is not None)
         is_anonymous = isinstance(config.credentials, Anonymous) and not has_key
-        cluster = Connection(LiveClient(clock), namespace, clock, config.address, is_anonymous)
+        connection = Connection(LiveClient(clock), namespace, clock, config.address, is_anonymous)
         try:
-            yield cluster
+            yield connection
         except StatusError as error:
-            if (worded := cluster.worded(error)) is error:
+            if (worded := connection.worded(error)) is error:
                 raise
             raise worded from error

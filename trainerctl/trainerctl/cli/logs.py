@@ -15,7 +15,7 @@ from controller_runtime.client import LogOptions
 from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
-from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, JOB_SET_NAME_KEY
+from pkg.apis.jobset.labels import JOB_INDEX_KEY, JOB_SET_NAME_KEY
 from pkg.constants.trainer import LAUNCHER
 from pkg.why import KEEP, LiveObject, Snapshot, by_end, container_of, kinds, last_end, reading, removed
 from pkg.why.liveobject import at, number, text

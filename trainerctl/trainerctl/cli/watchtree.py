@@ -15,7 +15,7 @@ import anyio
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import ExpiredError, ForbiddenError
 from controller_runtime.rest import NoKindMatchError
-from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.apis.jobset.labels import JOB_SET_NAME_KEY
 from pkg.why import LiveObject, Snapshot, kinds
 from pkg.why.phase import Phase, phase
 from pkg.why.reading import Selection

@@ -134,3 +134,11 @@ def actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
                 yield from actions(below)
+
+
+@pytest.mark.parametrize("name", ["get", "logs", "events"])
+def test_commands_that_are_often_used_do_not_load_the_models_of_the_apis(name: str) -> None:
+    probe = f"import json, sys, trainerctl.cli.{name}, trainerctl.cli.execution; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    slow = {"controller_runtime.apis.core.v1", "controller_runtime.envtest", "controller_runtime.manager"}
+    assert slow.isdisjoint(json.loads(done.stdout))
