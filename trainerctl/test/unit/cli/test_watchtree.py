@@ -4,11 +4,20 @@
 
 import io
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
+import anyio
 import pytest
+from controller_runtime.client import ObjectList
+from controller_runtime.machinery.errors import ForbiddenError
 from pkg.why import LiveObject, kinds
-from testkit.why.world import TrainJobObjects
+from testkit.why.world import TrainJobObjects, condition
 
+from trainerctl.cli import live, watchtree
+from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 from trainerctl.cli.watchtree import Objects, Screen, tree_rows
 
@@ -70,3 +79,53 @@ def test_a_snapshot_needs_the_train_job() -> None:
     found.apply(kinds.TRAIN_JOB, "DELETED", LiveObject(world.train_job))
     assert found.snapshot() is None
     assert list(tree_rows(found)) == []
+
+
+class Watched:
+    """A client of a server on which a TrainJob changes. The other kinds may not be read."""
+
+    def __init__(
+        self, first: dict[str, Any] | None, change: str = "", last: dict[str, Any] | None = None
+    ) -> None:
+        self._first, self._change, self._last = first, change, last
+
+    async def list(self, kind: Any, **_options: Any) -> ObjectList[Any]:
+        if kind.gvk.kind != "TrainJob":
+            raise ForbiddenError("it is forbidden", code=403, reason="Forbidden")
+        return ObjectList([KIND.from_dict(self._first)] if self._first else [])
+
+    @asynccontextmanager
+    async def watch(self, _kind: Any, **_options: Any) -> AsyncIterator[Any]:
+        async def events() -> AsyncIterator[Any]:
+            await anyio.sleep(0.2)
+            if self._change:
+                yield SimpleNamespace(type=self._change, object=KIND.from_dict(self._last or self._first))
+            await anyio.sleep_forever()
+
+        yield events()
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("change", "end", "code", "said"),
+    [
+        ("MODIFIED", "Complete", 0, ""),
+        ("MODIFIED", "Failed", 1, ""),
+        ("DELETED", "", 0, "TrainJob team-a/llama was deleted"),
+        (None, "", 1, "TrainJob team-a/llama does not exist"),
+    ],
+)
+async def test_a_watch_ends_when_the_train_job_has_ended_or_is_gone(
+    change: str | None, end: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, last, out = TrainJobObjects().train_job, TrainJobObjects().train_job, io.StringIO()
+    last["status"]["conditions"] = [condition(end)] if end else []
+    client = Watched(first, change, last) if change is not None else Watched(None)
+    cluster = live.Connection(client, "team-a", None)  # type: ignore[arg-type]  # what it uses of them
+
+    with anyio.fail_after(20):
+        assert await watchtree.watch_one(cluster, "llama", Console(file=out)) == code
+
+    assert said in capsys.readouterr().err
+    if end:
+        assert without_times(out.getvalue())[-1] == f"TrainJob/llama  {end}"
