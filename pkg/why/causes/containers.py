@@ -79,10 +79,11 @@ _RANK: Final = r"(?:\[(?:rank|default)\d{1,6}\]: ?)?"
 _TRACEBACK: Final = re.compile(
     rf'{_RANK}(?:Traceback \(most recent call last\)|  File "[^"\n]{{1,500}}", line \d)'
 )
-_RAISED: Final = re.compile(
-    rf"{_RANK}(?:[A-Za-z_][\w.]{{0,200}})?(?:Error|Exception|Interrupt|Exit|Timeout|Failure)(?:: |:?$)"
-)
+_ERROR: Final = r"(?:[A-Za-z_][\w.]{0,200})?(?:Error|Exception|Interrupt|Exit|Timeout|Failure)(?:: |:?$)"
+_RAISED: Final = re.compile(f"{_RANK}{_ERROR}")
 """The line of an error after its traceback."""
+_JOINED: Final = re.compile(rf'", line \d.*\s({_ERROR}.*)')
+"""An error after its traceback in the text of an event, which has one line."""
 _LAUNCHER: Final = "errors.ChildFailedError"
 """torchrun raises this error after a worker has failed. Its traceback and its table follow the log of the worker."""
 _SAID: Final = {
@@ -305,6 +306,8 @@ def _told(snapshot: Snapshot, status: Status, named: dict[str, Any]) -> dict[str
     """
     job, message = snapshot.train_job, text(status.ended, "message").splitlines()
     lines = [*message, *log_of(snapshot, status)]
+    if status.is_gone and len(lines) == 1 and (joined := _JOINED.search(lines[0][:MOST_MATCHED])):
+        lines = ["Traceback (most recent call last):", joined[1]]
     last = [line for _, line in _after_traceback(lines)] or lines[: -_SEARCHED - 1 : -1]
     known = [
         (line, advice)

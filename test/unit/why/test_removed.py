@@ -53,6 +53,24 @@ def test_the_cause_is_known_after_the_pods_are_removed(message: str, cause: str,
     assert "retries-exhausted" in {each.cause for each in verdict.findings}
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ('…in.py", line 88, in <module> loss.backward() ValueError: bad rate', ": ValueError: bad rate"),
+        (
+            'File "a.py", line 8, in f raise E KeyError: \'x\' File "b.py", line 9, in g OSError: full',
+            ": OSError: full",
+        ),
+        ('File "a.py", line 8, in f assert x AssertionError', ": AssertionError"),
+        ("ValueError: bad rate", ""),
+    ],
+)
+def test_the_error_after_a_traceback_is_found_in_the_one_line_of_an_event(message: str, said: str) -> None:
+    first = removed(text(1, message=message)).verdict().findings[0]
+
+    assert first.summary == f"the container node failed with exit code 1{said}"
+
+
 def test_the_message_is_evidence_and_the_advice_can_be_followed() -> None:
     first = removed(text(1, message="ValueError: bad learning rate")).verdict().findings[0]
 
