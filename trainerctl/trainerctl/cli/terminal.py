@@ -96,7 +96,7 @@ def columns(
 ) -> Iterator[Text]:
     """Yield the lines of a table, the head first. The last column is not padded.
 
-    If the table is wider than ``room`` cells, texts in the widest column (not the last one) are shortened in the
+    If the table is wider than ``room`` cells, texts in the widest columns (not in the last one) are shortened in the
     middle. If that is not enough, the end of each line is cut off.
     """
     cells = [[printable_line(cell) for cell in row] for row in (head, *rows)]
@@ -112,19 +112,23 @@ def columns(
         text = Text(line.rstrip(), style="bold" if number == 0 else "")
         if room is not None:
             text.truncate(room, overflow="ellipsis")
+            if text.plain.endswith("……"):
+                text.right_crop(1)
         yield text
 
 
 def _fit(widths: list[int], room: int) -> None:
-    """Make the widest column narrower, so that a part of the last column stays readable.
+    """Make columns narrower, the widest first, so that a part of the last column stays readable.
 
     The last column is not changed.
     """
     *others, last = widths
-    excess = sum(others) + _GAP * len(others) + min(last, _READABLE) - room
-    if others and excess > 0:
+    while others and (excess := sum(others) + _GAP * len(others) + min(last, _READABLE) - room) > 0:
         widest = others.index(max(others))
-        widths[widest] = max(min(widths[widest], _READABLE), widths[widest] - excess)
+        if others[widest] <= _READABLE:
+            return
+        next_widest = max((each for each in others if each < others[widest]), default=0)
+        others[widest] = widths[widest] = max(others[widest] - excess, next_widest, _READABLE)
 
 
 def _shortened(cell: str, width: int) -> str:

@@ -68,6 +68,33 @@ def test_every_column_stays_readable_in_a_narrow_terminal() -> None:
     assert max(map(len, lines)) <= 50
 
 
+def test_several_long_columns_leave_room_for_the_last_one() -> None:
+    head = ("AGE", "REASON", "OBJECT", "MESSAGE")
+    row = (
+        "24s (x2)",
+        "RestartJobSetFailurePolicyAction",
+        "Pod/a-training-node-0-1-fpwbx",
+        "0/2 nodes are available",
+    )
+
+    lines = [text.plain for text in columns(head, [row], room=60)]
+
+    assert lines == [
+        "AGE       REASON        OBJECT                  MESSAGE",
+        "24s (x2)  Restar…ction  Pod/a-train…-0-1-fpwbx  0/2 nodes a…",
+    ]
+
+
+def test_a_shortened_text_at_the_edge_has_one_ellipsis() -> None:
+    for room in range(8, 40):
+        lines = [
+            text.plain
+            for text in columns(("NAME", "RUNTIME", "P"), [("a", "torch-distributed-long", "")], room=room)
+        ]
+        assert not any("……" in line for line in lines)
+        assert max(map(len, lines)) <= room
+
+
 def test_columns_line_up_numbers_to_the_right() -> None:
     lines = [
         text.plain
