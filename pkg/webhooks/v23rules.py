@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules by which Trainer v2.3 refuses values of TrainJobs and runtimes that v2.1 admits.
+"""The rules by which Trainer v2.3 refuses values of TrainJobs and runtimes that v2.1 admits, and those of v2.4.
 
 The installed CRD has the rules of v2.1. Only values that a request changes are checked. The API server does the same
 with rules that are added to a CRD later. A refusal has the text that the API server would give with v2.3's CRD.
@@ -89,6 +89,36 @@ def runtime_violations(
     before, after = (_mount_path(spec) if spec is not None else "" for spec in (old, new))
     if len(after) > _LONGEST_MOUNT_PATH and after != before:
         yield field.too_long(_SPEC.child("mlPolicy", "mpi", "sshAuthMountPath"), _LONGEST_MOUNT_PATH)
+
+
+def low_numbers(old: TrainJob | None, new: TrainJob) -> Iterator[field.FieldError]:
+    """Yield an error for each changed number of nodes or processes that v2.4 refuses."""
+    trainer, path = new.spec.trainer, _SPEC.child("trainer")
+    if trainer is None:
+        return
+    before = (old.spec.trainer if old is not None else None) or Trainer()
+    nodes, processes = trainer.num_nodes, trainer.num_proc_per_node
+    if nodes is not None and nodes < 0 and nodes != before.num_nodes:
+        where = path.child("numNodes")
+        yield field.invalid(where, nodes, f"{where} in body should be greater than or equal to 0")
+    if isinstance(processes, int) and processes < 1 and processes != before.num_proc_per_node:
+        detail = "numProcPerNode must be greater than or equal to 1"
+        yield field.invalid(path.child("numProcPerNode"), processes, detail)
+
+
+def low_runtime_numbers(
+    old: TrainingRuntimeSpec | None, new: TrainingRuntimeSpec
+) -> Iterator[field.FieldError]:
+    """Yield an error for a changed number of processes of MPI that v2.4 refuses."""
+    before, after = (
+        spec.ml_policy.mpi.num_proc_per_node
+        if spec is not None and spec.ml_policy is not None and spec.ml_policy.mpi is not None
+        else None
+        for spec in (old, new)
+    )
+    if after is not None and after < 1 and after != before:
+        path = _SPEC.child("mlPolicy", "mpi", "numProcPerNode")
+        yield field.invalid(path, after, "NumProcPerNode in mpiPolicy must be >= 1")
 
 
 def _mount_path(spec: TrainingRuntimeSpec) -> str:

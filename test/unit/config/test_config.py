@@ -255,7 +255,9 @@ GO_KEYS = {
 """The keys that the Go manager of Kubeflow Trainer v2.1.0 decodes; it does not start with any other key."""
 
 
-@pytest.mark.parametrize(("text", "second"), [("", False), ("'2.1'", False), ("''", False), ('"2.3"', True)])
+@pytest.mark.parametrize(
+    ("text", "second"), [("", False), ("'2.1'", False), ("''", False), ('"2.3"', True), ('"2.4"', True)]
+)
 def test_the_compatibility_version_selects_the_behaviour(tmp_path: Path, text: str, second: bool) -> None:
     loaded = config.load(write(tmp_path, f"{HEAD}compatibilityVersion: {text}\n"))
     assert loaded.second_generation is second
@@ -265,7 +267,7 @@ def test_the_compatibility_version_selects_the_behaviour(tmp_path: Path, text: s
     ("text", "problem"),
     [
         ("2.3", "line 3: compatibilityVersion: a string is expected; put it in quotes"),
-        ("'2.2'", 'compatibilityVersion: Unsupported value: "2.2": supported values: "2.1", "2.3"'),
+        ("'2.2'", 'compatibilityVersion: Unsupported value: "2.2": supported values: "2.1", "2.3", "2.4"'),
     ],
 )
 def test_another_compatibility_version_is_refused(tmp_path: Path, text: str, problem: str) -> None:

@@ -19,6 +19,7 @@ from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
     DatasetInitializer,
     Initializer,
+    MLPolicy,
     ModelInitializer,
     Trainer,
     TrainingRuntime,
@@ -210,3 +211,66 @@ async def test_the_number_of_nodes_of_a_suspended_train_job_may_change_only_with
         return
     with pytest.raises(InvalidError, match=r"spec.trainer: .*field is immutable"):
         await webhook.validate_update(old, new)
+
+
+NODES = "spec.trainer.numNodes: Invalid value: {}: spec.trainer.numNodes in body should be greater than or equal to 0"
+PROCESSES = (
+    "spec.trainer.numProcPerNode: Invalid value: {}: numProcPerNode must be greater than or equal to 1"
+)
+SLOTS = "spec.mlPolicy.mpi.numProcPerNode: Invalid value: 0: NumProcPerNode in mpiPolicy must be >= 1"
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.3", "2.4"])
+@pytest.mark.parametrize(
+    ("trainer", "texts"),
+    [
+        ({"numNodes": -3}, [NODES.format(-3)]),
+        ({"numNodes": 0}, []),
+        ({"numProcPerNode": 0}, [PROCESSES.format(0)]),
+        ({"numProcPerNode": "auto"}, []),
+        ({"numNodes": -1, "numProcPerNode": -5}, [NODES.format(-1), PROCESSES.format(-5)]),
+        ({"numNodes": 1, "numProcPerNode": 1}, []),
+    ],
+)
+async def test_the_preview_refuses_low_numbers_as_the_api_server_does_with_the_next_crd(
+    trainer: dict[str, Any], texts: list[str], version: str
+) -> None:
+    runtimes: Any = {"ClusterTrainingRuntime.trainer.kubeflow.org": Admitting()}
+    webhook = TrainJobWebhook(runtimes, defaulted(version))
+    stored, new = job(), job(Trainer.from_dict(trainer))
+    assert await webhook.validate_update(new, new) == []  # what is stored may stay
+    for request in (webhook.validate_create(new), webhook.validate_update(stored, new)):
+        if version != "2.4" or not texts:
+            assert await request == []
+            continue
+        with pytest.raises(InvalidError) as refused:
+            await request
+        assert refused.value.code == 422
+        assert [f"{each['field']}: {each['message']}" for each in refused.value.causes] == texts
+
+
+@pytest.mark.parametrize("kind", [TrainingRuntime, ClusterTrainingRuntime])
+async def test_the_preview_refuses_no_processes_of_mpi(
+    kind: type[TrainingRuntime] | type[ClusterTrainingRuntime],
+) -> None:
+    def slots(count: int) -> Any:
+        spec = {"mlPolicy": {"mpi": {"numProcPerNode": count}}, "template": {"spec": {"replicatedJobs": []}}}
+        return kind.from_dict({"metadata": {"name": "r"}, "spec": spec})
+
+    assert await validators({}, defaulted("2.3"))[kind].validate_create(slots(0)) is not None
+    preview = validators({}, defaulted("2.4"))[kind]
+    for refused in (preview.validate_create(slots(0)), preview.validate_update(slots(1), slots(0))):
+        with pytest.raises(InvalidError, match=SLOTS):
+            await refused
+    assert await preview.validate_create(slots(1)) == []
+
+
+async def test_the_preview_refuses_flux_without_processes_with_422_before_the_plugin_is_asked() -> None:
+    flux = make_cluster_training_runtime("runtime")
+    flux.spec.ml_policy = MLPolicy.from_dict({"flux": {}})
+    new = job(Trainer(num_proc_per_node=0))
+    for version, expected in (("2.3", field.AggregateError), ("2.4", InvalidError)):
+        cfg, client = defaulted(version), FakeClient(flux)
+        webhook = TrainJobWebhook(await core.new(client, client, cfg=cfg), cfg)
+        with pytest.raises(expected, match=r"spec\.trainer\.numProcPerNode"):
+            await webhook.validate_create(new)

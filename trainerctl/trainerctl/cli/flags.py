@@ -377,7 +377,7 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--compatibility-version",
-        choices=("2.1", "2.3"),
+        choices=("2.1", "2.3", "2.4"),
         help="release of Trainer like which the manager behaves (default 2.1)",
     )
     _releases(parser)
@@ -519,7 +519,7 @@ def _configuration(parser: argparse.ArgumentParser) -> None:
     """Add the flags that replace fields of the manager's Configuration."""
     parser.add_argument(
         "--compatibility-version",
-        choices=("2.1", "2.3"),
+        choices=("2.1", "2.3", "2.4"),
         default="2.1",
         help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
     )

@@ -8,6 +8,7 @@ from .configuration_types import COMPATIBILITY_VERSIONS as COMPATIBILITY_VERSION
 from .configuration_types import DENY as DENY
 from .configuration_types import V2_1 as V2_1
 from .configuration_types import V2_3 as V2_3
+from .configuration_types import V2_4 as V2_4
 from .configuration_types import Configuration as Configuration
 from .configuration_types import ObjectReference as ObjectReference
 from .configuration_types import PodGrouper as PodGrouper

@@ -14,7 +14,9 @@ VERSION: Final = "v1alpha1"
 
 V2_1: Final = "2.1"
 V2_3: Final = "2.3"
-COMPATIBILITY_VERSIONS: Final = (V2_1, V2_3)
+V2_4: Final = "2.4"
+"""A preview: v2.4 is not released. The behaviour may change until then."""
+COMPATIBILITY_VERSIONS: Final = (V2_1, V2_3, V2_4)
 """The releases of Kubeflow Trainer whose behaviour ``compatibility_version`` can select."""
 
 ALLOW: Final = "allow"
@@ -270,7 +272,7 @@ class Configuration(Struct):
     compatibility_version: str | None = Field(
         default=None,
         description="Release of Trainer whose behaviour applies where the releases treat the same object differently: "
-        "`2.1` or `2.3`.",
+        "`2.1`, `2.3`, or `2.4`, which is a preview.",
     )
     not_started_after: str | None = Field(
         default=None,
@@ -295,7 +297,12 @@ class Configuration(Struct):
     @property
     def second_generation(self) -> bool:
         """True if the manager behaves like Trainer v2.3 where v2.1 and v2.3 treat the same object differently."""
-        return self.compatibility_version == V2_3
+        return self.compatibility_version in (V2_3, V2_4)
+
+    @property
+    def refuses_low_numbers(self) -> bool:
+        """True if the manager refuses the numbers of nodes and processes that Trainer v2.4 refuses."""
+        return self.compatibility_version == V2_4
 
     @property
     def denies_security_context(self) -> bool:
