@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import base64
-import functools
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +15,7 @@ import anyio
 import pytest
 from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, ServiceAccount
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, ServiceAccount
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually, free_ports
 from controller_runtime.machinery import Object
@@ -28,7 +26,6 @@ from controller_runtime.rest import (
     StaticToken,
     TLSConfig,
     Transport,
-    TransportError,
 )
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -255,52 +252,3 @@ async def test_a_train_job_costs_one_request_more_than_without_the_feature(
         ("PATCH", f"alpha2{place}/jobsets/bert"): 1,
     }
     assert not [request for request in sent if request.method == "GET" and "/secrets/" in request.path]
-
-
-async def test_a_config_map_that_is_deleted_is_restored(start: StartWorld) -> None:
-    async with start() as world:
-        await world.train_job("bert")
-        before = await world.authority("bert")
-
-        name = {"namespace": world.namespace, "name": "bert-tls-config"}
-        await world.client.delete(ConfigMap.from_dict({"metadata": name}))
-
-        async def restored() -> bool:
-            return await world.authority("bert") == before
-
-        await eventually(restored, timeout=30, reason="the ConfigMap is restored")
-
-
-async def test_pods_trust_a_new_authority_before_the_server_uses_it(start: StartWorld) -> None:
-    async with start() as world:
-        token = await world.token(await world.train_job("bert"), "bert")
-        old = await world.authority("bert")
-        secrets = await world.client.list(Secret, namespace="kubeflow-system")
-        (secret,) = [each for each in secrets if _authority_in(each) == old]
-
-        await world.client.delete(secret)
-
-        async def followed() -> bool:
-            new, trusted = await renewed(), await world.authority("bert")
-            return new != old and new.strip() in trusted and old.strip() in trusted
-
-        async def renewed() -> bytes:
-            return _authority_in(await world.client.get(Secret, secret.key))
-
-        await eventually(followed, timeout=30, reason="the ConfigMap has both authorities")
-        post = functools.partial(world.post, "bert", token)
-        assert (await post(authority=old))[0] == 200, "the server still has the former certificate"
-        new = await renewed()
-
-        async def switched() -> bool:
-            assert (await post())[0] == 200, "pods that trust both are always served"
-            try:
-                return (await post(authority=new))[0] == 200
-            except TransportError:
-                return False
-
-        await eventually(switched, timeout=60, reason="the server has a certificate of the new authority")
-
-
-def _authority_in(secret: Secret) -> bytes:
-    return base64.b64decode((secret.data or {}).get("ca.crt") or "")

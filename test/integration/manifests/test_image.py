@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image's file tree, built by the Containerfile's commands, has the listed files and runs the manager read-only."""
 
-import gzip
-import importlib.util
 import os
 import re
 import shutil
@@ -151,15 +149,6 @@ def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
     assert modules == MODULES
 
 
-def test_the_image_adds_at_most_30_mb_to_its_base(image: Image) -> None:
-    """The size is that of compressed layers."""
-    layers = [
-        subprocess.run(["tar", "-c", "."], cwd=folder, capture_output=True, check=True).stdout
-        for folder in (image.app, image.programs)
-    ]
-    assert sum(len(gzip.compress(layer, 9)) for layer in layers) <= 30_000_000
-
-
 def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) -> None:
     """This includes modules that are loaded later, for certificates, the pod grouper and kubeconfigs."""
     code = (
@@ -167,18 +156,6 @@ def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) 
         "import controller_runtime.rest.kubeconfig"
     )
     subprocess.run([sys.executable, "-S", "-c", code], env=environment(image), cwd="/", check=True)
-
-
-def test_the_packages_and_the_standard_library_are_compiled(image: Image, tmp_path: Path) -> None:
-    for name in ("pkg/app/program.py", "pydantic/main.py"):
-        assert Path(importlib.util.cache_from_source(str(image.app / name))).is_file()
-    (line,) = steps(2)["RUN"]
-    line = re.sub(r"\bpython\b(?= -[mc])", sys.executable, line).replace("/app", str(image.app))
-    subprocess.run(line, shell=True, env=os.environ | {"PYTHONPYCACHEPREFIX": str(tmp_path)}, check=True)
-    compiled = Path(f"{tmp_path}{importlib.util.__file__}").with_suffix(
-        f".{sys.implementation.cache_tag}.pyc"
-    )
-    assert compiled.is_file()
 
 
 def test_a_plugin_is_found_where_the_documentation_installs_it(image: Image, tmp_path: Path) -> None:
@@ -211,41 +188,6 @@ def test_the_image_for_kais_operator_differs_by_its_entry_point(image: Image) ->
             check=True,
         )
         assert done.stdout.startswith("podgrouper ")
-
-
-def test_an_oidc_login_needs_no_other_package(image: Image, tmp_path: Path) -> None:
-    file = tmp_path / "kubeconfig"
-    token = "e30.eyJleHAiOjF9.c2ln"  # {"exp": 1}: it has expired, so it must be renewed
-    oidc = {
-        "client-id": "c",
-        "client-secret": "s",
-        "idp-issuer-url": "https://127.0.0.1:1",
-        "id-token": token,
-        "refresh-token": "r",
-    }
-    file.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
-                "users": [{"name": "u", "user": {"auth-provider": {"name": "oidc", "config": oidc}}}],
-            }
-        )
-    )
-    done = subprocess.run(
-        [sys.executable, "-S", str(image.programs / "manager"), f"--kubeconfig={file}"],
-        env=environment(image),
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "https://127.0.0.1:1: connection refused" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(
@@ -308,20 +250,6 @@ def answers(port: int, *, within: float = 30) -> bool:
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
     return False
-
-
-def test_the_wheel_is_the_same_however_often_it_is_built(tmp_path: Path) -> None:
-    wheels = []
-    for name in ("one", "two"):
-        command = [
-            sys.executable,
-            *["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"],
-        ]
-        command += ["--no-build-isolation", "--wheel-dir", str(tmp_path / name), str(ROOT)]
-        subprocess.run(command, check=True)
-        (wheel,) = (tmp_path / name).iterdir()
-        wheels.append(wheel.read_bytes())
-    assert wheels[0] == wheels[1]
 
 
 def test_the_image_installs_what_the_tests_ran_with() -> None:

@@ -9,12 +9,11 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Environment, consistently, eventually
+from controller_runtime.envtest import Environment, eventually
 from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import GVK, Object, Unstructured
-from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import NotFoundError
 
 from pkg import shipped
@@ -107,54 +106,6 @@ async def test_after_a_start_a_pod_without_a_group_does_not_wait_for_those_that_
     assert any(name.startswith("pg-new-") for name in names[:2]), names
 
 
-async def test_an_owner_that_changes_changes_the_group_within_seconds_without_an_event_of_a_pod(
-    world: Any, stateful_set: Unstructured
-) -> None:
-    client: LiveClient = world.client
-    async with world.run() as (_, sent):
-        await world.make(Pod.gvk, "db-0", stateful_set, OURS)
-        (name,) = await world.grouped(1)
-        sent.clear()
-        await client.patch(stateful_set, raw_patch(MERGE, b'{"metadata":{"labels":{"new":"1"}}}'))
-
-        async def label() -> bool:
-            return (await client.get(PodGroup, (world.namespace, name))).labels.get("new") == "1"
-
-        await eventually(label, timeout=5, reason="the group has the owner's new label")
-        assert sent == {("PUT", "podgroups"): 1}
-
-
-async def test_deleted_groups_come_back_without_an_event_of_a_pod(
-    world: Any, stateful_set: Unstructured, pod_group_crd: Any
-) -> None:
-    client: LiveClient = world.client
-    async with world.run():
-        for number in range(3):
-            await world.make(Pod.gvk, f"db-{number}", stateful_set, OURS)
-        await world.make(Pod.gvk, "solo", None, OURS)
-        names = set(await world.grouped(4))
-
-        async def all_groups() -> bool:
-            return {each.name for each in await client.list(PodGroup, namespace=world.namespace)} == names
-
-        await client.delete_all_of(PodGroup, namespace=world.namespace)
-        await eventually(all_groups, timeout=10, reason="every group is there again")
-
-        crd = Unstructured.wrap(custom_resource_definition(PodGroup))
-        await client.delete(crd)
-
-        async def is_gone() -> bool:
-            try:
-                await client.get(type(crd), ("", crd.name))
-            except NotFoundError:
-                return True
-            return False
-
-        await eventually(is_gone, timeout=30, reason="the CRD is gone")
-        await pod_group_crd("v0.17")
-        await eventually(all_groups, timeout=90, reason="every group is there again after its CRD")
-
-
 async def test_a_line_says_that_karta_objects_have_no_effect(
     world: Any, grouper_control_plane: Environment
 ) -> None:
@@ -169,49 +120,6 @@ async def test_a_line_says_that_karta_objects_have_no_effect(
 
     lines = [each for each in logged if each["event"].startswith("Karta objects exist")]
     assert [each["karta"] for each in lines] == ["birds"]
-
-
-async def test_a_pod_that_is_created_again_from_its_own_yaml_gets_a_new_group(world: Any) -> None:
-    client: LiveClient = world.client
-    async with world.run():
-        pod = await world.make(Pod.gvk, "solo", None, OURS)
-        (name,) = await world.grouped(1)
-        marked = await client.get(Pod, pod.key)
-        await client.delete(marked, grace_period_seconds=0)
-        again = await client.create(
-            Pod.from_dict(
-                {
-                    "metadata": {
-                        "name": "solo",
-                        "namespace": world.namespace,
-                        "annotations": {ANNOTATION: name},
-                    },
-                    "spec": OURS,
-                }
-            )
-        )
-
-        async def grouped() -> bool:
-            found = (await client.get(Pod, pod.key)).annotations[ANNOTATION]
-            return bool(found == f"pg-solo-{again.metadata.uid}")
-
-        await eventually(grouped, timeout=10, reason="the pod is in a group of its own")
-
-
-async def test_pods_that_have_ended_are_forgotten_and_those_of_others_never_known(
-    world: Any, stateful_set: Unstructured
-) -> None:
-    async with world.run() as (mgr, _):
-        pod = await world.make(Pod.gvk, "db-0", stateful_set, OURS)
-        await world.make(Pod.gvk, "db-1", stateful_set, POD)
-        await world.grouped(1)
-        assert [each.name for each in await mgr.cache.list(Pod, namespace=world.namespace)] == ["db-0"]
-        await set_status(world.client, pod, b'{"phase":"Succeeded"}')
-
-        async def gone() -> bool:
-            return not await mgr.cache.list(Pod, namespace=world.namespace)
-
-        await eventually(gone, timeout=30, reason="the cache holds no pod that has ended")
 
 
 async def test_a_pod_of_one_that_has_ended_is_in_its_group_and_stays_there_after_a_restart(
@@ -229,21 +137,6 @@ async def test_a_pod_of_one_that_has_ended_is_in_its_group_and_stays_there_after
         await world.make(Pod.gvk, "third", driver, OURS)
         assert set(await world.grouped(4)) == {name}
         assert sent["GET", "pods"] == 1
-
-
-async def test_pods_are_grouped_once_their_namespace_is_selected(
-    world: Any, stateful_set: Unstructured
-) -> None:
-    async with world.run(namespace_label_selector={"kai": "on"}):
-        pod = await world.make(Pod.gvk, "db-0", stateful_set, OURS)
-
-        async def untouched() -> bool:
-            return ANNOTATION not in (await world.client.get(Pod, pod.key)).annotations
-
-        await consistently(untouched, reason="the namespace is not selected")
-        where = await world.client.get(Namespace, ("", world.namespace))
-        await world.client.patch(where, raw_patch(MERGE, b'{"metadata":{"labels":{"kai":"on"}}}'))
-        await world.grouped(1)
 
 
 async def test_what_the_role_does_not_let_it_read_is_passed_over(world: Any) -> None:
