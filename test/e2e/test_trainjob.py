@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
@@ -15,7 +14,6 @@ from controller_runtime.machinery.errors import ForbiddenError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from testkit.clusters import edit_spec
 
 pytestmark = pytest.mark.e2e
 
@@ -110,46 +108,6 @@ async def test_a_train_job_whose_pods_fail_is_failed(
 
     await consistently(not_rebuilt, reason="a Failed job does not start again")
     assert "Failed" in conditions(await cluster_client.get(TrainJob, job.key))
-
-
-async def test_a_running_train_job_is_suspended_and_its_runtime_edited_before_it_resumes(
-    cluster_client: LiveClient, cluster_namespace: str, verdict: Callable[..., Any]
-) -> None:
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    containers = [{"name": "node", "image": "busybox:one"}]
-    template = {"metadata": {"labels": labels}, "spec": {"template": {"spec": {"containers": containers}}}}
-    metadata = {"name": "edited", "namespace": cluster_namespace}
-    spec = {
-        "mlPolicy": {"numNodes": 1},
-        "template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}},
-    }
-    await cluster_client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
-    ref = {"kind": "TrainingRuntime", "name": "edited"}
-    job = await cluster_client.create(
-        train_job(cluster_namespace, runtime=ref, podTemplateOverrides=simulated(run_for="1h"))
-    )
-
-    async def running() -> bool:
-        jobs = await cluster_client.list(Job, namespace=cluster_namespace)
-        return any(each.to_dict().get("status", {}).get("active") for each in jobs)
-
-    await eventually(running, timeout=60, reason="the job runs")
-    await suspend(cluster_client, job, wanted=True)
-    job = await verdict("Suspended")
-    await edit_spec(cluster_client, job, podTemplateOverrides=simulated(run_for="1s"))
-
-    async def is_brief() -> bool:
-        return "'1s'" in str((await cluster_client.get(JobSet, job.key)).to_dict())
-
-    await eventually(is_brief, timeout=60, reason="the JobSet follows")
-
-    runtime = await cluster_client.get(TrainingRuntime, (cluster_namespace, "edited"))
-    edited = runtime.to_dict()
-    job_spec = edited["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job_spec["template"]["spec"]["containers"][0]["image"] = "busybox:two"
-    await cluster_client.update(TrainingRuntime.from_dict(edited))
-    await suspend(cluster_client, job, wanted=False)
-    await verdict("Complete")
 
 
 @pytest.mark.parametrize(

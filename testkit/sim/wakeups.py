@@ -425,7 +425,8 @@ class Wakeups:
             "volcano": {"podGroupPolicy": {"volcano": {}}},
             "flux": {"mlPolicy": {"numNodes": 1, "flux": {}}},
         }
-        for runtime, siblings in kinds.items():
+        # Two plugins watch the same kinds, so only the first of them shows whether its own watch begins.
+        for runtime, siblings in sorted(kinds.items(), reverse=bool(self._sim.seed % 2)):
             own = policies.get(runtime)
             name = await (self._runtime("plain", **own) if own else self._runtime(runtime))
             job = await self._create(name)
@@ -658,7 +659,6 @@ SCRIPTS: Final = (
     Wakeups.suspend_child,
     Wakeups.delete_job_set,
     Wakeups.free_name,
-    Wakeups.free_sibling_name,
     Wakeups.resume,
     Wakeups.expire,
     Wakeups.expire_denied,
@@ -669,6 +669,7 @@ SCRIPTS: Final = (
     Wakeups.release_runtime,
     Wakeups.delete_siblings,
     Wakeups.edit_siblings,
+    Wakeups.free_sibling_name,
     Wakeups.change_limits,
     Wakeups.install_job_set,
     Wakeups.install_pod_group,

@@ -8,12 +8,10 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hack import release
 
@@ -150,50 +148,6 @@ def test_placeholders_are_in_one_file_and_listed_until_they_are_filled_in(
     text = release.insights(checkout)
     assert set(re.findall(r"https://\S+?/a/b", text)) == {"https://git.example.com/a/b"}
     assert text.count("https://") == (ROOT / "SECURITY-INSIGHTS.yml").read_text().count("https://")
-
-
-def test_security_insights_name_the_repository_of_releases_and_have_all_required_fields() -> None:
-    text = (ROOT / "SECURITY-INSIGHTS.yml").read_text()
-    read: dict[str, Any] = yaml.safe_load(text)
-    assert read.keys() == {"header", "project", "repository"}
-    header, project, repository = read["header"], read["project"], read["repository"]
-    assert header["schema-version"] == "2.0.0"
-    assert date.fromisoformat(header["last-reviewed"]) <= date.fromisoformat(header["last-updated"])
-    assert {"name", "administrators", "repositories", "vulnerability-reporting"} <= project.keys()
-    assert {"reports-accepted", "bug-bounty-available"} <= project["vulnerability-reporting"].keys()
-    assert all({"name", "comment", "url"} == each.keys() for each in project["repositories"])
-    required = {
-        "status",
-        "url",
-        "accepts-change-request",
-        "accepts-automated-change-request",
-        "core-team",
-        "license",
-    }
-    assert {*required, "security"} <= repository.keys()
-    assert repository["status"] in {
-        "active",
-        "abandoned",
-        "concept",
-        "inactive",
-        "moved",
-        "suspended",
-        "unsupported",
-        "WIP",
-    }
-    assert repository["license"].keys() == {"url", "expression"}
-    assert repository["security"]["assessments"]["self"]["comment"]
-    for people in (project["administrators"], repository["core-team"]):
-        assert [each["primary"] for each in people] == [True]
-    for tool in repository["security"]["tools"]:
-        assert {"name", "type", "rulesets", "integration", "results"} <= tool.keys()
-        assert tool["type"] in {"fuzzing", "container", "secret", "SCA", "SAST", "other"}
-        assert tool["integration"].keys() == {"adhoc", "ci", "release"}
-    assert {"automated-pipeline", "distribution-points"} <= repository["release"].keys()
-    pages = re.findall(r"/blob/main/([^#\s]+)(?:#(\S+))?", text)
-    for page, anchor in pages:
-        headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(), re.MULTILINE)
-        assert not anchor or anchor in [each.lower().replace(" ", "-") for each in headings], (page, anchor)
 
 
 def test_the_vex_file_is_openvex_as_soon_as_it_has_a_statement() -> None:
