@@ -143,7 +143,8 @@ class Calm:
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)
         await settled(sim, act, functools.partial(self._problem, sim, _state))
-        # A TrainJob need not follow a changed runtime before it is reconciled for another reason.
+        # Before the next event wakes all TrainJobs, so that a lost wake-up is found.
+        await settled(sim, act, functools.partial(self._problem, sim, self._content))
         await sim.rules.check_rest()
         await self._end.touch(sim)
         await settled(sim, act, functools.partial(self._problem, sim, self._content))

@@ -77,7 +77,7 @@ class RestChecks:
         await self.check_rest(sim)
 
     async def check_rest(self, sim: Simulation) -> None:
-        """Wait until the cluster is at rest and check it; then touch each TrainJob, and check again."""
+        """Wait until the cluster is at rest and check it; then touch each TrainJob, and compare the children again."""
         await self._rest(sim)
         for job in sim.server.objects(TrainJob):
             if not await self._waits_for_suspension(sim, job):
@@ -85,13 +85,18 @@ class RestChecks:
         self._leftovers(sim)
         if self._snapshots is None:
             self.check_runtimes(sim)
+        # Compared first as they are: a change of a TrainJob would make good a wake-up that was lost.
+        await self._check_all_children(sim)
         await self.touch(sim)
         await self._rest(sim)
+        await self._check_all_children(sim)
+        if sim.failures:
+            raise sim.failures[0]
+
+    async def _check_all_children(self, sim: Simulation) -> None:
         for job in sim.server.objects(TrainJob):
             if job["spec"].get("managedBy") != OTHERS and not await self._waits_for_suspension(sim, job):
                 await self.check_children(sim, job)
-        if sim.failures:
-            raise sim.failures[0]
 
     async def touch(self, sim: Simulation) -> None:
         """Change each TrainJob in a way that does not affect its children."""
