@@ -312,7 +312,7 @@ class Entry:
 def _check_exec(user: Entry) -> None:
     """Raise ConfigError for an invalid field of a plugin. A relative path is relative to the kubeconfig."""
     plugin = user.values["exec"]
-    if not isinstance(plugin, dict) or not isinstance(command := plugin.get("command"), str):
+    if not isinstance(plugin, dict) or not isinstance(command := plugin.get("command"), str) or not command:
         raise user.error("exec", "must be a map with a command")
     if os.sep in command:
         plugin["command"] = str(user.folder / command)

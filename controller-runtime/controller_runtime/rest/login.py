@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import AsyncIterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -21,6 +22,7 @@ import msgspec
 from controller_runtime import log
 from controller_runtime.machinery import JSON, rawjson
 from controller_runtime.machinery.errors import BadRequestError, UnauthorizedError
+from controller_runtime.machinery.printable import printable_line
 
 from . import http1, proxy
 from .config import Config
@@ -37,6 +39,8 @@ _LONGEST_RUN: Final = 300.0
 """Seconds that a plugin may take; it may wait for a person to log in."""
 _LONGEST_OUTPUT: Final = 1 << 20
 """Maximum number of bytes that a plugin may write."""
+_LONGEST_HINT: Final = 1000
+"""Maximum number of characters of an ``installHint`` that are shown."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -73,13 +77,26 @@ async def run_plugin(
     except TimeoutError as error:
         raise ConfigError(f"exec {plugin['command']}: it did not end within {limit:g} s") from error
     except OSError as error:
-        hint = plugin.get("installHint")
-        more = f": {' '.join(hint.split())}" if isinstance(hint, str) and hint.strip() else ""
-        raise ConfigError(f"exec {plugin['command']}: {error.strerror}{more}") from error
-    except ConfigError as error:
+        raise ConfigError(f"exec {plugin['command']}: {_reason(plugin, error)}") from error
+    except (ConfigError, ValueError) as error:  # a ValueError is about a null byte or the name of a variable
         raise ConfigError(f"exec {plugin['command']}: {error}") from error
     finally:
         told.cancel()
+
+
+def _reason(plugin: Mapping[str, JSON], error: OSError) -> str:
+    """Return why a plugin could not be run, and how to install it."""
+    text = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError) and Path(plugin["command"]).exists():
+        text = "the interpreter in its first line does not exist"
+    return text + _install_hint(plugin)
+
+
+def _install_hint(plugin: Mapping[str, JSON]) -> str:
+    """Return the hint of the kubeconfig how to install a missing plugin, as the end of a message."""
+    hint = plugin.get("installHint")
+    text = printable_line(" ".join(hint[:_LONGEST_HINT].split())) if isinstance(hint, str) else ""
+    return f": {text}" if text else ""
 
 
 async def _output(plugin: Mapping[str, JSON], cluster: Mapping[str, JSON] | None) -> bytes:
@@ -109,7 +126,9 @@ async def _output(plugin: Mapping[str, JSON], cluster: Mapping[str, JSON] | None
                     os.killpg(process.pid, signal.SIGKILL)
             raise
         if code:
-            raise ConfigError(f"failed with exit code {code}")
+            # A script's shell ends with these codes if a program that the script calls cannot be run.
+            hint = _install_hint(plugin) if code in (126, 127) else ""
+            raise ConfigError(f"failed with exit code {code}{hint}")
     return output
 
 

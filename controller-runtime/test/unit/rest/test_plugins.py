@@ -419,3 +419,47 @@ async def test_a_relative_plugin_is_beside_the_kubeconfig(write: Write, tmp_path
     script.chmod(0o755)
     config = await rest.load_config(str(write(exec={**made, "command": "./login", "args": []})))
     assert await config.credentials.headers() == {"Authorization": "Bearer one"}
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        ({"command": "sh", "args": ["-c", "no-such-plugin"]}, "failed with exit code 127: Get it$"),
+        ({"command": "env", "args": ["no-such-plugin"]}, "failed with exit code 127: Get it$"),
+        ({"command": "sh", "args": ["-c", "/dev/null"]}, "failed with exit code 126: Get it$"),
+        ({"command": "sh", "args": ["-c", "exit 3"]}, "failed with exit code 3$"),
+        (
+            {"command": "no-such", "installHint": "\x1b[31mGet\n it\u202e"},
+            r"directory: \\x1b\[31mGet it\\u202e$",
+        ),
+        ({"command": "no-such", "installHint": "g" * 100_000}, "directory: g{1000}$"),
+        ({"command": "no-such", "installHint": ["Get it"]}, "directory$"),
+        ({"command": ""}, "exec must be a map with a command"),
+        ({"command": "echo", "args": ["a\0"]}, "exec echo: embedded null byte"),
+        (
+            {"command": "echo", "env": [{"name": "A=B", "value": ""}]},
+            "exec echo: illegal environment variable",
+        ),
+    ],
+)
+async def test_a_program_that_a_plugin_lacks_is_told_with_the_hint_on_one_line(
+    write: Write, made: dict[str, Any], problem: str
+) -> None:
+    path = write(exec={"apiVersion": VERSION, "installHint": "Get it", **made})
+    with pytest.raises(rest.ConfigError, match=problem):
+        await rest.load_config(str(path))
+
+
+@pytest.mark.real_time
+async def test_a_plugin_whose_interpreter_is_missing_is_said_to_be_there(
+    write: Write, tmp_path: Path
+) -> None:
+    script = tmp_path / "login"
+    script.write_text("#!/no/such/python\n")
+    script.chmod(0o755)
+    problem = "login: the interpreter in its first line does not exist: Get it$"
+    with pytest.raises(rest.ConfigError, match=problem):
+        await rest.load_config(
+            str(write(exec={"apiVersion": VERSION, "command": str(script), "installHint": "Get it"}))
+        )
