@@ -118,10 +118,10 @@ class _Unbound:
             self._made = bind(self._name)
         return self._made
 
-    def debug(self, message: str, /, **fields: object) -> None:
+    def debug(self, message: str, /, *arguments: object, **fields: object) -> None:
         if OURS.isEnabledFor(_DEBUG):
-            self._logger().debug(message, **fields)
+            self._logger().debug(message, *arguments, **fields)
 
-    def trace(self, message: str, /, **fields: object) -> None:
+    def trace(self, message: str, /, *arguments: object, **fields: object) -> None:
         if OURS.isEnabledFor(_TRACE):
-            self._logger().trace(message, **fields)
+            self._logger().trace(message, *arguments, **fields)

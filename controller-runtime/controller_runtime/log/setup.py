@@ -8,6 +8,7 @@ A structlog logger adds the fields of the context and makes a ``logging`` record
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 import structlog
@@ -23,6 +25,7 @@ from structlog.processors import CallsiteParameter, CallsiteParameterAdder
 
 from controller_runtime.machinery import raised
 
+from . import context
 from .context import bound
 from .encode import LOGGER_NAME, Renderer, describe, renderer, stack_of
 from .options import LEVELS, LOGGERS, OURS, Options, current, level_of, limit
@@ -30,6 +33,7 @@ from .options import LEVELS, LOGGERS, OURS, Options, current, level_of, limit
 _TEMPLATE: Final = {key: value for key, value in vars(logging.makeLogRecord({})).items() if key != "exc_text"}
 _RESERVED: Final = frozenset(_TEMPLATE) | {"message", "asctime", "taskName", "exc_text"}
 """The attributes that every record has."""
+_UNBOUND: Final = context.__file__
 _place: Final = CallsiteParameterAdder(
     [CallsiteParameter.PATHNAME, CallsiteParameter.LINENO], additional_ignores=[f"{__package__}.", "logging"]
 )
@@ -110,21 +114,44 @@ class _Records:
         return self._logger.isEnabledFor(level)
 
     def handle(self, method: str, event: dict[str, Any]) -> None:
-        self._logger.handle(Record(self._logger.name, method, event))
+        record = Record(self._logger.name, method, event)
+        if self._logger.handlers or OURS.handlers or [*map(type, logging.root.handlers)] != [_Lines]:
+            vars(record).update(self._origin())  # which takes a while, and a _Lines needs none of it
+        self._logger.handle(record)
+
+    def _origin(self) -> dict[str, object]:
+        """Return where the line is logged, as attributes of a record."""
+        depth = 5  # this method, ``handle``, and two methods of the logger are between ``findCaller`` and the caller
+        path, line, function, _ = self._logger.findCaller(False, depth)
+        if path == _UNBOUND:
+            path, line, function, _ = self._logger.findCaller(False, depth + 1)
+        file = Path(path).name
+        origin = {"pathname": path, "lineno": line, "funcName": function, "filename": file}
+        origin["module"] = file.removesuffix(".py")
+        if "taskName" in _TEMPLATE:
+            with contextlib.suppress(RuntimeError):  # there is no event loop
+                task = asyncio.current_task()
+                origin["taskName"] = None if task is None else task.get_name()
+        return origin
 
 
 class Logger(structlog.BoundLoggerBase):
     """A logger with bound keys and values. A line below the log level costs only a comparison, and is not rendered.
 
-    No method raises an error, whatever the values and the handlers do.
+    No method raises an error, whatever the values and the handlers do. Positional arguments are formatted into the
+    message, as in ``logging``; fields are easier to search for.
     """
 
-    def _log(self, method: str, message: str, fields: dict[str, object]) -> None:
+    def _log(self, method: str, message: str, arguments: tuple[object, ...], fields: dict[str, Any]) -> None:
         if not self._logger.enabled(LEVELS[method]):
             return
         if "event" in fields:  # structlog's own key for the message
             fields["event_"] = fields.pop("event")
         try:
+            if arguments:
+                message = _formatted(message, arguments)
+            if "exc_info" in fields:
+                fields["exc_info"] = _exception_of(fields["exc_info"])
             event = {**self._context, **fields, "event": message}
             self._logger.handle(method, merge_contextvars(self, method, merge_context(self, method, event)))
         except raised.FAILURES:
@@ -135,25 +162,50 @@ class Logger(structlog.BoundLoggerBase):
         allowed: bool = self._logger.enabled(level_of(verbosity))
         return allowed
 
-    def error(self, message: str, /, **fields: object) -> None:
+    def critical(self, message: str, /, *arguments: object, **fields: object) -> None:
+        """Log a failure that ends the program."""
+        self._log("critical", message, arguments, fields)
+
+    def error(self, message: str, /, *arguments: object, **fields: object) -> None:
         """Log a failure. Pass the exception as ``error=``: the exception's text and stack are written."""
-        self._log("error", message, fields)
+        self._log("error", message, arguments, fields)
 
-    def warning(self, message: str, /, **fields: object) -> None:
+    def exception(self, message: str, /, *arguments: object, **fields: object) -> None:
+        """Log a failure with the exception that is being handled."""
+        self._log("error", message, arguments, {"exc_info": True, **fields})
+
+    def warning(self, message: str, /, *arguments: object, **fields: object) -> None:
         """Log a condition that an operator should check, but that needs no immediate action."""
-        self._log("warning", message, fields)
+        self._log("warning", message, arguments, fields)
 
-    def info(self, message: str, /, **fields: object) -> None:
+    def info(self, message: str, /, *arguments: object, **fields: object) -> None:
         """Log at V(0)."""
-        self._log("info", message, fields)
+        self._log("info", message, arguments, fields)
 
-    def debug(self, message: str, /, **fields: object) -> None:
+    def debug(self, message: str, /, *arguments: object, **fields: object) -> None:
         """Log at V(1)."""
-        self._log("debug", message, fields)
+        self._log("debug", message, arguments, fields)
 
-    def trace(self, message: str, /, **fields: object) -> None:
+    def trace(self, message: str, /, *arguments: object, **fields: object) -> None:
         """Log at V(5)."""
-        self._log("trace", message, fields)
+        self._log("trace", message, arguments, fields)
+
+
+def _formatted(message: str, arguments: tuple[object, ...]) -> str:
+    """Return the message with its arguments, as in ``logging``. If they do not fit, return both."""
+    try:
+        return message % (
+            arguments[0] if len(arguments) == 1 and isinstance(arguments[0], dict) else arguments
+        )
+    except Exception:
+        return " ".join(map(raised.text, (message, *arguments)))
+
+
+def _exception_of(given: object) -> object:
+    """Return the exception that ``exc_info`` means, as in ``logging``: True means the one that is being handled."""
+    if isinstance(given, tuple) and len(given) == 3:
+        return given[1]
+    return sys.exception() if given is True else given
 
 
 def bind(name: str) -> Logger:
@@ -217,7 +269,10 @@ def configure(
 
 
 class _Lines(logging.Handler):
-    """Writes each record as a line; a line of another library that is less than a warning is a trace line."""
+    """Writes each record as a line.
+
+    A line of another library that is less than a warning is a trace line, unless its logger has a level of its own.
+    """
 
     def __init__(self, stream: TextIO | None, render: Renderer) -> None:
         super().__init__()
@@ -258,7 +313,11 @@ class _Lines(logging.Handler):
 def _method_of(record: logging.LogRecord) -> str:
     if record.levelno >= logging.ERROR:
         return "error"
-    return "warning" if record.levelno >= logging.WARNING else "trace"
+    if record.levelno >= logging.WARNING:
+        return "warning"
+    if record.levelno >= logging.root.level:
+        return "trace"
+    return "info" if record.levelno >= logging.INFO else "debug"  # the application chose this logger's level
 
 
 @contextlib.contextmanager

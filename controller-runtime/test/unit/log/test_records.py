@@ -169,3 +169,68 @@ def test_half_of_a_surrogate_pair_can_be_written_by_any_handler(
     text = written.getvalue().decode()
     assert text.startswith("a \\ud800 message\n")
     assert text.endswith("\na \\ud801 text\n")
+
+
+def fail(logger: Any) -> None:
+    try:
+        int("broken")
+    except ValueError as error:
+        logger.exception("Failed %d times", 2, pod="p")
+        logger.warning("Failed", exc_info=True)
+        logger.warning("Failed", exc_info=sys.exc_info())
+        logger.critical("Failed", error=error)
+
+
+def test_calls_in_the_form_of_logging_have_its_meaning(handled: Callable[[logging.Handler], None]) -> None:
+    kept = Kept()
+    handled(kept)
+    logger: Any = log.logger_from("x")
+    fail(logger)
+    assert [record.getMessage() for record in kept.records] == [
+        "Failed 2 times",
+        "Failed",
+        "Failed",
+        "Failed",
+    ]
+    assert [record.levelname for record in kept.records] == ["ERROR", "WARNING", "WARNING", "CRITICAL"]
+    assert all(record.exc_info and isinstance(record.exc_info[1], ValueError) for record in kept.records)
+    assert vars(kept.records[0])["pod"] == "p"
+    logger.info("%s and %(no)s", "a")
+    logger.info("%(name)s", {"name": "a"})
+    logger.warning("Nothing is handled", exc_info=True)
+    assert [record.getMessage() for record in kept.records[4:6]] == ["%s and %(no)s a", "a"]
+    assert kept.records[6].exc_info is None
+
+
+def test_a_record_has_the_place_of_the_call(handled: Callable[[logging.Handler], None]) -> None:
+    kept = Kept()
+    handled(kept)
+    logging.getLogger("controller_runtime").setLevel(1)
+    logger = log.logger_from("x")
+    for method in ("critical", "error", "warning", "info", "debug", "trace", "exception"):
+        getattr(logger, method)("Said")
+        getattr(logger.bind(a=1), method)("Said")
+    line = logging.currentframe().f_lineno
+    found = {(each.pathname, each.filename, each.module, each.funcName) for each in kept.records}
+    name = "test_a_record_has_the_place_of_the_call"
+    assert found == {(__file__, "test_records.py", "test_records", name)}
+    assert {each.lineno for each in kept.records} == {line - 2, line - 1}
+    assert len(kept.records) == 14
+
+
+def test_lines_of_the_application_are_written_if_it_sets_a_level_for_them() -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream)
+    unset, chosen = logging.getLogger("someone"), logging.getLogger("example.app")
+    chosen.setLevel(logging.DEBUG)
+    try:
+        for logger in (unset, chosen):
+            logger.info("Started")
+            logger.debug("Detail")
+    finally:
+        chosen.setLevel(logging.NOTSET)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["logger"], line["level"], line["msg"]) for line in lines] == [
+        ("example.app", "info", "Started"),
+        ("example.app", "debug", "Detail"),
+    ]
