@@ -19,7 +19,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, get_args, get_origin, get_type_hints
+from functools import lru_cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import (
     AliasChoices,
@@ -529,18 +541,31 @@ def unset_fields(model: BaseModel) -> dict[str | int, JSON]:
     """Return the fields of ``model`` that were not set, in the form of pydantic's ``exclude``.
 
     A field counts as set if the constructor, the decoder or an assignment set it, or if its default, such as a struct
-    or a list that a factory made, was changed afterwards.
+    or a list that a factory made, was changed afterwards. A field of one possible value always counts as set, because
+    it may tell the members of a union apart.
     """
     found: dict[str | int, JSON] = {}
+    constants = _constants(type(model))
     for name, value in model.__dict__.items():
         if value is None:
             continue  # it is not written anyway
-        if name in model.__pydantic_fields_set__ or _is_changed(model, name, value):
+        if name in model.__pydantic_fields_set__ or name in constants or _is_changed(model, name, value):
             if inside := _unset_inside(value):
                 found[name] = inside
         else:
             found[name] = True
     return found
+
+
+@lru_cache(maxsize=1024)
+def _constants(model: type[BaseModel]) -> frozenset[str]:
+    """Return the fields that are annotated with ``Literal`` and one value."""
+    fields = model.model_fields.items()
+    return frozenset(
+        name
+        for name, info in fields
+        if get_origin(info.annotation) is Literal and len(get_args(info.annotation)) == 1
+    )
 
 
 def _unset_inside(value: JSON) -> dict[Any, JSON]:

@@ -5,7 +5,7 @@
 import itertools
 import json
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
 import pytest
@@ -82,6 +82,32 @@ def by_change_in_place() -> Site:
     site.spec.extra.tags.append("new")
     site.spec.extra.labels["c"] = "d"
     return site
+
+
+class File(ctrl.Struct):
+    type: Literal["file"] = "file"
+    path: str = "/"
+
+
+class Bucket(ctrl.Struct):
+    type: Literal["bucket"] = "bucket"
+    mode: Literal["read", "write"] = "read"
+
+
+Source = Annotated[File | Bucket, Field(discriminator="type")]
+
+
+class Volume(ctrl.Object, group="example.com", version="v1", plural="volumes"):
+    source: Source
+    sources: list[Source] = Field(default_factory=list)
+
+
+def test_an_apply_sends_the_field_that_tells_the_members_of_a_union_apart() -> None:
+    volume = Volume(source=Bucket(), sources=[File(path="/a"), Bucket(mode="write")])
+    sent = json.loads(apply_configuration(volume))
+    assert sent["source"] == {"type": "bucket"}
+    assert sent["sources"] == [{"type": "file", "path": "/a"}, {"type": "bucket", "mode": "write"}]
+    assert Volume.from_dict(sent) == volume
 
 
 def by_unknown_fields() -> Site:
