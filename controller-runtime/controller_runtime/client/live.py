@@ -24,7 +24,7 @@ from controller_runtime.machinery import (
     errors,
     rawjson,
 )
-from controller_runtime.machinery.base import unset_fields
+from controller_runtime.machinery.base import MASK, check_secret_values, unset_fields
 from controller_runtime.machinery.patch import RawPatch
 from controller_runtime.rest import request as requests
 from controller_runtime.rest.errors import UNDECODABLE, undecodable
@@ -235,6 +235,8 @@ class LiveClient(subresources.ByName["SubResource"]):
         requests.check_options(requests.PatchOptions, options)
         options.setdefault("field_validation", self.field_validation)
         kind, text = type(body), patch.data(body)
+        if MASK in text:
+            check_secret_values(body)
         namespace, name = obj.key
         request = requests.patch(
             await self.mapper.resource_for(type(obj)),
@@ -494,6 +496,8 @@ def apply_configuration(obj: Object) -> bytes:
     if fields is not None:
         unset["metadata"] = {**unset.get("metadata", {}), "managed_fields": True}
     body: bytes = obj.__pydantic_serializer__.to_json(obj, exclude_none=True, by_alias=True, exclude=unset)
+    if MASK in body:
+        check_secret_values(obj)
     return body
 
 

@@ -235,8 +235,15 @@ class Struct(BaseModel):
         return self.model_dump(mode="json", exclude_none=True)
 
     def to_json(self) -> bytes:
-        """Return :meth:`to_dict` as compact JSON text."""
-        return self.__pydantic_serializer__.to_json(self, exclude_none=True)
+        """Return :meth:`to_dict` as compact JSON text.
+
+        Raises:
+            TypeError: a value is a secret of pydantic, which would be written as asterisks.
+        """
+        text = self.__pydantic_serializer__.to_json(self, exclude_none=True)
+        if MASK in text:
+            check_secret_values(self)
+        return text
 
     @property
     def unknown_fields(self) -> dict[str, JSON]:
@@ -313,11 +320,57 @@ def _check_secrets(model: type[Struct]) -> None:
             raise TypeError(f"{model.__name__}.{name} is a {secret}, which is written as asterisks")
 
 
+MASK: Final = b'"**********"'
+"""What pydantic writes for a secret that is not empty."""
+
+
+def check_secret_values(value: object) -> None:
+    """Raise TypeError if a secret of pydantic is anywhere in ``value``, such as in a field of type Any.
+
+    Call this only for a value whose text contains :data:`MASK`: other texts of asterisks are allowed, and this function
+    looks at every value.
+    """
+    if (path := next(_secret_values(value, type(value).__name__), None)) is not None:
+        raise TypeError(f"{path}, which is written as asterisks; use its get_secret_value()")
+
+
+def _secret_values(value: Any, path: str) -> Iterator[str]:
+    """Yield the path and the type of each secret that no serializer of a field or model writes."""
+    parts: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, _SECRETS):
+        yield f"{path} is a {type(value).__name__}"
+    elif isinstance(value, BaseModel):
+        if not _writes_itself(type(value)):
+            fields = {**value.__dict__, **(value.__pydantic_extra__ or {})}
+            parts = [(name, each) for name, each in fields.items() if not _is_safe(type(value), name)]
+    elif isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = enumerate(value)
+    elif is_dataclass(value):
+        parts = vars(value).items()
+    for name, each in parts:
+        yield from _secret_values(each, f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name}")
+
+
 def _secret_of(model: type[BaseModel], name: str, field: FieldInfo, seen: set[object]) -> str | None:
     """Return the name of the secret that a field contains, unless a serializer writes the field."""
-    if _has_writer(model, name) or (field.metadata and _has_serializer(field.metadata)):
+    if _writes_itself(model) or _is_safe(model, name):
         return None
     return _secret_in(field.annotation, seen)
+
+
+def _is_safe(model: type[BaseModel], name: str) -> bool:
+    """Return True if a serializer writes the field, or if the field is not written."""
+    field = model.__pydantic_fields__.get(name)
+    return _has_writer(model, name) or (
+        field is not None and (bool(field.exclude) or _has_serializer(field.metadata))
+    )
+
+
+def _writes_itself(model: type[BaseModel]) -> bool:
+    serializers = model.__pydantic_decorators__.model_serializers.values()
+    return any(each.info.mode == "plain" for each in serializers)
 
 
 def _has_writer(model: type[BaseModel], name: str) -> bool:
@@ -330,7 +383,7 @@ def _has_serializer(metadata: Iterable[object]) -> bool:
 
 
 def _secret_in(annotation: Any, seen: set[object]) -> str | None:
-    """Return the name of the secret in a type, also inside plain models, dataclasses and typed dicts.
+    """Return the name of the secret in a type, also inside plain models, dataclasses, typed dicts and named tuples.
 
     Structs are skipped: each of them is checked by itself.
     """
@@ -340,8 +393,15 @@ def _secret_in(annotation: Any, seen: set[object]) -> str | None:
         return None
     annotation = getattr(annotation, "__supertype__", annotation)  # of a NewType
     inside = list(get_args(annotation))
+    if isinstance(annotation, TypeVar):
+        inside += annotation.__constraints__ or (annotation.__bound__,)
     for each in (annotation, get_origin(annotation)):
-        if not isinstance(each, type) or each in seen:
+        if each in seen:
+            continue
+        if not isinstance(each, type):
+            if hasattr(each, "__value__"):  # of a TypeAliasType, which may contain itself
+                seen.add(each)
+                inside.append(each.__value__)
             continue
         if issubclass(each, _SECRETS):
             return each.__name__
@@ -352,9 +412,16 @@ def _secret_in(annotation: Any, seen: set[object]) -> str | None:
                 secrets = (_secret_of(each, name, field, seen) for name, field in fields)
                 if (secret := next(filter(None, secrets), None)) is not None:
                     return secret
-        elif is_dataclass(each) or hasattr(each, "__required_keys__"):  # of a typed dict
-            inside += getattr(each, "__annotations__", {}).values()
+        elif is_dataclass(each) or hasattr(each, "__required_keys__") or hasattr(each, "_field_defaults"):
+            inside += _hints(each).values()  # of a dataclass, a typed dict or a named tuple
     return next((found for each in inside if (found := _secret_in(each, seen)) is not None), None)
+
+
+def _hints(owner: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(owner, include_extras=True)
+    except NameError:  # of a class that is declared later
+        return getattr(owner, "__annotations__", {})
 
 
 def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -17,7 +17,7 @@ import msgspec
 from pydantic import Field
 
 from . import rawjson
-from .base import JSON, Struct
+from .base import JSON, MASK, Struct, check_secret_values
 from .meta import ObjectMeta, OwnerReference
 from .names import GVK, NamespacedName, Resource
 
@@ -218,10 +218,12 @@ class Object(Struct, metaclass=_KindType):
         return self.model_dump(mode="json", exclude_none=True, exclude=self._unset_parts())
 
     def to_json(self) -> bytes:
-        """Return :meth:`to_dict` as compact JSON text."""
+        """Return :meth:`to_dict` as compact JSON text. Raises like :meth:`Struct.to_json`."""
         data: bytes = self.__pydantic_serializer__.to_json(
             self, exclude_none=True, by_alias=True, exclude=self._unset_parts()
         )
+        if MASK in data:
+            check_secret_values(self)
         return data
 
     def _unset_parts(self) -> set[str] | None:

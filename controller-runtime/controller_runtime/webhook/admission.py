@@ -20,6 +20,7 @@ from controller_runtime import cache, log, offload, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.machinery import JSON, Object, callables, crd, field, rawjson
+from controller_runtime.machinery.base import MASK, check_secret_values
 from controller_runtime.machinery.errors import StatusError, first_problem, to_status
 from controller_runtime.machinery.patch import pointer
 
@@ -238,7 +239,10 @@ def _changes(sent: JSON, before: JSON, new: Object) -> list[dict[str, JSON]]:
     if after == before:
         return []
     sent = msgspec.json.decode(sent) if isinstance(sent, bytes) else sent
-    return json_patch(sent, _rebased(sent, before, after))
+    patch = json_patch(sent, _rebased(sent, before, after))
+    if MASK in msgspec.json.encode(patch):
+        check_secret_values(new)
+    return patch
 
 
 def _rebased(sent: JSON, before: JSON, after: JSON) -> JSON:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from controller_runtime import log, metrics, offload, rest, webhook
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
@@ -448,6 +448,19 @@ async def test_a_defaulters_changes_are_a_json_patch() -> None:
         {"op": "add", "path": "/metadata/labels", "value": {"x": "y"}},
         {"op": "add", "path": "/data/a~1b", "value": "new"},
     ]
+
+
+class Hides(webhook.CustomDefaulter[ConfigMap]):
+    async def default(self, obj: ConfigMap) -> None:
+        obj.data = {"password": SecretStr("s3cret")}  # type: ignore[dict-item]  # the mistake
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+async def test_a_defaulter_that_sets_a_secret_does_not_send_its_asterisks() -> None:
+    with log.captured() as lines:
+        response = await verdict(webhook.DefaulterHandler(ConfigMap, Hides()), review())
+    assert "patch" not in response
+    assert "ConfigMap.data.password is a SecretStr" in str([line.get("error") for line in lines])
 
 
 class Settings(Struct):
