@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar, Unpack, cast
 
 import anyio
 
-from controller_runtime.machinery import LazyObject, NamespacedName, Object, Unstructured, metadata_only
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, Unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
@@ -110,11 +110,13 @@ class _CachedWriter:
 
         With ``decode``, decode a lazy object first, so that an invalid response is an error and is not recorded.
         """
+        if Object not in type(obj).__mro__:
+            return await write  # which raises the error for this argument
         with self._cache.writing(obj):
             try:
                 stored = await write
             except NotFoundError as error:
-                await self._missed(obj, obj.metadata.uid, error, options)
+                self._missed(obj, obj.metadata.uid, error, options)
                 raise
             if decode and isinstance(stored, LazyObject):
                 stored.object  # noqa: B018  # reading ``object`` decodes it
@@ -122,12 +124,7 @@ class _CachedWriter:
                 self._cache.remember_write(stored)
             return stored
 
-    async def _other_reason(self, obj: Object) -> NotFoundError | None:
-        """Return another error if ``obj`` exists although the server answered a write with 404."""
-        del obj
-        return None
-
-    async def _missed(
+    def _missed(
         self,
         obj: Object,
         uid: str | None,
@@ -137,14 +134,9 @@ class _CachedWriter:
         """Record that ``obj`` does not exist.
 
         Nothing is recorded if ``error`` is about another object, such as the namespace of ``obj``.
-
-        Raises:
-            NotFoundError: the object exists, and something else does not.
         """
         kind = type(obj)
         if uid and error.is_about(kind.gvk, kind.resource, obj.name) and not options.get("dry_run"):
-            if (other := await self._other_reason(obj)) is not None:
-                raise other from error
             self._cache.remember_delete(obj, uid=uid)
 
 
@@ -177,9 +169,8 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         return self.subresource("status")
 
     def _subresource(self, name: str) -> CachedSubResource:
-        return CachedSubResource(
-            cast("LazySubResource", self._live.subresource(name)), self._cache, self._live, name
-        )
+        live = cast("LazySubResource", self._live.subresource(name))
+        return CachedSubResource(live, self._cache, name)
 
     def _scales(self) -> interfaces.ScaleClient:
         return self._live.subresource("scale")
@@ -207,11 +198,14 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
 
     async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
+        requests.check_options(requests.DeleteOptions, options)
+        if Object not in type(obj).__mro__:
+            requests.check_object(obj)
         uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
         try:
             left = await self._live.remove(obj, **options)
         except NotFoundError as error:
-            await self._missed(obj, uid, error, options)
+            self._missed(obj, uid, error, options)
             raise
         if options.get("dry_run"):
             return
@@ -226,6 +220,8 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
+        if not isinstance(kind, type) or Object not in kind.__mro__:
+            requests.check_kind(kind)
         if kind.gvk in self._uncached or (self._live_unstructured and issubclass(kind, Unstructured)):
             return self._live
         return self._cache
@@ -236,17 +232,9 @@ class CachedSubResource(_CachedWriter):
 
     _live: LazySubResource
 
-    def __init__(
-        self,
-        live: LazySubResource,
-        cache: CacheReader,
-        reader: interfaces.Reader,
-        name: str,
-    ) -> None:
+    def __init__(self, live: LazySubResource, cache: CacheReader, name: str) -> None:
         super().__init__(cache, returns_object=name == "status")
         self._live = live
-        self._name = name
-        self._reader = reader
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj`` from the server; the cache does not contain subresources."""
@@ -255,18 +243,6 @@ class CachedSubResource(_CachedWriter):
     async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj``; the cache sees the result when its watch reports it."""
         return await self._live.create(obj, body, **options)
-
-    async def _other_reason(self, obj: Object) -> NotFoundError | None:
-        """Return the error that the kind has no such subresource if a read finds ``obj``."""
-        kind = type(obj)
-        try:
-            found = await self._reader.get(metadata_only(kind), obj.key)
-        except (StatusError, RestError):
-            return None
-        if found.metadata.uid != obj.metadata.uid:
-            return None
-        text = f"{kind.gvk.group_kind} {obj.key} exists, but its kind has no subresource {self._name}"
-        return NotFoundError(text, code=404, reason="NotFound")
 
 
 class ReadThrough(ReadOnly):

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
+R = TypeVar("R")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _log = log.logger_from("client")
 _is_logged: Final = logging.getLogger(__name__).isEnabledFor
@@ -73,16 +75,19 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     async def _scale(self, verb: str, obj: Object, *arguments: Any, **options: Any) -> Any:
         name, checked = subresources.SCALE, cast("Any", options)
+        scales = SubResource(self, name)
         match verb, arguments:
             case "get", (into,):
-                return await self._subresource(name).get(obj, into)
+                return await scales.get(obj, into)
             case "update", (scale,):
-                return await self._update(obj, subresources.named_as(scale, obj), name, checked)
+                named = subresources.named_as(scale, obj)
+                return await scales.found(obj, self._update(obj, named, name, checked))
             case "apply", (scale,):
-                return (await self._apply(obj, subresources.named_as(scale, obj), name, checked)).object
+                named = subresources.named_as(scale, obj)
+                return (await scales.found(obj, self._apply(obj, named, name, checked))).object
             case _, (patch, scale):
                 body = subresources.scale_kind()() if scale is None else scale
-                return (await self._patch(obj, body, patch, name, checked)).object
+                return (await scales.found(obj, self._patch(obj, body, patch, name, checked))).object
 
     def _logs(self) -> subresources.Logs:
         return subresources.Logs(self)
@@ -282,7 +287,8 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return ResponseObject(into, (await self._client._send(request))[1], name=obj.name).object
+        _, answer = await self.found(obj, self._client._send(request))
+        return ResponseObject(into, answer, name=obj.name).object
 
     async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
@@ -291,32 +297,59 @@ class SubResource:
         options.setdefault("field_validation", self._client.field_validation)
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        _, answer = await self._client._send(requests.post(target, body.to_json(), **options))
+        request = requests.post(target, body.to_json(), **options)
+        _, answer = await self.found(obj, self._client._send(request))
         if is_success(rest.decoded(decode_answer, answer)):
             return body  # the server answers an eviction or a binding with a Status only
         return decode(type(body), answer)
 
     async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the subresource."""
-        return await self._client._update(obj, obj, self._name, options)
+        updated: T = await self.found(obj, self._client._update(obj, obj, self._name, options))
+        return updated
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
         """Patch the subresource."""
-        return (await self._client._patch(obj, obj, patch, self._name, options)).object
+        return (await self.found(obj, self._client._patch(obj, obj, patch, self._name, options))).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]
     ) -> LazyObject[T]:
         """Patch the subresource; return the object undecoded."""
-        return await self._client._patch(obj, obj, patch, self._name, options)
+        return await self.found(obj, self._client._patch(obj, obj, patch, self._name, options))
 
     async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        return (await self._client._apply(obj, obj, self._name, options)).object
+        return (await self.found(obj, self._client._apply(obj, obj, self._name, options))).object
+
+    async def found(self, obj: Object, call: Awaitable[R]) -> R:
+        """Return the result of a call.
+
+        If a custom kind does not have the subresource, the server answers as if the object did not exist. This would
+        look like success to callers that ignore the absence of the object, so the object is read in this case.
+
+        Raises:
+            NotFoundError: as in ``call``; or the object exists, and its kind has no such subresource.
+        """
+        try:
+            return await call
+        except errors.NotFoundError as error:
+            kind, client = type(obj), self._client
+            if not error.is_about(kind.gvk, kind.resource, obj.name):
+                raise
+            stored = None
+            with suppress(errors.StatusError, rest.RestError):
+                resource = await client.mapper.resource_for(kind)
+                read = requests.get(resource, obj.namespace, obj.name, metadata_only=True)
+                stored = ResponseObject(PartialObjectMetadata, (await client._send(read))[1]).metadata
+            if stored is None or obj.metadata.uid not in (None, stored.uid):
+                raise
+            text = f"{kind.gvk.group_kind} {obj.key} exists, but its kind has no subresource {self._name}"
+            raise errors.NotFoundError(text, code=404, reason="NotFound") from error
 
     async def apply_lazily(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> LazyObject[T]:
         """Server-side apply the subresource; return the object undecoded."""
-        return await self._client._apply(obj, obj, self._name, options)
+        return await self.found(obj, self._client._apply(obj, obj, self._name, options))
 
 
 def log_write(request: rest.Request, status: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import controller_runtime as ctrl
 from controller_runtime import rest
 from controller_runtime.apis.apps.v1 import Deployment
 from controller_runtime.apis.autoscaling.v1 import Scale, ScaleSpec
@@ -28,7 +29,7 @@ from controller_runtime.client import (
     with_field_owner,
 )
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import GVK, errors, unstructured
+from controller_runtime.machinery import GVK, crd, errors, unstructured
 
 NAMED = ObjectMeta(name="d", namespace="n")
 DEPLOYMENT = Deployment(metadata=NAMED)
@@ -254,3 +255,80 @@ async def test_the_calls_of_a_scale_can_be_intercepted() -> None:
     ):
         with pytest.raises(errors.ForbiddenError, match=text):
             await call
+
+
+class Site(ctrl.Object, group="example.com", version="v1", plural="sites"):
+    status: dict[str, str] | None = None
+
+
+ON_SITES: dict[str, Callable[[Any, Any], Any]] = {
+    "status update": lambda client, site: client.status.update(site),
+    "status patch": lambda client, site: client.status.patch(
+        site, raw_patch(MERGE, b'{"status": {"a": "b"}}')
+    ),
+    "status apply": lambda client, site: client.status.apply(site, field_owner="me"),
+    "scale get": lambda client, site: client.subresource("scale").get(site),
+    "scale update": lambda client, site: client.subresource("scale").update(site, Scale()),
+    "scale patch": lambda client, site: client.subresource("scale").patch(site, raw_patch(MERGE, b"{}")),
+    "other get": lambda client, site: client.subresource("other").get(site, Site),
+    "other create": lambda client, site: client.subresource("other").create(site, site),
+}
+
+
+@pytest.mark.parametrize("call", ON_SITES)
+async def test_the_lack_of_a_subresource_is_not_taken_for_the_lack_of_the_object(call: str) -> None:
+    fake = FakeClient(crds=[crd.custom_resource_definition(Site)])
+    site = await fake.create(Site(metadata=NAMED, status={"a": "b"}))
+    clients: list[Any] = [
+        fake,
+        LiveClient(fake.transport, fake.mapper),
+        namespaced(fake, "n"),
+        with_field_owner(fake, "me"),
+        interceptor.wrap(fake, interceptor.Funcs()),
+    ]
+    for client in clients:
+        before = len(fake.calls)
+        wanted = pytest.raises(
+            errors.NotFoundError, match=r"n/d exists, but its kind has no subresource \w+$"
+        )
+        with wanted, ctrl.ignore_not_found(site):
+            await ON_SITES[call](client, site)
+        assert len(fake.calls) <= before + 1, "a test sees its own calls only"
+    await fake.delete(site)
+    for client in clients:
+        with ctrl.ignore_not_found(site):
+            await ON_SITES[call](client, site)
+
+
+async def test_an_object_that_was_made_anew_does_not_lack_a_subresource() -> None:
+    fake = FakeClient(crds=[crd.custom_resource_definition(Site)])
+    old = await fake.create(Site(metadata=NAMED))
+    await fake.delete(old)
+    await fake.create(Site(metadata=NAMED))
+    with ctrl.ignore_not_found(old):
+        await fake.status.patch(old, raw_patch(MERGE, b"{}"))
+
+
+async def test_a_reader_without_permission_gets_the_servers_answer() -> None:
+    gone = {"kind": "Status", "code": 404, "reason": "NotFound", "message": 'sites.example.com "d" not found'}
+    gone["details"] = {"name": "d", "group": "example.com", "kind": "sites"}
+
+    def answer(request: rest.Request) -> rest.FakeResponse:
+        return rest.FakeResponse(404, gone) if request.path.endswith("/status") else rest.FakeResponse(403)
+
+    with pytest.raises(errors.NotFoundError, match=r'^sites.example.com "d" not found$'):
+        await LiveClient(rest.FakeTransport(answer)).status.update(Site(metadata=NAMED))
+
+
+async def test_a_scale_in_the_place_of_its_object_is_refused() -> None:
+    client = FakeClient(Deployment.from_dict({"metadata": NAMED.to_dict(), "spec": {"replicas": 1}}))
+    scales: Any = client.subresource("scale")
+    scale = await scales.get(DEPLOYMENT)
+    for call in (
+        lambda: scales.get(scale),
+        lambda: scales.update(scale, DEPLOYMENT),
+        lambda: scales.patch(scale, merge_from(scale)),
+        lambda: scales.apply(scale, DEPLOYMENT, field_owner="me"),
+    ):
+        with pytest.raises(TypeError, match="obj must be the object that is scaled, such as a Deployment"):
+            await call()

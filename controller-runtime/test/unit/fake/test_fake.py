@@ -121,7 +121,7 @@ class TestUpdate:
             WIDGET.from_dict({"metadata": {"name": "w", "namespace": "n"}, "status": {"phase": "Running"}})
         )
         assert stored["status"] == {"phase": "Running"}
-        with pytest.raises(errors.NotFoundError, match=r'^widgets.example.org "w" not found$'):
+        with pytest.raises(errors.NotFoundError, match=r"n/w exists, but its kind has no subresource status"):
             await client.status.update(stored)
         with pytest.raises(errors.NotFoundError, match="could not find the requested resource"):
             await client.status.update(await client.create(config_map()))
