@@ -285,6 +285,7 @@ class Cache:
             CacheError: the kind cannot be read, see ``errors``.
             ValueError: a ``continue_token`` is given.
         """
+        client.check_kind(kind)
         client.check_options(client.ListOptions, options)
         if options.get("continue_token"):
             raise ValueError(
@@ -292,6 +293,8 @@ class Cache:
                 "list without a limit, or page with the manager's api_reader"
             )
         namespace, fields = options.get("namespace", ""), options.get("fields")
+        if isinstance(fields, str):
+            raise TypeError(f"ListOptions: for a cache, fields must be a map of indices, not {fields!r}")
         labels, limit = options.get("labels"), max(0, options.get("limit") or 0) or None
         informer = await self._readable(kind, namespace or (fields or {}).get("metadata.namespace", ""))
         for field in fields or ():
@@ -321,7 +324,11 @@ class Cache:
 
     def _ready(self, kind: type[Object], namespace: str) -> SharedInformer | None:
         """Return the informer if it can be read at once, as it nearly always can; see :meth:`_readable`."""
-        informer = self._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
+        try:
+            informer = self._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
+        except (AttributeError, TypeError):
+            client.check_kind(kind)
+            raise
         if informer is None or self._tasks is None or not informer.is_readable(namespace):
             return None
         return informer

@@ -9,6 +9,9 @@ import typing as _typing
 
 from controller_runtime import _ondemand
 from controller_runtime.machinery import patch as _patch
+from controller_runtime.machinery.object import check_kind as check_kind
+from controller_runtime.machinery.object import check_object as check_object
+from controller_runtime.machinery.patch import check_patch as check_patch
 from controller_runtime.machinery.patch import merge_from as merge_from
 from controller_runtime.machinery.patch import raw_patch as raw_patch
 from controller_runtime.machinery.patch import strategic_merge_from as strategic_merge_from

@@ -12,6 +12,7 @@ import anyio
 
 from controller_runtime.machinery import LazyObject, NamespacedName, Object, Unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.object import check_kind, check_object
 from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
 from controller_runtime.rest import request as requests
@@ -200,7 +201,7 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         requests.check_options(requests.DeleteOptions, options)
         if Object not in type(obj).__mro__:
-            requests.check_object(obj)
+            check_object(obj)
         uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
         try:
             left = await self._live.remove(obj, **options)
@@ -221,7 +222,7 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
         if not isinstance(kind, type) or Object not in kind.__mro__:
-            requests.check_kind(kind)
+            check_kind(kind)
         if kind.gvk in self._uncached or (self._live_unstructured and issubclass(kind, Unstructured)):
             return self._live
         return self._cache

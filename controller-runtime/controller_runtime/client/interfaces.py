@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -28,6 +28,13 @@ T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 
 
+_OF_LISTS: Final = {
+    "items": ": the list itself contains the objects",
+    "metadata": ": use resource_version, continue_token and remaining",
+}
+"""What replaces the fields of lists in other clients."""
+
+
 class ObjectList(list[T], Generic[T]):
     """The objects that a list returned, with the metadata of the list."""
 
@@ -36,6 +43,12 @@ class ObjectList(list[T], Generic[T]):
     remaining: int | None = None
     skipped: Sequence[Exception] = ()
     """One error for each object that exists but was left out; it contains the object's name and the reason."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = _OF_LISTS.get(name, "")
+            raise AttributeError(f"ObjectList has no attribute {name}{hint}", name=name, obj=self)
 
 
 class Patch(Protocol):

@@ -26,7 +26,8 @@ from controller_runtime.machinery import (
     rawjson,
 )
 from controller_runtime.machinery.base import MASK, check_secret_values, unset_fields
-from controller_runtime.machinery.patch import RawPatch
+from controller_runtime.machinery.object import check_kind, check_object
+from controller_runtime.machinery.patch import RawPatch, check_patch
 from controller_runtime.rest import request as requests
 from controller_runtime.rest.errors import UNDECODABLE, undecodable
 
@@ -94,6 +95,7 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
+        check_kind(kind)
         namespace, name = NamespacedName.of(key)
         resource = await self.mapper.resource_for(kind)
         request = requests.get(
@@ -103,6 +105,7 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors; with ``limit``, one page of them."""
+        check_kind(kind)
         requests.check_options(requests.ListOptions, options)
         resource = await self.mapper.resource_for(kind)
         request = requests.list_(resource, metadata_only=issubclass(kind, PartialObjectMetadata), **options)
@@ -134,12 +137,15 @@ class LiveClient(subresources.ByName["SubResource"]):
         """
         from .watching import Watch  # it decodes objects with functions of this module
 
+        check_kind(kind)
         requests.check_options(requests.WatchOptions, options)
         return Watch(self, kind, options)
 
     async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         requests.check_options(requests.CreateOptions, options)
+        if Object not in type(obj).__mro__:
+            check_object(obj)
         check_single(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
@@ -182,6 +188,8 @@ class LiveClient(subresources.ByName["SubResource"]):
     async def remove(self, obj: T, **options: Unpack[requests.DeleteOptions]) -> T | None:
         """Delete as :meth:`delete` does; return the object if it still exists, e.g. because of a finalizer, or None."""
         requests.check_options(requests.DeleteOptions, options)
+        if Object not in type(obj).__mro__:
+            check_object(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         request = requests.delete(resource, obj.namespace, obj.name, delete_options(**options))
@@ -195,6 +203,7 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
+        check_kind(kind)
         requests.check_options(requests.DeleteAllOfOptions, options)
         request = requests.delete_collection(
             await self.mapper.resource_for(kind),
@@ -215,6 +224,8 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     async def _update(self, obj: Object, body: T, subresource: str, options: requests.UpdateOptions) -> T:
         requests.check_options(requests.UpdateOptions, options)
+        if Object not in type(obj).__mro__:
+            check_object(obj)
         options.setdefault("field_validation", self.field_validation)
         kind, text = type(body), body.to_json()
         resource = await self.mapper.resource_for(type(obj))
@@ -238,6 +249,8 @@ class LiveClient(subresources.ByName["SubResource"]):
         options: requests.PatchOptions,
     ) -> LazyObject[T]:
         requests.check_options(requests.PatchOptions, options)
+        if Object not in type(obj).__mro__ or not hasattr(patch, "content_type"):
+            check_patch(obj, patch)
         options.setdefault("field_validation", self.field_validation)
         kind, text = type(body), patch.data(body)
         if MASK in text:
@@ -259,6 +272,8 @@ class LiveClient(subresources.ByName["SubResource"]):
         self, obj: Object, body: T, subresource: str, options: requests.ApplyOptions
     ) -> LazyObject[T]:
         requests.check_options(requests.ApplyOptions, options)
+        if Object not in type(obj).__mro__:
+            check_object(obj)
         check_single(body)
         patch = RawPatch(requests.APPLY, apply_configuration(body))
         return await self._patch(obj, body, patch, subresource, cast("requests.PatchOptions", options))
@@ -285,6 +300,8 @@ class SubResource:
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
+        check_object(obj)
+        check_kind(into, "into")
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         _, answer = await self.found(obj, self._client._send(request))
@@ -292,8 +309,10 @@ class SubResource:
 
     async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
-        body = subresources.named_as(body, obj)
+        check_object(obj)
+        check_object(body, "body")
         requests.check_options(requests.CreateOptions, options)
+        body = subresources.named_as(body, obj)
         options.setdefault("field_validation", self._client.field_validation)
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)

@@ -13,6 +13,8 @@ import msgspec
 
 from controller_runtime import rest
 from controller_runtime.machinery import Object
+from controller_runtime.machinery.object import check_object
+from controller_runtime.machinery.patch import check_patch
 from controller_runtime.rest import request as requests
 
 from . import interfaces
@@ -55,6 +57,8 @@ class ByName(ABC, Generic[S]):
     def subresource(self, name: str) -> S: ...
     def subresource(self, name: str) -> Any:
         """Return the client of one subresource. ``scale`` and ``log`` have clients with methods of their own."""
+        if type(name) is not str or not name:
+            raise TypeError(f"a subresource has a name, such as 'status', not {name!r}")
         if name == SCALE:
             return self._scales()
         return self._logs() if name == LOG else self._subresource(name)
@@ -67,6 +71,13 @@ class ByName(ABC, Generic[S]):
     def _logs(self) -> interfaces.LogClient: ...
 
 
+def _check_scaled(obj: object) -> None:
+    """Raise TypeError if ``obj`` is not the object that is scaled."""
+    check_object(obj)
+    if getattr(type(obj), "gvk", None) == ("autoscaling", "v1", "Scale"):
+        raise TypeError("obj must be the object that is scaled, such as a Deployment; its Scale comes last")
+
+
 class Scales:
     """The methods of a :class:`.interfaces.ScaleClient`. Each calls ``send`` with its own name and its arguments."""
 
@@ -75,11 +86,14 @@ class Scales:
 
     async def get(self, obj: Object, into: type[Any] | None = None) -> Any:
         """Return the scale of ``obj``, always from the server."""
+        _check_scaled(obj)
         return await self._send("get", obj, scale_kind() if into is None else into)
 
     async def update(self, obj: Object, scale: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the scale of ``obj``; ConflictError if the Scale's ``resourceVersion`` is not the newest."""
         requests.check_options(requests.UpdateOptions, options)
+        _check_scaled(obj)
+        check_object(scale, "scale")
         stored: T = await self._send("update", obj, scale, **options)
         return stored
 
@@ -92,12 +106,18 @@ class Scales:
     ) -> Scale:
         """Send ``patch.data(scale)`` to the scale of ``obj``; a raw patch needs no ``scale``."""
         requests.check_options(requests.PatchOptions, options)
+        check_patch(obj, patch)
+        _check_scaled(obj)
+        if scale is not None:
+            check_object(scale, "scale")
         stored: Scale = await self._send("patch", obj, patch, scale, **options)
         return stored
 
     async def apply(self, obj: Object, scale: T, **options: Unpack[requests.PatchOptions]) -> T:
         """Server-side apply the fields of ``scale`` that are set."""
         requests.check_options(requests.PatchOptions, options)
+        _check_scaled(obj)
+        check_object(scale, "scale")
         stored: T = await self._send("apply", obj, scale, **options)
         return stored
 
@@ -117,6 +137,7 @@ class Logs:
         self, pod: Object, *, follow: bool = False, **options: Unpack[requests.LogOptions]
     ) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Return the log's lines as they arrive."""
+        check_object(pod, "pod")
         requests.check_options(requests.LogOptions, options)
         return self._stream(pod, options, follow=follow)
 
@@ -134,6 +155,7 @@ class Logs:
     async def _response(
         self, pod: Object, options: requests.LogOptions, *, stream: bool = False, follow: bool = False
     ) -> rest.Response:
+        check_object(pod, "pod")
         requests.check_options(requests.LogOptions, options)
         resource = await self._client.mapper.resource_for(type(pod))
         request = requests.log(resource, pod.namespace, pod.name, follow=follow, **options)
@@ -155,9 +177,11 @@ class LogsOf:
         self._target = target
 
     async def get(self, pod: Object, **options: Unpack[requests.LogOptions]) -> str:
+        check_object(pod, "pod")
         return await self._logs.get(self._target(pod), **options)
 
     def stream(
         self, pod: Object, *, follow: bool = False, **options: Unpack[requests.LogOptions]
     ) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        check_object(pod, "pod")
         return self._logs.stream(self._target(pod), follow=follow, **options)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, Unpack, cast
 
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.object import check_kind, check_object
 from controller_runtime.rest import request as requests
 
 from . import interfaces, subresources
@@ -33,9 +34,13 @@ def ignore_not_found(
     ExceptionGroup, as a TaskGroup raises it, only the other errors are raised.
     """
     if isinstance(of, type):
+        check_kind(of, "of")
         if key is None:
             raise TypeError(f"ignore_not_found({of.__name__}, key): the key is missing")
         return _IgnoreNotFound(of, NamespacedName.of(key))
+    check_object(of, "of")
+    if key is not None and NamespacedName.of(key) != of.key:
+        raise TypeError(f"ignore_not_found(obj): {of.key} is the key, not {key!r}")
     return _IgnoreNotFound(type(of), of.key)
 
 
@@ -109,6 +114,7 @@ class _NamespaceScope:
 
     def object(self, obj: T) -> T:
         """Return ``obj`` or, if it has no namespace, a copy of it in this namespace."""
+        check_object(obj)
         namespace = self.of(type(obj), obj.namespace, obj.key)
         if namespace == obj.namespace:
             return obj
@@ -164,10 +170,13 @@ class Namespaced(_NamespacedWriter, subresources.ByName["NamespacedSubResource"]
         return subresources.LogsOf(self._client.subresource("log"), self._scope.object)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        check_kind(kind)
         namespace, name = NamespacedName.of(key)
         return await self._client.get(kind, NamespacedName(self._scope.of(kind, namespace, name), name))
 
     async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
+        check_kind(kind)
+        requests.check_options(requests.ListOptions, options)
         options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "list")
         return await self._client.list(kind, **options)
 
@@ -178,6 +187,8 @@ class Namespaced(_NamespacedWriter, subresources.ByName["NamespacedSubResource"]
         await self._client.delete(self._scope.object(obj), **options)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
+        check_kind(kind)
+        requests.check_options(requests.DeleteAllOfOptions, options)
         options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "collection")
         await self._client.delete_all_of(kind, **options)
 

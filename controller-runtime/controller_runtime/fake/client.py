@@ -120,7 +120,7 @@ class FakeClient(client.LiveClient):
 
     def add(self, obj: Object) -> None:
         """Store an object without checks and without recording a call; AlreadyExistsError if it exists."""
-        self.storage.seed(self._kinds.table(type(obj), obj.key), _document_of(obj))
+        self.storage.seed(self._kinds.table(*_target(obj)), _document_of(obj))
 
     def table(self, kind: type[Object]) -> Table:
         """Return the stored objects of a kind; a test may inspect them, or change them without a server's checks."""
@@ -160,6 +160,7 @@ class FakeClient(client.LiveClient):
         A field in a selector is looked up in the index of that name. Without such an index, only the fields that an API
         server supports are allowed.
         """
+        client.check_kind(kind)
         client.check_options(client.ListOptions, options)
         namespace = options.get("namespace", "")
         logged = {"namespace": namespace, "labels": None, "fields": None, "limit": None, **options}
@@ -201,7 +202,7 @@ class FakeClient(client.LiveClient):
 
     async def create(self, obj: T, **options: Unpack[client.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
-        self.record("create", type(obj), obj.key, _document_of(obj), options=options)
+        self.record("create", *_target(obj), _document_of(obj), options=options)
         return await super().create(obj, **options)
 
     async def remove(self, obj: T, **options: Unpack[client.DeleteOptions]) -> T | None:
@@ -209,7 +210,7 @@ class FakeClient(client.LiveClient):
 
         Dependents stay until :meth:`collect_garbage`.
         """
-        self.record("delete", type(obj), obj.key, options=options)
+        self.record("delete", *_target(obj), options=options)
         return await super().remove(obj, **options)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[client.DeleteAllOfOptions]) -> None:
@@ -230,12 +231,13 @@ class FakeClient(client.LiveClient):
         return LazyObject.of(await self.patch(obj, patch, **options))
 
     async def _update(self, obj: Object, body: T, subresource: str, options: client.UpdateOptions) -> T:
-        self.record("update", type(obj), obj.key, _document_of(body), subresource, options)
+        self.record("update", *_target(obj), _document_of(body), subresource, options)
         return await super()._update(obj, body, subresource, options)
 
     async def _patch(
         self, obj: Object, body: T, patch: client.Patch, subresource: str, options: client.PatchOptions
     ) -> Any:
+        client.check_patch(obj, patch)
         logged, text = dict(options), patch.data(body)
         try:
             sent = msgspec.json.decode(text)
@@ -258,6 +260,7 @@ class FakeClient(client.LiveClient):
         options: Mapping[str, object] | None = None,
     ) -> None:
         """Add a call to :attr:`calls`; for subclasses that reject a call without sending it."""
+        client.check_kind(kind)
         self._kinds.table(kind, key)
         given = options or {}
         if verb not in ("list", "delete_all_of"):
@@ -272,12 +275,13 @@ class FakeSubResource(SubResource):
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj``. For ``status`` this is the whole object, as on a real server."""
-        self._client.record("get", type(obj), obj.key, subresource=self._name)
+        self._client.record("get", *_target(obj), subresource=self._name)
         return await super().get(obj, into)
 
     async def create(self, obj: Object, body: T, **options: Unpack[client.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj``."""
-        self._client.record("create", type(obj), obj.key, body.to_dict(), self._name, options)
+        client.check_object(body, "body")
+        self._client.record("create", *_target(obj), body.to_dict(), self._name, options)
         return await super().create(obj, body, **options)
 
     async def patch_lazily(
@@ -298,7 +302,7 @@ class _FakeLogs(subresources.Logs):
         self, pod: Object, options: client.LogOptions, *, stream: bool = False, follow: bool = False
     ) -> rest.Response:
         logged = {**options, "follow": follow}
-        self._client.record("get", type(pod), pod.key, subresource=subresources.LOG, options=logged)
+        self._client.record("get", *_target(pod, "pod"), subresource=subresources.LOG, options=logged)
         return await super()._response(pod, options, stream=stream, follow=follow)
 
 
@@ -348,6 +352,12 @@ class _Kinds(rest.RESTMapper):
     def _properties(self, kind: type[Object]) -> kinds.KindProperties:
         status = None if self._with_status is None else kind.gvk in self._with_status
         return kinds.properties_of(kind, status=status)
+
+
+def _target(obj: Object, argument: str = "obj") -> tuple[type[Object], NamespacedName]:
+    """Return the kind and the key of an argument; TypeError if it is not an object of a kind."""
+    client.check_object(obj, argument)
+    return type(obj), obj.key
 
 
 def _document_of(obj: Object) -> Document:

@@ -22,6 +22,8 @@ BUDGETS: Final = ("policy", "v1", "poddisruptionbudgets")
 _TOKEN_REQUEST: Final = GVK("authentication.k8s.io", "v1", "TokenRequest")
 _SHORTEST_TOKEN: Final = 600
 _TOKEN_LIFETIME: Final = 3600
+_LOG_OPTIONS: Final = GVK("", "v1", "PodLogOptions")
+_LEAST: Final = {"tailLines": 0, "sinceSeconds": 1, "limitBytes": 1}
 _IN_SCALE: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _UNPROCESSED_DELAY: Final = 10
@@ -267,7 +269,17 @@ def log_of(pod: Document, query: Mapping[str, str], logs: Mapping[tuple[str, str
 
     Raises:
         BadRequestError: the pod has no such container, or several containers and the request names none.
+        InvalidError: a number is too small.
     """
+    small = [
+        field.invalid(
+            field.Path(name), int(query[name]), f"must be greater than{' or equal to' * (least == 0)} 0"
+        )
+        for name, least in _LEAST.items()
+        if name in query and int(query[name]) < least
+    ]
+    if small:
+        raise errors.new_invalid(_LOG_OPTIONS, pod["metadata"]["name"], field.AggregateError(small))
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     names = [each["name"] for part in ("containers", "initContainers") for each in spec.get(part) or ()]
     container = query.get("container", "")

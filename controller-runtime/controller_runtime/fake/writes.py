@@ -162,6 +162,9 @@ class Writes:
             return subresources.issued(account, body, self._storage.now())
         if kind != ("", "Pod", "eviction"):
             raise parsed.table.no_subresource(parsed.key.name)
+        if (body.get("metadata") or {}).get("name") != parsed.key.name:
+            text = "name in URL does not match name in Eviction object"
+            raise errors.BadRequestError(text, code=400, reason="BadRequest")
         options = parsed.delete_options(body.get("deleteOptions") or {})
         pod = parsed.table.find(parsed.key).document
         budgets = self._tables.get(subresources.BUDGETS)

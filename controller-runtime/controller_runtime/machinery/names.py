@@ -90,14 +90,15 @@ class NamespacedName(NamedTuple):
         """Return a (namespace, name) pair as a key.
 
         Raises:
-            TypeError: ``pair`` is not a tuple of two items. Strings are rejected, too: a name of two characters could
-                otherwise be mistaken for a pair.
+            TypeError: ``pair`` is not a tuple of two texts. Strings are rejected, too: a name of two characters could
+                otherwise be mistaken for a pair. A namespace that is None is taken as empty.
         """
         if isinstance(pair, NamespacedName):
             return pair
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TypeError(f"the key {pair!r} must be a pair, (namespace, name); the namespace may be empty")
-        return cls(*pair)
+        match pair:
+            case (str() | None as namespace, str() as name) if isinstance(pair, tuple):
+                return cls(namespace or "", name)
+        raise TypeError(f"the key {pair!r} must be a pair, (namespace, name); the namespace may be empty")
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name

@@ -27,7 +27,7 @@ import msgspec
 from . import openapi
 from .base import JSON
 from .gojson import go_text
-from .object import Object
+from .object import Object, check_object
 from .openapi import MergeSchema
 from .printable import LONGEST_VALUE, cut
 from .raised import ExpectedError
@@ -584,7 +584,11 @@ def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
     """Return a merge patch of the changes since ``old``. Do not change ``old`` until the patch is sent.
 
     With ``optimistic_lock`` the server rejects the patch (ConflictError) if the object has changed since ``old``.
+
+    Raises:
+        TypeError: ``old`` is not an object of a kind.
     """
+    check_object(old, "old")
     return MergePatch(old, optimistic_lock)
 
 
@@ -595,8 +599,10 @@ def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> Strat
     kinds and rejects them for custom resources.
 
     Raises:
+        TypeError: ``old`` is not an object of a kind.
         ValueError: the kind is not one of Kubernetes' own; use :func:`merge_from`.
     """
+    check_object(old, "old")
     schema = openapi.merge_schema_of_kind(type(old).gvk)
     if schema is None:
         raise ValueError(
@@ -606,5 +612,21 @@ def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> Strat
 
 
 def raw_patch(content_type: str, body: bytes) -> RawPatch:
-    """Return a patch with a fixed body; ``content_type`` is one of the ``…_PATCH`` constants."""
+    """Return a patch with a fixed body; ``content_type`` is one of the ``…_PATCH`` constants.
+
+    Raises:
+        TypeError: ``content_type`` is not a text, or ``body`` is not bytes.
+    """
+    if not isinstance(content_type, str):
+        raise TypeError(f"content_type must be a text such as {MERGE_PATCH}, not {content_type!r:.100}")
+    if not isinstance(body, bytes):
+        raise TypeError(f"body must be the bytes of the patch, such as b'{{}}', not {body!r:.100}")
     return RawPatch(content_type, body)
+
+
+def check_patch(obj: object, patch: object) -> None:
+    """Raise TypeError for arguments that are not an object of a kind and a patch."""
+    check_object(obj)
+    if not hasattr(patch, "content_type"):
+        wanted = "ctrl.merge_from(found), client.raw_patch(…) or another patch"
+        raise TypeError(f"patch must be {wanted}, not {patch!r:.100}")

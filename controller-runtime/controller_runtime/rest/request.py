@@ -7,7 +7,8 @@ not a single path segment is not escaped but rejected (``InvalidRequestError``).
 order, so that equal calls give equal requests.
 
 Every client takes options as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports unknown
-options and wrong types. At run time, clients call :func:`check_options`, which raises TypeError for an unknown option.
+options and wrong types. At run time, clients call :func:`check_options`, which raises TypeError for an unknown option
+and for a value of another type. Without this check, the text ``"none"`` would count as true for ``dry_run``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from functools import cache, lru_cache
-from typing import Final, Literal, TypedDict, Unpack
+from typing import Final, Literal, TypedDict, Unpack, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -23,6 +24,7 @@ import msgspec
 from controller_runtime.machinery import Resource, names
 from controller_runtime.machinery.labels import LabelSelectorLike as LabelSelectorLike
 from controller_runtime.machinery.labels import selector_string as selector_string
+from controller_runtime.machinery.meta import LabelSelector
 from controller_runtime.machinery.patch import APPLY_PATCH
 
 from .errors import InvalidRequestError
@@ -157,6 +159,41 @@ class LogOptions(TypedDict, total=False):
     """The maximum number of bytes; the last line may be cut."""
 
 
+_TEXT: Final = ((str,), "a text")
+_FLAG: Final = ((bool,), "True or False")
+_NUMBER: Final = ((int,), "a number")
+_TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "namespace": ((str,), "a text, the name of one namespace"),
+    "labels": ((str, Mapping, LabelSelector), "a map of labels, a text such as 'a=b', or a LabelSelector"),
+    "fields": ((Mapping, str), "a map of fields and their values"),
+    "preconditions": ((Mapping,), "a map with uid or resourceVersion"),
+    "container": _TEXT,
+    "continue_token": _TEXT,
+    "field_owner": _TEXT,
+    "resource_version": _TEXT,
+    "dry_run": _FLAG,
+    "force": _FLAG,
+    "previous": _FLAG,
+    "timestamps": _FLAG,
+    "grace_period_seconds": _NUMBER,
+    "limit": _NUMBER,
+    "limit_bytes": _NUMBER,
+    "since_seconds": _NUMBER,
+    "tail_lines": _NUMBER,
+}
+"""The types of each option and their description for messages. None is allowed, too: it means the default."""
+_CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
+    "propagation": (*get_args(Propagation), None),
+    "field_validation": (*get_args(FieldValidation), None),
+}
+_CERTAIN: Final = {
+    name: {*types, type(None), *({dict} if Mapping in types else ())} for name, (types, _) in _TYPES.items()
+}
+"""Types of which nothing but membership is checked, which costs no call."""
+_CERTAIN["preconditions"] = {type(None)}
+_PRECONDITIONS: Final = frozenset({"uid", "resourceVersion"})
+
+
 @cache
 def _names(verb: type) -> tuple[frozenset[str], frozenset[str]]:
     required: frozenset[str] = verb.__required_keys__  # type: ignore[attr-defined]  # every TypedDict has it
@@ -165,10 +202,11 @@ def _names(verb: type) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_options(verb: type, given: Mapping[str, object]) -> None:
-    """Check the names of the options of a call: ``check_options(ListOptions, options)``.
+    """Check the options of a call: ``check_options(ListOptions, options)``. Only the values of known names are checked.
 
     Raises:
-        TypeError: an option is unknown, or a required option is missing.
+        TypeError: an option is unknown or has a value of a wrong type, or a required option is missing.
+        ValueError: an option has none of its possible values.
     """
     known, required = _names(verb)
     names = given.keys()
@@ -176,6 +214,22 @@ def check_options(verb: type, given: Mapping[str, object]) -> None:
         raise TypeError(_unknown(verb, min(names - known), known))
     if not required <= names:
         raise TypeError(f"{verb.__name__}: {min(required - names)} is required")
+    for name, value in given.items():
+        if name in _CHOICES:
+            if value not in _CHOICES[name]:
+                texts = ", ".join(str(each) for each in _CHOICES[name])
+                raise ValueError(f"{verb.__name__}: {name} must be one of {texts}, not {value!r}")
+        elif name in _CERTAIN and type(value) not in _CERTAIN[name]:
+            _check_value(verb, name, value)
+
+
+def _check_value(verb: type, name: str, value: object) -> None:
+    types, wanted = _TYPES[name]
+    if not isinstance(value, (*types, type(None))) or (isinstance(value, bool) and bool not in types):
+        raise TypeError(f"{verb.__name__}: {name} must be {wanted}, not {value!r:.100}")
+    if name == "preconditions" and isinstance(value, Mapping) and not _PRECONDITIONS.issuperset(value):
+        unknown = ", ".join(sorted(map(str, value.keys() - _PRECONDITIONS)))
+        raise ValueError(f"{verb.__name__}: {name} must be {wanted}; the server ignores {unknown}")
 
 
 def _unknown(verb: type, name: str, known: Collection[str]) -> str:

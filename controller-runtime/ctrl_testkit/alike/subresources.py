@@ -178,7 +178,8 @@ async def evictions_under_a_budget(c: Client, ns: str) -> list[Observation]:
         return [status.get("disruptionsAllowed"), sorted(status.get("disruptedPods") or ())]
 
     one, sick = await running("one"), await running("sick", "False")
-    observations = []
+    other = Eviction(metadata=ObjectMeta(name="other", namespace=ns))
+    observations = [await observe(evictions.create(one, other))]
     waiting = pod(ns)
     waiting.metadata.labels = {"a": "b"}
     pending = await c.status.patch(
@@ -204,6 +205,12 @@ async def evictions_under_a_budget(c: Client, ns: str) -> list[Observation]:
         (await observe(c.get(Pod, one.key)))[:3],
     ]
     return observations
+
+
+async def logs_of_impossible_parts(c: Client, ns: str) -> list[Observation]:
+    found = await c.create(pod(ns))
+    options: list[Any] = [{"tail_lines": -1}, {"since_seconds": 0}, {"limit_bytes": 0, "tail_lines": -2}]
+    return [await observe(c.subresource("log").get(found, **each)) for each in options]
 
 
 async def tokens_of_service_accounts(c: Client, ns: str) -> list[Observation]:

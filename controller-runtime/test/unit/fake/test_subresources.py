@@ -173,3 +173,24 @@ async def test_only_pods_have_these_subresources() -> None:
             await FakeClient(owned).subresource(name).update(owned)
         with pytest.raises(errors.NotFoundError, match="p"):
             await FakeClient().subresource(name).get(running({}), Pod)
+
+
+async def test_an_eviction_that_names_another_pod_is_refused() -> None:
+    other = Eviction(metadata=ObjectMeta(name="other", namespace="n"))
+    client = FakeClient(pod())
+    with pytest.raises(errors.BadRequestError, match="name in URL does not match name in Eviction object"):
+        await client.subresource("eviction").create(pod(), other)
+    assert await client.list(Pod)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"tail_lines": -1}, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        ({"since_seconds": 0}, "sinceSeconds: Invalid value: 0: must be greater than 0"),
+        ({"limit_bytes": 0}, "limitBytes: Invalid value: 0: must be greater than 0"),
+    ],
+)
+async def test_a_part_of_a_log_that_cannot_be_is_refused(options: Any, problem: str) -> None:
+    with pytest.raises(errors.InvalidError, match=problem):
+        await FakeClient(pod()).subresource("log").get(pod(), **options)
