@@ -602,7 +602,7 @@ class Module:
             if name in self._classes:
                 return _Type(self._import(module, f"{name} as Kubernetes{name}").rpartition(" ")[2])
             self._names.add(name)
-            return _Type(self._import(module, name))
+            return _Type(self._import(module, name), struct=name)
         if (known := self._definitions.get(full)) is not None:
             return _Type(known, struct=known)
         schema = self._definition(full, path)

@@ -6,7 +6,24 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from controller_runtime.apis.meta.v1 import LabelSelectorRequirement
 from controller_runtime.machinery import Object, Struct
+
+
+class FieldSelectorRequirement(Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class FieldSelectorAttributes(Struct):
+    raw_selector: str | None = None
+    requirements: list[FieldSelectorRequirement] | None = None
+
+
+class LabelSelectorAttributes(Struct):
+    raw_selector: str | None = None
+    requirements: list[LabelSelectorRequirement] | None = None
 
 
 class ResourceAttributes(Struct):
@@ -17,6 +34,8 @@ class ResourceAttributes(Struct):
     resource: str | None = None
     subresource: str | None = None
     name: str | None = None
+    field_selector: FieldSelectorAttributes | None = None
+    label_selector: LabelSelectorAttributes | None = None
 
 
 class NonResourceAttributes(Struct):

@@ -7,34 +7,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from controller_runtime.apis.core.v1 import TypedLocalObjectReference
-from controller_runtime.apis.meta.v1 import LabelSelector
+from controller_runtime.apis.core.v1 import PersistentVolumeClaimSpec
 from controller_runtime.machinery import Object, Struct
 from controller_runtime.machinery.quantity import Quantity
-
-
-class TypedObjectReference(Struct):
-    api_group: str | None = None
-    kind: str = ""
-    name: str = ""
-    namespace: str | None = None
-
-
-class VolumeResourceRequirements(Struct):
-    limits: dict[str, Quantity] | None = None
-    requests: dict[str, Quantity] | None = None
-
-
-class PersistentVolumeClaimSpec(Struct):
-    access_modes: list[str] | None = None
-    data_source: TypedLocalObjectReference | None = None
-    data_source_ref: TypedObjectReference | None = None
-    resources: VolumeResourceRequirements | None = None
-    selector: LabelSelector | None = None
-    storage_class_name: str | None = None
-    volume_attributes_class_name: str | None = None
-    volume_mode: str | None = None
-    volume_name: str | None = None
 
 
 class PersistentVolumeClaimCondition(Struct):

@@ -21,9 +21,7 @@ from .events import ObjectReference as ObjectReference
 
 if TYPE_CHECKING:
     from .claims import PersistentVolumeClaim as PersistentVolumeClaim
-    from .claims import PersistentVolumeClaimSpec as PersistentVolumeClaimSpec
     from .claims import PersistentVolumeClaimStatus as PersistentVolumeClaimStatus
-    from .claims import VolumeResourceRequirements as VolumeResourceRequirements
     from .generated import Endpoints as Endpoints
     from .generated import EndpointSubset as EndpointSubset
     from .generated import PersistentVolume as PersistentVolume
@@ -36,9 +34,7 @@ else:  # programs that do not need these kinds do not load them
         {
             ".claims": (
                 "PersistentVolumeClaim",
-                "PersistentVolumeClaimSpec",
                 "PersistentVolumeClaimStatus",
-                "VolumeResourceRequirements",
             ),
             ".generated": (
                 "EndpointSubset",
@@ -606,6 +602,46 @@ class ImageVolumeSource(Struct):
     pull_policy: str | None = None
 
 
+class TypedObjectReference(Struct):
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
+    namespace: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"api_group", "kind", "name"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group", "namespace"})
+
+
+class VolumeResourceRequirements(Struct):
+    limits: dict[str, Quantity] | None = None
+    requests: dict[str, Quantity] | None = None
+
+
+class PersistentVolumeClaimSpec(Struct):
+    access_modes: list[str] | None = None
+    selector: LabelSelector | None = None
+    resources: VolumeResourceRequirements | None = None
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    data_source: TypedLocalObjectReference | None = None
+    data_source_ref: TypedObjectReference | None = None
+    volume_attributes_class_name: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"resources"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {"storage_class_name", "volume_mode", "volume_attributes_class_name"}
+    )
+
+
+class PersistentVolumeClaimTemplate(Struct):
+    metadata: ObjectMeta | None = None
+    spec: PersistentVolumeClaimSpec = Field(default_factory=PersistentVolumeClaimSpec)
+    go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
+
+
+class EphemeralVolumeSource(Struct):
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
+
+
 class Volume(Struct):
     name: str = ""
     host_path: HostPathVolumeSource | None = None
@@ -636,7 +672,7 @@ class Volume(Struct):
     scale_io: Annotated[dict[str, JSON] | None, Field(alias="scaleIO")] = None
     storageos: dict[str, JSON] | None = None
     csi: CSIVolumeSource | None = None
-    ephemeral: dict[str, JSON] | None = None
+    ephemeral: EphemeralVolumeSource | None = None
     image: ImageVolumeSource | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name"})
 
@@ -825,6 +861,18 @@ class PodIP(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"ip"})
 
 
+class HostIP(Struct):
+    ip: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"ip"})
+
+
+class PodResourceClaimStatus(Struct):
+    name: str = ""
+    resource_claim_name: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"resource_claim_name"})
+
+
 class PodStatus(Struct):
     observed_generation: int | None = None
     phase: str | None = None
@@ -833,7 +881,7 @@ class PodStatus(Struct):
     reason: str | None = None
     nominated_node_name: str | None = None
     host_ip: Annotated[str | None, Field(alias="hostIP")] = None
-    host_ips: Annotated[list[dict[str, JSON]] | None, Field(alias="hostIPs")] = None
+    host_ips: Annotated[list[HostIP] | None, Field(alias="hostIPs")] = None
     pod_ip: Annotated[str | None, Field(alias="podIP")] = None
     pod_ips: Annotated[list[PodIP] | None, Field(alias="podIPs")] = None
     start_time: str | None = None
@@ -842,17 +890,28 @@ class PodStatus(Struct):
     qos_class: str | None = None
     ephemeral_container_statuses: list[ContainerStatus] | None = None
     resize: str | None = None
-    resource_claim_statuses: list[dict[str, JSON]] | None = None
+    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
     extended_resource_claim_status: dict[str, JSON] | None = None
+    allocated_resources: ResourceList | None = None
+    resources: ResourceRequirements | None = None
 
 
 class NamespaceSpec(Struct):
     finalizers: list[str] | None = None
 
 
+class NamespaceCondition(Struct):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"type", "status"})
+
+
 class NamespaceStatus(Struct):
     phase: str | None = None
-    conditions: list[dict[str, JSON]] | None = None
+    conditions: list[NamespaceCondition] | None = None
 
 
 class Taint(Struct):
@@ -891,20 +950,55 @@ class NodeAddress(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"type", "address"})
 
 
+class DaemonEndpoint(Struct):
+    port: Annotated[int, Field(alias="Port")] = 0
+    go_always: ClassVar[frozenset[str]] = frozenset({"port"})
+
+
+class NodeDaemonEndpoints(Struct):
+    kubelet_endpoint: DaemonEndpoint | None = None
+
+
+class NodeSwapStatus(Struct):
+    capacity: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"capacity"})
+
+
+class NodeSystemInfo(Struct):
+    machine_id: Annotated[str, Field(alias="machineID")] = ""
+    system_uuid: Annotated[str, Field(alias="systemUUID")] = ""
+    boot_id: Annotated[str, Field(alias="bootID")] = ""
+    kernel_version: str = ""
+    os_image: str = ""
+    container_runtime_version: str = ""
+    kubelet_version: str = ""
+    kube_proxy_version: str = ""
+    operating_system: str = ""
+    architecture: str = ""
+    swap: NodeSwapStatus | None = None
+
+
+class ContainerImage(Struct):
+    names: list[str] | None = None
+    size_bytes: int | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"names"})
+
+
 class NodeStatus(Struct):
     capacity: ResourceList | None = None
     allocatable: ResourceList | None = None
     phase: str | None = None
     conditions: list[NodeCondition] | None = None
     addresses: list[NodeAddress] | None = None
-    daemon_endpoints: dict[str, JSON] | None = None
-    node_info: dict[str, JSON] | None = None
-    images: list[dict[str, JSON]] | None = None
+    daemon_endpoints: NodeDaemonEndpoints | None = None
+    node_info: NodeSystemInfo | None = None
+    images: list[ContainerImage] | None = None
     volumes_in_use: list[str] | None = None
     volumes_attached: list[dict[str, JSON]] | None = None
     config: dict[str, JSON] | None = None
     runtime_handlers: list[dict[str, JSON]] | None = None
     features: dict[str, JSON] | None = None
+    declared_features: list[str] | None = None
 
 
 class LimitRangeItem(Struct):
@@ -933,6 +1027,15 @@ class ServicePort(Struct):
     go_pointers: ClassVar[frozenset[str]] = frozenset({"app_protocol"})
 
 
+class ClientIPConfig(Struct):
+    timeout_seconds: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"timeout_seconds"})
+
+
+class SessionAffinityConfig(Struct):
+    client_ip: Annotated[ClientIPConfig | None, Field(alias="clientIP")] = None
+
+
 class ServiceSpec(Struct):
     ports: list[ServicePort] | None = None
     selector: dict[str, str] | None = None
@@ -947,7 +1050,7 @@ class ServiceSpec(Struct):
     external_traffic_policy: str | None = None
     health_check_node_port: int | None = None
     publish_not_ready_addresses: bool | None = None
-    session_affinity_config: dict[str, JSON] | None = None
+    session_affinity_config: SessionAffinityConfig | None = None
     ip_families: list[str] | None = None
     ip_family_policy: str | None = None
     allocate_load_balancer_node_ports: bool | None = None

@@ -14,10 +14,17 @@ import pytest
 
 from controller_runtime import apis
 from controller_runtime.apis.apps.v1 import StatefulSet, StatefulSetSpec
-from controller_runtime.apis.core.v1 import PersistentVolumeClaim, PersistentVolumeClaimSpec
+from controller_runtime.apis.core.v1 import (
+    Node,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    Pod,
+    Volume,
+)
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.machinery import Object, Struct, openapi
+from controller_runtime.machinery.base import fields_of, wire_name
 from controller_runtime.machinery.crd import custom_resource_definition
 
 
@@ -89,3 +96,36 @@ def test_a_generated_struct_has_its_recorded_schema_in_a_definition() -> None:
     version = custom_resource_definition(OfTemplate)["spec"]["versions"][0]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert spec["properties"]["claim"] == openapi.definition("core.v1.PersistentVolumeClaimSpec")
+
+
+UNTYPED = frozenset({"selfLink", "nodeAllocatableResourceClaimStatuses"})
+"""Fields without a use: no server has set the first one for years, and the second one is alpha."""
+
+
+@pytest.mark.parametrize(
+    "struct",
+    [each for each in structs() if openapi.has_definition(openapi.name_of(each))],
+    ids=lambda struct: f"{struct.__module__}.{struct.__name__}",
+)
+def test_a_struct_has_every_field_that_the_api_server_publishes(struct: type[Struct]) -> None:
+    fields = {wire_name(name, info) for name, info in fields_of(struct).items()}
+    published = openapi.published(openapi.name_of(struct)).get("properties", {})
+    assert published.keys() - fields - UNTYPED == set()
+
+
+def test_parts_that_operators_read_are_typed() -> None:
+    address = {"hostIPs": [{"ip": "10.0.0.1"}], "resources": {"limits": {"cpu": "1"}}}
+    status = Pod.from_dict({"status": address}).status
+    assert [each.ip for each in status.host_ips or ()] == ["10.0.0.1"]
+    assert status.resources is not None
+    node = Node.from_dict({"status": {"nodeInfo": {"kubeletVersion": "v1.36.0", "machineID": "m"}}}).status
+    assert node.node_info is not None
+    assert (node.node_info.kubelet_version, node.node_info.machine_id) == ("v1.36.0", "m")
+    claim = {"metadata": {"labels": {"a": "b"}}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+    volume = Volume.from_dict({"name": "v", "ephemeral": {"volumeClaimTemplate": claim}})
+    assert volume.ephemeral is not None
+    assert volume.ephemeral.volume_claim_template is not None
+    resources = volume.ephemeral.volume_claim_template.spec.resources
+    assert resources is not None
+    assert str((resources.requests or {})["storage"]) == "1Gi"
+    assert volume.to_dict() == {"name": "v", "ephemeral": {"volumeClaimTemplate": claim}}

@@ -112,24 +112,24 @@ OPTIONS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, list[Any]]]] = {
     ),
     "create": (
         lambda c, options: c.create(OBJECT, **options),
-        {"field_owner": [5], "dry_run": ["none", ["All"]], "field_validation": ["strict", True]},
+        {"field_owner": [5], "dry_run": ["none", ["All"]], "field_validation": [True]},
     ),
     "patch": (lambda c, options: c.patch(OBJECT, PATCH, **options), {"force": ["true", 1]}),
     "apply": (
         lambda c, options: c.apply(OBJECT, field_owner="me", **options),
-        {"force": ["true"], "field_validation": ["warn"]},
+        {"force": ["true"], "field_validation": [5]},
     ),
     "delete": (
         lambda c, options: c.delete(OBJECT, **options),
         {
-            "propagation": ["background", True, ["Background"]],
+            "propagation": [True, ["Background"]],
             "grace_period_seconds": ["0", False],
             "preconditions": ["uid", ("uid", "1"), {"resource_version": "1"}],
         },
     ),
     "delete_all_of": (
         lambda c, options: c.delete_all_of(ConfigMap, **{"namespace": "n", **options}),
-        {"namespace": [["a"]], "labels": [5], "propagation": ["background"], "grace_period_seconds": ["0"]},
+        {"namespace": [["a"]], "labels": [5], "propagation": [5], "grace_period_seconds": ["0"]},
     ),
     "log": (
         lambda c, options: c.subresource("log").get(OBJECT, **options),
