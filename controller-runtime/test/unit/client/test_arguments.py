@@ -81,11 +81,12 @@ async def test_what_is_no_object_is_refused_at_once(client: str, verb: str) -> N
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_what_is_no_kind_is_refused_at_once(client: str, kind: Any) -> None:
     made = CLIENTS[client]()
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: made.get(kind, ("n", "c")),
         lambda: made.list(kind),
         lambda: made.delete_all_of(kind, namespace="n"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(TypeError, match=r"^kind must be the class of a kind, such as ConfigMap, not "):
             await call()
 
@@ -193,9 +194,9 @@ def test_lists_say_where_the_fields_of_other_clients_are() -> None:
 
 async def test_a_cache_itself_refuses_what_is_no_kind() -> None:
     read: Any = cache.Cache(rest.FakeTransport(lambda _: rest.FakeResponse(404)))
-    for call in (lambda: read.get("ConfigMap", ("n", "c")), lambda: read.get(OBJECT, ("n", "c"))):
+    for kind in ("ConfigMap", OBJECT):
         with pytest.raises(TypeError, match=r"^kind must be the class of a kind"):
-            await call()
+            await read.get(kind, ("n", "c"))
     with pytest.raises(TypeError, match=r"for a cache, fields must be a map of indices, not 'a=b'"):
         await read.list(ConfigMap, fields="a=b")
 

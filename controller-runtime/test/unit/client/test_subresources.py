@@ -324,11 +324,12 @@ async def test_a_scale_in_the_place_of_its_object_is_refused() -> None:
     client = FakeClient(Deployment.from_dict({"metadata": NAMED.to_dict(), "spec": {"replicas": 1}}))
     scales: Any = client.subresource("scale")
     scale = await scales.get(DEPLOYMENT)
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: scales.get(scale),
         lambda: scales.update(scale, DEPLOYMENT),
         lambda: scales.patch(scale, merge_from(scale)),
         lambda: scales.apply(scale, DEPLOYMENT, field_owner="me"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(TypeError, match="obj must be the object that is scaled, such as a Deployment"):
             await call()
