@@ -76,7 +76,7 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     async def _scale(self, verb: str, obj: Object, *arguments: Any, **options: Any) -> Any:
         name, checked = subresources.SCALE, cast("Any", options)
-        scales = SubResource(self, name)
+        scales = self._subresource(name)
         match verb, arguments:
             case "get", (into,):
                 return await scales.get(obj, into)
