@@ -48,7 +48,7 @@ MAX_RETRIES: Final = 1024
 """Maximum number of failed events of one source that are kept for a retry."""
 
 When = Callable[[], Awaitable[object]]
-EXPEDITED: Final = workqueue.LOW_PRIORITY // 2
+FIRST_PRIORITY: Final = workqueue.LOW_PRIORITY // 2
 """Higher than the priority of objects in the first list, and lower than the priority of new events."""
 _STEP: Final = 256
 """How many keys are checked before other tasks get a turn."""
@@ -371,7 +371,7 @@ class Deferred(Source):
         await self._source.start(queue)
 
 
-class Expedited(Source):
+class Prioritized(Source):
     """Moves objects of ``kind`` that need work to the front of the queue, one time, as soon as all kinds are listed.
 
     When a controller starts, every object of a kind is added to the queue, in the order of the list. After an outage,
@@ -397,15 +397,15 @@ class Expedited(Source):
         return self._name
 
     async def start(self, queue: Queue) -> None:
-        """Add the keys of objects that need work, with the priority :data:`EXPEDITED`; an error is only logged."""
+        """Add the keys of objects that need work, with the priority :data:`FIRST_PRIORITY`; an error is only logged."""
         try:
             with raised.foreign():
-                await self._expedite(queue)
+                await self._move_to_front(queue)
         except Exception as error:
             text = "Objects that need work are not moved to the front"
             _log.error(text, source=self._name, error=error)
 
-    async def _expedite(self, queue: Queue) -> None:
+    async def _move_to_front(self, queue: Queue) -> None:
         informers: list[cache.Informer[Any]] = [
             await self._informers.get_informer(kind) for kind in self._kinds
         ]
@@ -416,9 +416,14 @@ class Expedited(Source):
         needs_work = self._needs_work(*informers)
         for number, key in enumerate(informers[0].keys(), 1):
             if await needs_work(key):
-                queue.add(reconcile.Request(*key), priority=EXPEDITED)
+                queue.add(reconcile.Request(*key), priority=FIRST_PRIORITY)
             if number % _STEP == 0:
                 await anyio.lowlevel.checkpoint()
+
+
+Expedited = Prioritized
+EXPEDITED = FIRST_PRIORITY
+"""The former names of :class:`Prioritized` and of its priority."""
 
 
 class Channel(Source, Generic[T]):

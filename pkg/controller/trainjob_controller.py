@@ -534,7 +534,7 @@ def enqueue_name_waiter(reader: client.Reader) -> handler.Funcs[JobSet]:
     return handler.Funcs(delete=wake)
 
 
-def without_job_set_first(informers: source.Informers) -> source.Expedited:
+def without_job_set_first(informers: source.Informers) -> source.Prioritized:
     """Return the source that moves TrainJobs without a JobSet to the front of the queue when the manager starts.
 
     Such TrainJobs were created while no manager ran. Most other TrainJobs need no work.
@@ -546,4 +546,4 @@ def without_job_set_first(informers: source.Informers) -> source.Expedited:
 
         return lacks
 
-    return source.Expedited(informers, TrainJob, lacks_job_set, JobSet, name="TrainJobs without a JobSet")
+    return source.Prioritized(informers, TrainJob, lacks_job_set, JobSet, name="TrainJobs without a JobSet")

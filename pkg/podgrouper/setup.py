@@ -183,7 +183,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     )
 
 
-def ungrouped_first(informers: source.Informers, reader: client.Reader) -> source.Expedited:
+def ungrouped_first(informers: source.Informers, reader: client.Reader) -> source.Prioritized:
     """Return the source that moves pods without the annotation of a group to the front of the queue.
 
     Such pods were created while no pod grouper ran, and they cannot be scheduled until they have a group. Most pods
@@ -197,7 +197,7 @@ def ungrouped_first(informers: source.Informers, reader: client.Reader) -> sourc
             return False
         return kai.POD_GROUP_ANNOTATION_FOR_POD not in (annotations or {})
 
-    return source.Expedited(informers, Pod, lambda _pods: lacks_group, name="pods without a group")
+    return source.Prioritized(informers, Pod, lambda _pods: lacks_group, name="pods without a group")
 
 
 class _KartaNotice:

@@ -38,11 +38,11 @@ def free_ports(
         reservations or Path(tempfile.gettempdir()) / f"controller-runtime-ports-{os.getuid()}"
     )
     found: list[int] = []
-    with ExitStack() as held:
+    with ExitStack() as sockets:
         for port in choose.sample(range(*_RANGE), k=2000):
             if len(found) == count:
                 break
-            probe = held.enter_context(socket.socket())
+            probe = sockets.enter_context(socket.socket())
             try:
                 probe.bind((HOST, port))
             except OSError:

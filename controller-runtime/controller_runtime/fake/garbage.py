@@ -81,7 +81,7 @@ def _owners(document: Document) -> list[dict[str, JSON]]:
 def _set_metadata(storage: Storage, found: Found, field: str, value: list[JSON]) -> None:
     table, key, _ = found
     row = table.rows[key]
-    metadata = {name: held for name, held in row.document["metadata"].items() if name != field}
+    metadata = {name: other for name, other in row.document["metadata"].items() if name != field}
     after = {**row.document, "metadata": metadata | ({field: value} if value else {})}
     storage.rewrite(table, row, after, _OWNER, subresource="", dry_run=False)
 

@@ -63,13 +63,13 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
     others = schema.get("additionalProperties")
     keeps = bool(schema.get(_PRESERVE)) or others is True
     completed: dict[str, JSON] = {}
-    for name, held in value.items():
+    for name, child in value.items():
         below = properties.get(name, others)
         if isinstance(below, Mapping):
-            if held is not None or below.get("nullable"):
-                completed[name] = _value(held, below)
+            if child is not None or below.get("nullable"):
+                completed[name] = _value(child, below)
         elif keeps or (schema.get(_EMBEDDED) and name in _OF_EVERY_OBJECT):
-            completed[name] = held
+            completed[name] = child
     for name, below in properties.items():
         if name not in completed and "default" in below:
             completed[name] = _value(copy.deepcopy(below["default"]), below)

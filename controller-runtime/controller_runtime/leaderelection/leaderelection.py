@@ -208,14 +208,14 @@ class LeaderElector:
             else:
                 return True
 
-    def _free(self, held: Lease) -> LeaseSpec:
+    def _free(self, lease: Lease) -> LeaseSpec:
         now = format_micro_time(self._now())
         return LeaseSpec(
             holder_identity="",
             lease_duration_seconds=1,
             acquire_time=now,
             renew_time=now,
-            lease_transitions=held.spec.lease_transitions,
+            lease_transitions=lease.spec.lease_transitions,
         )
 
     @property
@@ -244,16 +244,16 @@ class LeaderElector:
         began = anyio.current_time()
         try:
             with anyio.fail_after(deadline):
-                held = await self._acquire_or_renew()
+                leads = await self._acquire_or_renew()
         except TimeoutError:
             _log.error("Failed to update lease", lease=self._key, error=f"no answer within {deadline:g} s")
             return False
         except (StatusError, RestError) as error:
             _log.error("Failed to update lease", lease=self._key, error=error)
             return False
-        if held:
+        if leads:
             self._renewed_at = began
-        return held
+        return leads
 
     async def _acquire_or_renew(self) -> bool:
         if self._observed is not None and self.is_leader:

@@ -681,4 +681,4 @@ def is_unset(value: Struct) -> bool:
     """
     if value.__pydantic_fields_set__ or value.__pydantic_extra__:
         return False
-    return all(is_unset(held) for held in value.__dict__.values() if isinstance(held, Struct))
+    return all(is_unset(part) for part in value.__dict__.values() if isinstance(part, Struct))

@@ -44,14 +44,14 @@ def must_be_async(function: Callable[..., Any]) -> None:
         raise TypeError(f"{name_of(function)} must be declared with async def")
 
 
-def must_have_async(held: object, *methods: str) -> None:
-    """Raise TypeError if ``held`` is a class, or one of these methods is missing or certainly not ``async``."""
-    if isinstance(held, type):
-        raise TypeError(f"{held.__name__} is a class: pass an instance")
+def must_have_async(owner: object, *methods: str) -> None:
+    """Raise TypeError if ``owner`` is a class, or one of these methods is missing or certainly not ``async``."""
+    if isinstance(owner, type):
+        raise TypeError(f"{owner.__name__} is a class: pass an instance")
     for name in methods:
-        method = getattr(held, name, None)
+        method = getattr(owner, name, None)
         if not callable(method):
-            raise TypeError(f"{name_of(held)} has no method {name}")
+            raise TypeError(f"{name_of(owner)} has no method {name}")
         must_be_async(method)
 
 

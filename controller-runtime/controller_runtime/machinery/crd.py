@@ -396,8 +396,8 @@ def _returned(function: Any, declared: object) -> object:
 
 
 def _getter(computed: ComputedFieldInfo) -> object:
-    held: Any = computed.wrapped_property
-    return held.fget if isinstance(held, property) else held.func
+    wrapped: Any = computed.wrapped_property
+    return wrapped.fget if isinstance(wrapped, property) else wrapped.func
 
 
 def _item(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
@@ -657,8 +657,8 @@ def _mark(schema: Schema, marker: Markers) -> None:
 
 def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
     if rules:
-        held = schema.setdefault("x-kubernetes-validations", [])
-        held.extend(
+        validations = schema.setdefault("x-kubernetes-validations", [])
+        validations.extend(
             {_RULE[name]: value for name, value in msgspec.structs.asdict(each).items() if value is not None}
             for each in rules
         )

@@ -103,9 +103,9 @@ def _string(text: str) -> str:
 
 
 def _fields(struct: Struct) -> Iterator[str]:
-    held = struct.__dict__
+    values = struct.__dict__
     for field in _layout(type(struct)):
-        value = held[field.name]
+        value = values[field.name]
         if value is None:
             if field.zero is None:
                 continue

@@ -109,20 +109,20 @@ def requirement(key: str, operator: Operator, values: Iterable[str] = ()) -> Req
         SelectorError: the key or a value is not valid for a label, or the number of values is not valid for the
             operator.
     """
-    held = tuple(values)
+    given = tuple(values)
     path = field.Path("values")
     errors = field.ErrorList(_key_errors(key, "key"))
-    if problem := _misfit(operator, held):
-        errors.append(field.invalid(path, held, problem))
-    elif operator in _NUMBERS and _integer(held[0]) is None:
+    if problem := _misfit(operator, given):
+        errors.append(field.invalid(path, given, problem))
+    elif operator in _NUMBERS and _integer(given[0]) is None:
         problem = "for 'Gt', 'Lt' operators, the value must be an integer"
-        errors.append(field.invalid(path.index(0), held[0], problem))
-    for index, value in enumerate(held):
+        errors.append(field.invalid(path.index(0), given[0], problem))
+    for index, value in enumerate(given):
         if wrong := names.is_label_value(value):
             errors.append(field.invalid(path.index(index).key(key), value, "; ".join(wrong)))
     if aggregate := errors.to_aggregate():
         raise SelectorError(str(aggregate))
-    return Requirement(key, operator, held)
+    return Requirement(key, operator, given)
 
 
 def _misfit(operator: Operator, values: tuple[str, ...]) -> str | None:

@@ -378,8 +378,8 @@ class LazyObject(Generic[T_co]):
         """
         if self._object is None and (decoded := self._decode_part(name, kind)) is not None:
             return decoded
-        held: S = getattr(self.object, name)
-        return held
+        value: S = getattr(self.object, name)
+        return value
 
     def view(self, shape: type[V]) -> V | None:
         """Return the fields that ``shape`` declares; consecutive calls with the same shape return the same value.

@@ -272,7 +272,7 @@ def _merge_field(original: Document, name: str, new: JSON, schema: MergeSchema) 
 def _replaced_or_deleted(patch: Document) -> Document:
     directive = patch[_DIRECTIVE]
     if directive == "replace":
-        replacement: Document = _cleaned({name: held for name, held in patch.items() if name != _DIRECTIVE})
+        replacement: Document = _cleaned({name: child for name, child in patch.items() if name != _DIRECTIVE})
         return replacement
     if directive == "delete":
         return {}
@@ -456,11 +456,11 @@ def _cleaned(value: JSON) -> JSON:
     """Return a part of the patch without nulls and directives, so that it can replace live data."""
     if isinstance(value, dict):
         return {
-            name: _cleaned(held)
-            for name, held in value.items()
-            if held is not None
+            name: _cleaned(child)
+            for name, child in value.items()
+            if child is not None
             and not name.startswith((_RETAIN_KEYS, _DELETE_PREFIX, _ORDER_PREFIX))
-            and not (isinstance(held, dict) and _DIRECTIVE in held)
+            and not (isinstance(child, dict) and _DIRECTIVE in child)
         }
     if isinstance(value, list):
         return [_cleaned(item) for item in value if not (isinstance(item, dict) and _DIRECTIVE in item)]

@@ -137,13 +137,13 @@ class StreamResponse(Response):
 
     async def lines(self) -> AsyncIterator[bytes]:
         pending: list[bytes] = []
-        held = 0
+        length = 0
         try:
             async for piece in self.pieces():
                 first, *others = piece.split(b"\n")
                 pending.append(first)
-                held = held + len(first) if not others else len(others[-1])
-                if held > _LONGEST_LINE:
+                length = length + len(first) if not others else len(others[-1])
+                if length > _LONGEST_LINE:
                     raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self.host)
                 for following in others:
                     # A line may be large: keep no reference to it or its parts while the caller processes it.

@@ -51,7 +51,7 @@ class Process:
         self.name = name
         self.dead = False
         self.paused = False
-        self.held: list[tuple[Lane, asyncio.Handle]] = []
+        self.delayed: list[tuple[CallbackQueue, asyncio.Handle]] = []
         """Callbacks that became ready while the process was paused."""
         self.drift = 0.0
         """Seconds by which the process's wall clock is ahead."""
@@ -63,12 +63,12 @@ class Process:
         """End the process as SIGKILL does: none of its callbacks runs any more."""
         self.dead = True
         self.ended.set()
-        held, self.held = self.held, []
-        for _, handle in held:
+        delayed, self.delayed = self.delayed, []
+        for _, handle in delayed:
             _drop(handle)
 
 
-class Lane:
+class CallbackQueue:
     """A queue of callbacks that are ready to run."""
 
     __slots__ = ("handles", "listed")
@@ -85,7 +85,7 @@ class SimTask(asyncio.Task[Any]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._number = next(self._numbers)
-        self.lane = Lane()
+        self.queue = CallbackQueue()
         """The ready callbacks of the task."""
         super().__init__(*args, **kwargs)
 
@@ -105,8 +105,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.set_task_factory(lambda loop, coro, **options: SimTask(coro, loop=loop, **options))
         self._rng = rng
         self._clock = LOOP_START
-        self._listed: list[Lane] = []
-        self._running_lane = Lane()
+        self._listed: list[CallbackQueue] = []
+        self._running_queue = CallbackQueue()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = 0
         self._began_moment = 0
@@ -126,13 +126,13 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
-        """Add a callback at the end of its task's lane. A callback without a task goes to the lane of the callback that
+        """Add a callback at the end of its task's queue. A callback without a task joins the queue of the callback that
         runs now.
         """
         self._check_closed()  # type: ignore[attr-defined]
         handle = asyncio.Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)
-        self._append(owner.lane if isinstance(owner, SimTask) else self._running_lane, handle)
+        self._append(owner.queue if isinstance(owner, SimTask) else self._running_queue, handle)
         return handle
 
     def call_later(
@@ -167,31 +167,31 @@ class SimLoop(asyncio.BaseEventLoop):
         if not listed or (timers and timers[0][0] <= self._clock):
             self._take_due()
         number = int(self._rng.random() * len(listed)) if len(listed) > 1 else 0
-        lane = listed[number]
-        handle = lane.handles.popleft()
-        if not lane.handles:
-            lane.listed = False
+        queue = listed[number]
+        handle = queue.handles.popleft()
+        if not queue.handles:
+            queue.listed = False
             last = listed.pop()
-            if last is not lane:
+            if last is not queue:
                 listed[number] = last
-        if not handle._cancelled and not self._withheld(lane, handle):
+        if not handle._cancelled and not self._withheld(queue, handle):
             self.steps += 1
             if self.steps - self._began_moment > _MOST:
                 raise LivelockError(f"{_MOST} callbacks at one moment; the last was {_name_of(handle)}")
             self.digest = ((self.digest ^ (len(listed) << 8 | number & 0xFF)) * _PRIME) & _MASK
             if self.trace is not None:
                 self.trace.append(_name_of(handle))
-            self._running_lane = lane
+            self._running_queue = queue
             handle._run()
 
     def resume(self, process: Process) -> None:
         """Let a paused process continue."""
         process.paused = False
-        held, process.held = process.held, []
-        for lane, handle in held:
-            self._append(lane, handle)
+        delayed, process.delayed = process.delayed, []
+        for queue, handle in delayed:
+            self._append(queue, handle)
 
-    def _withheld(self, lane: Lane, handle: asyncio.Handle) -> bool:
+    def _withheld(self, queue: CallbackQueue, handle: asyncio.Handle) -> bool:
         """Return True if the callback's process is dead or paused. If it is paused, keep the callback for later."""
         process = handle._context.get(CURRENT_PROCESS)  # type: ignore[attr-defined]
         if process is None or not (process.dead or process.paused):
@@ -199,7 +199,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if process.dead:
             _drop(handle)
         else:
-            process.held.append((lane, handle))
+            process.delayed.append((queue, handle))
         return True
 
     def _take_due(self) -> None:
@@ -216,13 +216,13 @@ class SimLoop(asyncio.BaseEventLoop):
         while timers and timers[0][0] <= self._clock:
             handle = heapq.heappop(timers)[2]
             if not handle._cancelled:
-                self._append(Lane(), handle)
+                self._append(CallbackQueue(), handle)
 
-    def _append(self, lane: Lane, handle: asyncio.Handle) -> None:
-        lane.handles.append(handle)
-        if not lane.listed:
-            lane.listed = True
-            self._listed.append(lane)
+    def _append(self, queue: CallbackQueue, handle: asyncio.Handle) -> None:
+        queue.handles.append(handle)
+        if not queue.listed:
+            queue.listed = True
+            self._listed.append(queue)
 
     def drop_all(self) -> None:
         """Drop all callbacks, so that nothing runs after the end of a life."""

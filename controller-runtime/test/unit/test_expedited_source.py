@@ -69,7 +69,7 @@ async def test_objects_that_need_work_pass_the_others_but_not_new_events(
     informers = Informers(
         {Pod: Informer("done-1", "done-2", "new", "now"), ConfigMap: Informer("done-1", "done-2", "other")}
     )
-    await source.Expedited(informers, Pod, lacks_config, ConfigMap).start(queue)
+    await source.Prioritized(informers, Pod, lacks_config, ConfigMap).start(queue)
     assert await order(queue) == ["now", "new", "done-1", "done-2"]
 
 
@@ -80,7 +80,7 @@ async def test_the_order_stays_where_a_kind_cannot_be_listed(
     listed(queue, "a", "b")
     informers = Informers({Pod: Informer("a", "b"), ConfigMap: Informer("a")})
     informers[missing].problem = "forbidden"
-    await source.Expedited(informers, Pod, lacks_config, ConfigMap).start(queue)
+    await source.Prioritized(informers, Pod, lacks_config, ConfigMap).start(queue)
     assert await order(queue) == ["a", "b"]
 
 
@@ -96,13 +96,13 @@ async def test_other_tasks_run_while_many_objects_are_checked(queue: PriorityQue
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
-        await source.Expedited(informers, Pod, lacks_config, ConfigMap).start(queue)
+        await source.Prioritized(informers, Pod, lacks_config, ConfigMap).start(queue)
     assert any(0 < length < len(names) for length in seen)
     assert len(queue) == len(names)
 
 
 def test_the_source_has_a_name() -> None:
-    assert str(source.Expedited(Informers(), Pod, lacks_config)) == "Pod that needs work"
-    assert str(source.Expedited(Informers(), Pod, lacks_config, name="pods without a group")) == (
+    assert str(source.Prioritized(Informers(), Pod, lacks_config)) == "Pod that needs work"
+    assert str(source.Prioritized(Informers(), Pod, lacks_config, name="pods without a group")) == (
         "pods without a group"
     )

@@ -156,7 +156,7 @@ async def test_a_check_for_work_that_fails_does_not_end_the_source(
 
     world.put(make_pod("a"))
     async with world.cache() as informers:
-        await source.Expedited(informers, Pod, needs_work).start(PriorityQueue())
+        await source.Prioritized(informers, Pod, needs_work).start(PriorityQueue())
     assert errors(written) == ["Objects that need work are not moved to the front"]
 
 
