@@ -245,7 +245,7 @@ class Cache:
             NotFoundError: the object does not exist.
             CacheError: the kind cannot be read, see ``errors``.
         """
-        key = key if type(key) is NamespacedName else NamespacedName.of(key)
+        key = key if isinstance(key, NamespacedName) else NamespacedName.of(key)
         informer = self._ready(kind, key.namespace) or await self._readable(kind, key.namespace)
         entry = self._entry(informer, kind, key)
         try:
@@ -258,7 +258,7 @@ class Cache:
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object without decoding it. Other readers share it: see :func:`controller_runtime.client.peek`."""
-        key = key if type(key) is NamespacedName else NamespacedName.of(key)
+        key = key if isinstance(key, NamespacedName) else NamespacedName.of(key)
         informer = self._ready(kind, key.namespace) or await self._readable(kind, key.namespace)
         return self._shared.get(kind, self._entry(informer, kind, key), informer.count_skipped)
 
