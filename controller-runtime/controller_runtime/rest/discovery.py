@@ -40,14 +40,14 @@ GroupVersion = tuple[str, str]
 T = TypeVar("T")
 
 
-class _Entry(msgspec.Struct):
+class _APIResource(msgspec.Struct):
     name: str
     kind: str
     namespaced: bool = False
 
 
 class _Resources(msgspec.Struct):
-    resources: list[_Entry] | None
+    resources: list[_APIResource] | None
 
 
 class _Version(msgspec.Struct):

@@ -153,7 +153,7 @@ class _FairTurns:
         return turn
 
 
-class _Entry(msgspec.Struct, Generic[T], eq=False):
+class _Item(msgspec.Struct, Generic[T], eq=False):
     """An item in the queue. A row of a heap is outdated if its ``turn`` or ``ready_at`` differs from the entry's."""
 
     key: T
@@ -279,9 +279,9 @@ class PriorityQueue(Generic[T]):
         self._fair = _FairTurns()
         self._in_progress: dict[str, int] = {}
         """The number of items in progress of each flow."""
-        self._entries: dict[T, _Entry[T]] = {}
-        self._ready: list[tuple[int, int, int, _Entry[T]]] = []
-        self._waiting: list[tuple[float, int, int, _Entry[T]]] = []
+        self._entries: dict[T, _Item[T]] = {}
+        self._ready: list[tuple[int, int, int, _Item[T]]] = []
+        self._waiting: list[tuple[float, int, int, _Item[T]]] = []
         self._working: set[T] = set()
         self._ready_count = 0
         self._turns = itertools.count(1)
@@ -320,7 +320,7 @@ class PriorityQueue(Generic[T]):
             self._metrics.retried()
         entry = self._entries.get(item)
         if entry is None:
-            entry = self._entries[item] = _Entry(item, priority or 0, next(self._turns), ready_at)
+            entry = self._entries[item] = _Item(item, priority or 0, next(self._turns), ready_at)
             if ready_at is None:
                 self._became_ready(entry)
             else:
@@ -328,7 +328,7 @@ class PriorityQueue(Generic[T]):
         else:
             self._merge(entry, priority or 0, ready_at)
 
-    def _merge(self, entry: _Entry[T], priority: int, ready_at: float | None) -> None:
+    def _merge(self, entry: _Item[T], priority: int, ready_at: float | None) -> None:
         """Merge a repeated addition of an item: keep the higher priority and the earlier time."""
         raised = priority > entry.priority
         if raised:
@@ -437,19 +437,19 @@ class PriorityQueue(Generic[T]):
         while self._working or self._ready_count:
             await self._idle.wait()
 
-    def _time_is_up(self, entry: _Entry[T]) -> None:
+    def _time_is_up(self, entry: _Item[T]) -> None:
         # Items are served in the order in which they became ready, not in which they were added.
         entry.ready_at = None
         entry.turn = next(self._turns)
         self._became_ready(entry)
 
-    def _became_ready(self, entry: _Entry[T]) -> None:
+    def _became_ready(self, entry: _Item[T]) -> None:
         self._ready_count += 1
         entry.fair_turn = self._fair.next(self._flow(entry.key))
         self._metrics.added(entry.key, entry.priority)
         self._line_up(entry)
 
-    def _line_up(self, entry: _Entry[T]) -> None:
+    def _line_up(self, entry: _Item[T]) -> None:
         """Put a ready item in line. If the item is in progress, do nothing: :meth:`done` will put it in line."""
         if entry.key in self._working:
             return
@@ -460,12 +460,12 @@ class PriorityQueue(Generic[T]):
         if not self._wake_one(self._getters) and self._express_getters and self._is_express(entry):
             self._wake_one(self._express_getters)
 
-    def _take_express(self) -> _Entry[T] | None:
+    def _take_express(self) -> _Item[T] | None:
         """Return an item as described at :meth:`get_with_priority`. It is among the first, because flows take turns."""
         if self._getters:
             return None
-        passed: list[tuple[int, int, int, _Entry[T]]] = []
-        found: _Entry[T] | None = None
+        passed: list[tuple[int, int, int, _Item[T]]] = []
+        found: _Item[T] | None = None
         while self._ready and found is None and len(passed) < _EXPRESS:
             row = heapq.heappop(self._ready)
             if row[2] != row[3].turn:
@@ -480,11 +480,11 @@ class PriorityQueue(Generic[T]):
             self._taken(found)
         return found
 
-    def _is_express(self, entry: _Entry[T]) -> bool:
+    def _is_express(self, entry: _Item[T]) -> bool:
         running = self._in_progress.get(self._flow(entry.key), 0)
         return running + 2 <= max(self._in_progress.values(), default=0)
 
-    def _taken(self, entry: _Entry[T]) -> None:
+    def _taken(self, entry: _Item[T]) -> None:
         entry.turn = _GONE
         del self._entries[entry.key]
         self._ready_count -= 1
@@ -493,7 +493,7 @@ class PriorityQueue(Generic[T]):
         self._in_progress[flow] = self._in_progress.get(flow, 0) + 1
         self._metrics.taken(entry.key, entry.priority)
 
-    def _wait(self, entry: _Entry[T], ready_at: float) -> None:
+    def _wait(self, entry: _Item[T], ready_at: float) -> None:
         entry.ready_at = ready_at
         if len(self._waiting) > 2 * len(self._entries) + _SLACK:
             self._waiting = [row for row in self._waiting if _holds(row)]
@@ -551,7 +551,7 @@ class PriorityQueue(Generic[T]):
         self._wake_all()
 
 
-def _holds(row: tuple[float, int, int, _Entry[T]]) -> bool:
+def _holds(row: tuple[float, int, int, _Item[T]]) -> bool:
     """Return True if a row of the waiting heap is still valid."""
     ready_at, _, turn, entry = row
     return turn == entry.turn and ready_at == entry.ready_at

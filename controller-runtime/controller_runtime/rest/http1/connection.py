@@ -132,7 +132,7 @@ class Incoming:
         self._pieces: deque[bytes] = deque()
         self.waiter: asyncio.Future[None] | None = None
         """The future that the reader waits for."""
-        self._decoder: _Decoder | None = None
+        self.decoder: _Decoder | None = None
 
     async def arrive(self) -> None:
         """Wait for the whole response, or for the head of a stream.
@@ -174,25 +174,14 @@ class Incoming:
         pieces.clear()
         return body
 
-    def begin(self, status: int) -> None:
-        """Process the head that has arrived.
-
-        Raises:
-            Error: the content encoding is not supported.
-        """
-        self.status = status
-        if b"content-encoding" in self.headers.lines:
-            self._decoder = _Decoder.of(self.headers.raw(b"content-encoding").lower())
-        self.whole = self.whole or status >= 400
-
     def take(self, piece: bytes) -> None:
         """Add a part of the body.
 
         Raises:
             Error: the part cannot be decoded, or the body is too large.
         """
-        if self._decoder is not None:
-            piece = self._decoder.decode(piece)
+        if self.decoder is not None:
+            piece = self.decoder.decode(piece)
         if piece:
             self._pieces.append(piece)
             self.unread += len(piece)
@@ -212,7 +201,7 @@ class Incoming:
         """End the response; if the response is incomplete, ``error`` is the reason."""
         if self.ended:
             return
-        if error is None and self._decoder is not None and not self._decoder.complete:
+        if error is None and self.decoder is not None and not self.decoder.complete:
             error = Error("the response was cut off: its compressed body is incomplete")
         self.ended = True
         self.error = error
@@ -578,7 +567,9 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._informational = False
             self._reusable = self._parser.should_keep_alive()
-            answer.begin(status)
+            answer.status, answer.whole = status, answer.whole or status >= 400
+            if b"content-encoding" in answer.headers.lines:
+                answer.decoder = _Decoder.of(answer.headers.raw(b"content-encoding").lower())
             self._finished = self._bodiless
 
     def on_body(self, body: bytes) -> None:
