@@ -23,6 +23,7 @@ from . import interfaces, subresources
 
 T = TypeVar("T", bound=Object)
 W = TypeVar("W", requests.CreateOptions, requests.UpdateOptions, requests.PatchOptions)
+D = TypeVar("D", requests.DeleteOptions, requests.DeleteAllOfOptions)
 
 
 def ignore_not_found(
@@ -98,241 +99,179 @@ class ReadOnly:
         return await self.__reader.list(kind, **options)
 
 
-class _NamespaceScope:
-    """Adds the namespace to objects and keys, except for kinds known to be cluster-scoped."""
+class Wrapper(subresources.ByName["SubResourceWrapper"]):
+    """A Client that passes each call on to ``client``. Subclasses change the objects, keys and options of the calls."""
 
-    def __init__(self, namespace: str) -> None:
-        self.namespace = namespace
+    def __init__(self, client: interfaces.Client) -> None:
+        self._client = client
 
-    def of(self, kind: type[Object], namespace: str, name: object) -> str:
-        """Return the namespace to use; ValueError if ``namespace`` is a different namespace."""
-        if kind.resource is not None and not kind.resource.namespaced:
-            return namespace
-        if namespace not in ("", self.namespace):
-            raise ValueError(f"{kind.gvk.kind} {name}: outside the namespace {self.namespace}")
-        return self.namespace
+    def in_namespace(self, kind: type[Object], namespace: str, name: object) -> str:
+        """Return the namespace to use for an object or a list."""
+        del kind, name
+        return namespace
 
-    def object(self, obj: T) -> T:
-        """Return ``obj`` or, if it has no namespace, a copy of it in this namespace."""
+    def with_settings(self, options: W) -> W:
+        """Return the options of a write."""
+        return options
+
+    def with_deletion_settings(self, options: D) -> D:
+        """Return the options of a deletion."""
+        return options
+
+    def own(self, obj: T) -> T:
+        """Return the object to send for ``obj``."""
         check_object(obj)
-        namespace = self.of(type(obj), obj.namespace, obj.key)
+        namespace = self.in_namespace(type(obj), obj.namespace, obj.key)
         if namespace == obj.namespace:
             return obj
         copied = obj.model_copy()
         copied.metadata = obj.metadata.model_copy(update={"namespace": namespace})
         return copied
 
-
-class _NamespacedWriter:
-    """Writes objects in one namespace, or one of their subresources."""
-
-    _client: interfaces.Writer | interfaces.SubResourceClient
-
-    def __init__(self, scope: _NamespaceScope) -> None:
-        self._scope = scope
-
-    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
-        return await self._client.update(self._scope.object(obj), **options)
-
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
-        return await self._client.patch(self._scope.object(obj), patch, **options)
-
-    async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
-        return await self._client.apply(self._scope.object(obj), **options)
-
-
-class Namespaced(_NamespacedWriter, subresources.ByName["NamespacedSubResource"]):
-    """A Client for one namespace. Objects without a namespace are put into it; any other namespace is a ValueError."""
-
-    _client: interfaces.Client
-
-    def __init__(self, client: interfaces.Client, namespace: str) -> None:
-        super().__init__(_NamespaceScope(namespace))
-        self._client = client
-
     @property
-    def status(self) -> NamespacedSubResource:
+    def status(self) -> SubResourceWrapper:
         """The writer of ``status``."""
         return self.subresource("status")
 
-    def _subresource(self, name: str) -> NamespacedSubResource:
-        return NamespacedSubResource(self._client.subresource(name), self._scope)
+    def _subresource(self, name: str) -> SubResourceWrapper:
+        return SubResourceWrapper(self, self._client.subresource(name))
 
     def _scales(self) -> interfaces.ScaleClient:
         scales = self._client.subresource("scale")
 
         def send(verb: str, obj: Object, *arguments: Any, **options: Any) -> Any:
-            return getattr(scales, verb)(self._scope.object(obj), *arguments, **options)
+            if verb != "get":
+                options = self.with_settings(cast("Any", options))
+            return getattr(scales, verb)(self.own(obj), *arguments, **options)
 
         return subresources.Scales(send)
 
     def _logs(self) -> interfaces.LogClient:
-        return subresources.LogsOf(self._client.subresource("log"), self._scope.object)
+        return subresources.LogsOf(self._client.subresource("log"), self.own)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         check_kind(kind)
         namespace, name = NamespacedName.of(key)
-        return await self._client.get(kind, NamespacedName(self._scope.of(kind, namespace, name), name))
+        return await self._client.get(kind, NamespacedName(self.in_namespace(kind, namespace, name), name))
 
     async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
         check_kind(kind)
         requests.check_options(requests.ListOptions, options)
-        options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "list")
+        if namespace := self.in_namespace(kind, options.get("namespace", ""), "list"):
+            options["namespace"] = namespace
         return await self._client.list(kind, **options)
 
     async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
-        return await self._client.create(self._scope.object(obj), **options)
+        return await self._client.create(self.own(obj), **self.with_settings(options))
+
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
+        return await self._client.update(self.own(obj), **self.with_settings(options))
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
+        return await self._client.patch(self.own(obj), patch, **self.with_settings(options))
+
+    async def apply(self, obj: T, **options: Unpack[requests.PatchOptions]) -> T:
+        """Server-side apply; ``field_owner`` may be left to the settings."""
+        checked = cast(
+            "requests.ApplyOptions", self.with_settings(options)
+        )  # the client checks for a field owner
+        return await self._client.apply(self.own(obj), **checked)
 
     async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
-        await self._client.delete(self._scope.object(obj), **options)
+        await self._client.delete(self.own(obj), **self.with_deletion_settings(options))
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         check_kind(kind)
         requests.check_options(requests.DeleteAllOfOptions, options)
-        options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "collection")
-        await self._client.delete_all_of(kind, **options)
+        if namespace := self.in_namespace(kind, options.get("namespace", ""), "collection"):
+            options["namespace"] = namespace
+        await self._client.delete_all_of(kind, **self.with_deletion_settings(options))
 
 
-class NamespacedSubResource(_NamespacedWriter):
-    """Writes a subresource of objects in one namespace."""
+class SubResourceWrapper:
+    """Reads and writes a subresource with the changes of a :class:`Wrapper`."""
 
-    _client: interfaces.SubResourceClient
-
-    def __init__(self, client: interfaces.SubResourceClient, scope: _NamespaceScope) -> None:
-        super().__init__(scope)
+    def __init__(self, wrapper: Wrapper, client: interfaces.SubResourceClient) -> None:
+        self._wrapper = wrapper
         self._client = client
 
     async def get(self, obj: Object, into: type[T]) -> T:
-        return await self._client.get(self._scope.object(obj), into)
+        return await self._client.get(self._wrapper.own(obj), into)
 
     async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
-        return await self._client.create(self._scope.object(obj), body, **options)
+        return await self._client.create(self._wrapper.own(obj), body, **self._wrapper.with_settings(options))
+
+    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
+        return await self._client.update(self._wrapper.own(obj), **self._wrapper.with_settings(options))
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
+        return await self._client.patch(self._wrapper.own(obj), patch, **self._wrapper.with_settings(options))
+
+    async def apply(self, obj: T, **options: Unpack[requests.PatchOptions]) -> T:
+        """Server-side apply; ``field_owner`` may be left to the settings."""
+        checked = cast("requests.ApplyOptions", self._wrapper.with_settings(options))
+        return await self._client.apply(self._wrapper.own(obj), **checked)
+
+
+class Namespaced(Wrapper):
+    """A Client for one namespace. Objects without a namespace are put into it; any other namespace is a ValueError."""
+
+    def __init__(self, client: interfaces.Client, namespace: str) -> None:
+        super().__init__(client)
+        self._namespace = namespace
+
+    def in_namespace(self, kind: type[Object], namespace: str, name: object) -> str:
+        """Return this namespace, except for kinds that are known to be cluster-scoped."""
+        if kind.resource is not None and not kind.resource.namespaced:
+            return namespace
+        if namespace not in ("", self._namespace):
+            raise ValueError(f"{kind.gvk.kind} {name}: outside the namespace {self._namespace}")
+        return self._namespace
 
 
 def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
     """Return ``client`` with ``owner`` as the field owner of each write that does not set one."""
-    return WithSettings(client, Settings(field_owner=owner))
+    return WithSettings(client, field_owner=owner)
 
 
 def with_field_validation(client: interfaces.Client, validation: requests.FieldValidation) -> WithSettings:
     """Return ``client`` with ``validation`` as the default of the field validation of writes."""
-    return WithSettings(client, Settings(field_validation=validation))
+    return WithSettings(client, field_validation=validation)
 
 
 def dry_run(client: interfaces.Client) -> WithSettings:
     """Return ``client`` with every write and deletion as a dry run, regardless of the options of the call."""
-    return WithSettings(client, Settings(dry_run=True))
+    return WithSettings(client, dry_run=True)
 
 
-class Settings:
-    """Options added to writes."""
+class WithSettings(Wrapper):
+    """A Client that adds settings to each write; reads are passed on."""
 
     def __init__(
         self,
+        client: interfaces.Client,
         *,
         field_owner: str = "",
         field_validation: requests.FieldValidation | None = None,
         dry_run: bool = False,
     ) -> None:
+        super().__init__(client)
         self._field_owner = field_owner
         self._field_validation = field_validation
-        self.dry_run = dry_run
+        self._dry_run = dry_run
 
-    def of(self, options: W) -> W:
-        """Add the settings to ``options`` and return it. Only a dry run replaces an option that the caller set."""
+    def with_settings(self, options: W) -> W:
+        """Add the settings to the options. Only a dry run replaces an option that the caller set."""
         if self._field_owner and not options.get("field_owner"):
             options["field_owner"] = self._field_owner
         if self._field_validation is not None and options.get("field_validation") is None:
             options["field_validation"] = self._field_validation
-        if self.dry_run:
+        if self._dry_run:
             options["dry_run"] = True
         return options
 
-    def of_apply(self, options: requests.PatchOptions) -> requests.ApplyOptions:
-        """Do the same as :meth:`of`, for the options of ``apply``."""
-        return cast("requests.ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
-
-
-class _WriterWithSettings:
-    """Adds settings to writes of objects, or of one of their subresources."""
-
-    _client: interfaces.Writer | interfaces.SubResourceClient
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
-        return await self._client.update(obj, **self._settings.of(options))
-
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
-        return await self._client.patch(obj, patch, **self._settings.of(options))
-
-    async def apply(self, obj: T, **options: Unpack[requests.PatchOptions]) -> T:
-        """Server-side apply; ``field_owner`` may be left to the settings."""
-        return await self._client.apply(obj, **self._settings.of_apply(options))
-
-
-class WithSettings(_WriterWithSettings, subresources.ByName["SubResourceWithSettings"]):
-    """A Client that adds settings to each write; reads are passed on."""
-
-    _client: interfaces.Client
-
-    def __init__(self, client: interfaces.Client, settings: Settings) -> None:
-        super().__init__(settings)
-        self._client = client
-
-    @property
-    def status(self) -> SubResourceWithSettings:
-        """The writer of ``status``."""
-        return self.subresource("status")
-
-    def _subresource(self, name: str) -> SubResourceWithSettings:
-        return SubResourceWithSettings(self._client.subresource(name), self._settings)
-
-    def _scales(self) -> interfaces.ScaleClient:
-        scales = self._client.subresource("scale")
-
-        def send(verb: str, *arguments: Any, **options: Any) -> Any:
-            if verb != "get":
-                self._settings.of(cast("requests.PatchOptions", options))
-            return getattr(scales, verb)(*arguments, **options)
-
-        return subresources.Scales(send)
-
-    def _logs(self) -> interfaces.LogClient:
-        return self._client.subresource("log")
-
-    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        return await self._client.get(kind, key)
-
-    async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
-        return await self._client.list(kind, **options)
-
-    async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
-        return await self._client.create(obj, **self._settings.of(options))
-
-    async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
-        if self._settings.dry_run:
+    def with_deletion_settings(self, options: D) -> D:
+        """Make the deletion a dry run if all writes are."""
+        if self._dry_run:
             options["dry_run"] = True
-        await self._client.delete(obj, **options)
-
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
-        if self._settings.dry_run:
-            options["dry_run"] = True
-        await self._client.delete_all_of(kind, **options)
-
-
-class SubResourceWithSettings(_WriterWithSettings):
-    """Writes a subresource with settings."""
-
-    _client: interfaces.SubResourceClient
-
-    def __init__(self, client: interfaces.SubResourceClient, settings: Settings) -> None:
-        super().__init__(settings)
-        self._client = client
-
-    async def get(self, obj: Object, into: type[T]) -> T:
-        return await self._client.get(obj, into)
-
-    async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
-        return await self._client.create(obj, body, **self._settings.of(options))
+        return options
