@@ -22,7 +22,7 @@ from controller_runtime.rest import AnswerError, RestError, TransportError
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer import v1alpha1 as trainer
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, indexer, runtime_ref_to_runtime_registry_key
 from pkg.runtime.framework import InvalidFieldError, UnavailableError
@@ -30,7 +30,7 @@ from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
 from . import reports
-from .applier import Applier, Memories, Outcome, PendingError, raise_if_stale, replace_status
+from .applier import Applier, Memories, Outcome, PendingError, Wire, raise_if_stale, replace_status
 from .children import Applied, Children, JobSetState, state_of
 
 if TYPE_CHECKING:
@@ -304,11 +304,13 @@ class TrainJobReconciler:
         train_job.status = status
 
     async def _write_status(self, stored: TrainJob, train_job: TrainJob, job_set: JobSet | None) -> None:
-        old, new = _wire(stored.status), _wire(train_job.status)
-        if old == new:
+        if train_job.status == stored.status:
+            return
+        old, new = stored.status.to_dict(), _without_empty_lists(train_job.status.to_dict())
+        if _without_empty_lists(old) == new:
             return
         try:
-            patch = replace_status(stored, stored.status.to_dict(), new)
+            patch = replace_status(stored, old, new)
             await client.patch_lazily(self._client.status, train_job, patch)
         except NotFoundError as error:
             if not error.names_object:
@@ -406,13 +408,8 @@ def _may_last(error: Exception) -> bool:
     return not isinstance(error, TransportError) or isinstance(error, AnswerError)
 
 
-def _wire(status: TrainJobStatus) -> dict[str, object]:
-    """Return the JSON of a status without empty lists."""
-    wire = status.to_dict()
-    for key in [*wire]:
-        if wire[key] == []:
-            del wire[key]
-    return wire
+def _without_empty_lists(status: Wire) -> Wire:
+    return {key: value for key, value in status.items() if value != []}
 
 
 def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> None:
