@@ -45,6 +45,8 @@ _REACH: Final = 10.0
 _SWITCH_INTERVAL: Final = 0.001
 """Seconds after which a thread that works on a large object lets the event loop run. Python's default is five times as
 long, and a reconcile of another tenant would wait for it several times."""
+_FREEZE_AFTER: Final = 1.0
+"""Seconds from the filling of the caches until the collection before :func:`gc.freeze`."""
 _EXPECTED: Final = (
     config.ConfigurationError,
     rest.RestError,
@@ -183,8 +185,13 @@ class _Freezer:
         return False
 
     async def start(self) -> None:
-        """Wait until the caches are filled, then exclude all objects that exist from garbage collection."""
+        """Wait until the caches are filled, then exclude all objects that exist from garbage collection.
+
+        The last collection blocks the event loop for tens of milliseconds. It begins a second later, so that the first
+        objects to be reconciled, for which users wait, do not wait for it.
+        """
         await self._mgr.cache.ready()
+        await anyio.sleep(_FREEZE_AFTER)
         gc.collect()
         gc.freeze()
 
