@@ -45,6 +45,8 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
                 "the input contains no Pod, and trainerctl cannot make the pods of"
                 f" {named}; give pods with their owners, or for TrainJobs the output of trainerctl render"
             )
+        if silent := ", ".join(map(str, madepods.without_pods(objects))):
+            streams.say_note(f"no pods are shown of {silent}: there are none, or trainerctl cannot make them")
     objects = in_referenced_versions(objects)
     pods = [key for key in objects if key.kind == Pod.gvk]
     try:

@@ -468,6 +468,95 @@ def test_the_pods_of_a_workload_that_is_given_alone_are_made(
     assert all(each["group"]["name"].startswith("pg-w-") for each in shown)
 
 
+@pytest.mark.parametrize(
+    ("workload", "pods"),
+    [
+        (
+            obj(
+                "jobset.x-k8s.io/v1alpha2",
+                "JobSet",
+                "w",
+                spec={
+                    "replicatedJobs": [
+                        {"name": name, **more, "template": {"spec": {**numbers, "template": TEMPLATE}}}
+                        for name, more, numbers in (
+                            ("negative", {"replicas": -2}, {}),
+                            ("idle", {}, {"parallelism": 0}),
+                            ("done", {}, {"completions": 0}),
+                            ("node", {}, {"parallelism": 3, "completions": 2}),
+                        )
+                    ]
+                },
+            ),
+            ["w-node-0-0"],
+        ),
+        (
+            obj(
+                "ray.io/v1",
+                "RayCluster",
+                "w",
+                spec={
+                    "headGroupSpec": {"template": TEMPLATE},
+                    "workerGroupSpecs": [
+                        {"groupName": "negative", "replicas": -1, "template": TEMPLATE},
+                        {"groupName": "none", "replicas": 1, "maxReplicas": 0, "template": TEMPLATE},
+                        {"groupName": "hostless", "replicas": 1, "numOfHosts": 0, "template": TEMPLATE},
+                        {"groupName": "g", "replicas": 0, "minReplicas": 1, "template": TEMPLATE},
+                    ],
+                },
+            ),
+            ["w-head", "w-g-0"],
+        ),
+        (
+            obj(
+                "kubeflow.org/v1",
+                "TFJob",
+                "w",
+                spec={"tfReplicaSpecs": {"PS": {**SEGMENTS, "replicas": -1}, "Worker": SEGMENTS}},
+            ),
+            ["w-worker-0"],
+        ),
+    ],
+    ids=["JobSet", "RayCluster", "TFJob"],
+)
+def test_only_pods_that_an_operator_creates_are_made(
+    workload: Data, pods: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, workload, flags=("-o", "json", "--rules=v0.17")) == 0
+
+    shown = json.loads(capsys.readouterr().out)["pods"]
+    assert [each["pod"].removeprefix("team-a/") for each in shown] == pods
+
+
+@pytest.mark.parametrize(("spec", "needed"), [({}, 1), ({"completions": 5}, 1), ({"parallelism": 2}, 2)])
+def test_a_job_has_the_numbers_that_the_api_server_sets(
+    spec: Data, needed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    annotations = {"kai.scheduler/batch-min-member": "3"}
+    job = obj("batch/v1", "Job", "w", spec={**spec, "template": TEMPLATE}, annotations=annotations)
+
+    assert group(tmp_path, capsys, job, rules="v0.17")["group"]["minMember"] == needed
+
+
+def test_a_workload_of_which_no_pods_are_shown_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    idle = obj("apps/v1", "StatefulSet", "idle", spec={"replicas": 0, "template": TEMPLATE})
+    job_set = obj(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        "js",
+        TRAIN_JOB,
+        spec={"replicatedJobs": [{"name": "node", "template": {"spec": {"template": TEMPLATE}}}]},
+    )
+    other = obj("trainer.kubeflow.org/v1alpha1", "TrainJob", "other")
+
+    assert run(tmp_path, TRAIN_JOB, job_set, other, idle, GOLD) == 0
+
+    note = " ".join(capsys.readouterr().err.split())
+    assert "no pods are shown of TrainJob other, StatefulSet idle: there are none, or" in note
+
+
 def test_a_value_that_was_given_is_never_a_default(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

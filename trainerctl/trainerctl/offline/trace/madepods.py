@@ -9,16 +9,18 @@ from typing import Final, NamedTuple
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import JSON, GroupKind
+from pkg.podgrouper import new_plugins_hub
 from pkg.why.liveobject import at, maps
 
-from trainerctl.offline.snapshot import Key
+from trainerctl.offline.snapshot import Key, Snapshot
 
 Data = dict[str, JSON]
 Objects = dict[Key, Data]
 
+_JOB: Final = GroupKind("batch", "Job")
 _TEMPLATED: Final = frozenset(
     {
-        GroupKind("batch", "Job"),
+        _JOB,
         *(GroupKind("apps", kind) for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")),
     }
 )
@@ -71,21 +73,56 @@ def with_pods(objects: Objects) -> Objects:
     return made
 
 
+def without_pods(objects: Objects) -> list[Key]:
+    """Return the workloads that own none of the pods in ``objects``, neither directly nor through other owners."""
+    kinds = {kind.group_kind for kind in new_plugins_hub(Snapshot({}), found=()).kinds()} - {
+        Pod.gvk.group_kind
+    }
+    owning, pending = set[tuple[GroupKind, str, str]](), [key for key in objects if key.kind == Pod.gvk]
+    by_name = {(key.kind.group_kind, key.namespace, key.name): key for key in objects}
+    while pending:
+        key = pending.pop()
+        for reference in maps(objects[key], "metadata", "ownerReferences"):
+            group = str(reference.get("apiVersion")).rpartition("/")[0]
+            owner = (GroupKind(group, str(reference.get("kind"))), key.namespace, str(reference.get("name")))
+            if owner in by_name and owner not in owning:
+                owning.add(owner)
+                pending.append(by_name[owner])
+    return [key for name, key in by_name.items() if name[0] in kinds and name not in owning]
+
+
 def _defaulted(key: Key, data: Data) -> Data:
-    """Return a LeaderWorkerSet with the size that the API server sets by default, and any other object as it is."""
-    spec, template = data.get("spec"), at(data, "spec", "leaderWorkerTemplate")
-    if key.kind.group_kind != _LWS or not isinstance(spec, dict) or not isinstance(template, dict):
-        return data
-    return {**data, "spec": {**spec, "leaderWorkerTemplate": {"size": 1, **template}}}
+    """Return a LeaderWorkerSet or a Job with the numbers that the API server sets by default; others as they are."""
+    kind, spec, template = key.kind.group_kind, data.get("spec"), at(data, "spec", "leaderWorkerTemplate")
+    if kind == _LWS and isinstance(spec, dict) and isinstance(template, dict):
+        return {**data, "spec": {**spec, "leaderWorkerTemplate": {"size": 1, **template}}}
+    if kind == _JOB and isinstance(spec, dict):
+        numbers = {"parallelism": 1} if "completions" in spec else {"parallelism": 1, "completions": 1}
+        return {**data, "spec": {**({} if "parallelism" in spec else numbers), **spec}}
+    return data
+
+
+def _has_pods(*numbers: JSON) -> bool:
+    """Return False if one of the numbers is 0 or negative. A value that is no number is left to the grouper."""
+    return not any(isinstance(number, int) and number <= 0 for number in numbers)
+
+
+def _has_workers(group: Data) -> bool:
+    """Return True if KubeRay creates pods for a worker group."""
+    wanted = [number for name in ("replicas", "minReplicas") if (number := group.get(name)) is not None]
+    is_limited = not _has_pods(group.get("maxReplicas"), group.get("numOfHosts"))
+    return group.get("suspend") is not True and any(map(_has_pods, wanted)) and not is_limited
 
 
 def _pods(key: Key, data: Data) -> Iterator[_Made]:
     kind = key.kind.group_kind
     if kind in _TEMPLATED:
-        yield _Made("0", at(data, "spec", "template"), {})
+        if _has_pods(*(at(data, "spec", name) for name in ("replicas", "parallelism", "completions"))):
+            yield _Made("0", at(data, "spec", "template"), {})
     elif kind == _JOB_SET:
         for job in maps(data, "spec", "replicatedJobs"):
-            if job.get("replicas", 1):
+            job_spec = at(job, "template", "spec")
+            if _has_pods(job.get("replicas"), at(job_spec, "parallelism"), at(job_spec, "completions")):
                 name = str(job.get("name"))
                 labels = {
                     "jobset.sigs.k8s.io/replicatedjob-name": name,
@@ -94,9 +131,7 @@ def _pods(key: Key, data: Data) -> Iterator[_Made]:
                 yield _Made(f"{name}-0-0", at(job, "template", "spec", "template"), labels)
     elif kind == _RAY_CLUSTER:
         yield _Made("head", at(data, "spec", "headGroupSpec", "template"), {"ray.io/group": "headgroup"})
-        for group in maps(data, "spec", "workerGroupSpecs"):
-            if group.get("suspend") is True or not (group.get("replicas") or group.get("minReplicas")):
-                continue
+        for group in filter(_has_workers, maps(data, "spec", "workerGroupSpecs")):
             name = str(group.get("groupName"))
             yield _Made(f"{name}-0", group.get("template"), {"ray.io/group": name})
     elif kind == _LWS:
@@ -112,7 +147,7 @@ def _pods(key: Key, data: Data) -> Iterator[_Made]:
     elif (field := _KUBEFLOW.get(kind)) is not None:
         for role, spec in (at(data, "spec", field) or {}).items():
             default = 0 if (kind.kind, role) == ("MPIJob", "Worker") else 1
-            if (default if (replicas := at(spec, "replicas")) is None else replicas) == 0:
+            if not _has_pods(default if (replicas := at(spec, "replicas")) is None else replicas):
                 continue
             labels = {
                 "training.kubeflow.org/job-name": key.name,
