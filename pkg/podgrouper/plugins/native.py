@@ -21,7 +21,6 @@ from controller_runtime.rest import NoKindMatchError
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
-from pkg.podgrouper.topowner import top_owner_metadata
 
 from . import fields
 from .defaultgrouper import DefaultGrouper
@@ -34,6 +33,11 @@ KINDS: Final = {
     "Workload": (GVK(GROUP, "v1alpha1", "Workload"),),
 }
 """The versions of each kind, newest first."""
+_TOPOLOGY: Final = {
+    "topology": kai.TOPOLOGY_KEY,
+    "required_topology_level": kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY,
+    "preferred_topology_level": kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY,
+}
 
 _log: Final = log.logger_from("podgrouper")
 
@@ -67,6 +71,7 @@ def native_gang(pod: Pod) -> NativeGang | None:
 class NativeGrouper(Grouper):
     """Groups the pods of one gang. Queue, priority, labels and annotations come from the top owner.
 
+    If the pods have no owner, labels and annotations come from the gang, and the rest from the gang or else the pod.
     If we are not allowed to read the gang, the grouper ``otherwise`` is called. ``served`` remembers which version of
     each kind the server serves.
     """
@@ -107,15 +112,17 @@ class NativeGrouper(Grouper):
             )
             inputs().is_denied = True
             return await self._otherwise.get_pod_group_metadata(top_owner, pod, *other_owners)
-        metadata = await self._default.get_pod_group_metadata(top_owner, pod, *other_owners)
+        if other_owners:
+            metadata = await self._default.get_pod_group_metadata(top_owner, pod, *other_owners)
+        else:
+            # Each pod is its own top owner, but all pods make the same group.
+            metadata = await self._default.get_pod_group_metadata(obj, pod, top_owner)
+            for field, key in _TOPOLOGY.items():
+                setattr(metadata, field, getattr(metadata, field) or top_owner.annotations.get(key, ""))
         gvk, uid = type(obj).gvk, obj.metadata.uid or ""
         parts = (kai.POD_GROUP_NAME_PREFIX, gang.name, gang.pod_group, gang.replica, uid)
         metadata.name = "-".join(filter(None, parts))
         metadata.owner = OwnerReference(api_version=gvk.api_version, kind=gvk.kind, name=obj.name, uid=uid)
-        if not other_owners and metadata.annotations:
-            # Each pod is its own top owner, but all make the same group.
-            metadata.annotations[kai.TOP_OWNER_METADATA_KEY] = top_owner_metadata(obj)
-            metadata.annotations.pop(kai.POD_GROUP_ANNOTATION_FOR_POD, None)
         where = f"{gang.kind}.{GROUP} {pod.namespace}/{gang.name}"
         with failing(f"{where}: "):
             policy = _policy(obj, gang)

@@ -167,7 +167,8 @@ async def test_the_group_of_a_gang_follows_it_although_its_pods_have_no_owner(
     make_gang: Callable[[int], Unstructured], make_pod: MakePod, make_reconciler: MakeReconciler
 ) -> None:
     names = [f"p-{number}" for number in range(3)]
-    pods = [make_pod(name, spec={"schedulingGroup": {"podGroupName": "g"}}) for name in names]
+    named, queue = {"schedulingGroup": {"podGroupName": "g"}}, {"kai.scheduler/queue": "q"}
+    pods = [make_pod(name, labels={"index": name, **queue}, spec=named) for name in names]
     client = FakeClient(make_gang(3), *pods)
     reconciler = make_reconciler(client)
 
@@ -192,6 +193,7 @@ async def test_the_group_of_a_gang_follows_it_although_its_pods_have_no_owner(
         {OF_GANG},
     )
     assert "name: g\n" in group.annotations["kai.scheduler/top-owner-metadata"]
+    assert group.spec.queue == "q"
 
 
 @pytest.mark.parametrize(("node", "expected"), [("", OF_GANG), ("n", f"pg-db-0-{FORMER}")])
