@@ -646,17 +646,23 @@ def test_values_that_come_from_the_input_are_not_defaults(
     assert "queue" not in due
 
 
-def test_an_ignored_field_has_no_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("version", ["v1beta1", "v1alpha2"])
+def test_an_ignored_field_has_no_cause(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     spec = {
         "schedulingPolicy": {"gang": {"minCount": 2}},
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        "priorityClassName": "gold",
     }
-    gang = obj("scheduling.k8s.io/v1beta1", "PodGroup", "g", spec=spec)
+    gang = obj(f"scheduling.k8s.io/{version}", "PodGroup", "g", spec=spec)
 
-    assert run(tmp_path, gang, pod("p", spec={"schedulingGroup": {"podGroupName": "g"}})) == 0
+    assert run(tmp_path, gang, GOLD, pod("p", spec={"schedulingGroup": {"podGroupName": "g"}})) == 0
 
-    (line,) = [each for each in capsys.readouterr().out.splitlines() if "ignored" in each]
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [each for each in lines if "ignored" in each]
     assert line.endswith("which names a Topology")
+    assert not [each for each in lines if "not given" in each]
 
 
 CRON_WORKFLOW = obj("argoproj.io/v1alpha1", "CronWorkflow", "nightly")

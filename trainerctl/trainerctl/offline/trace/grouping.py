@@ -169,7 +169,12 @@ async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
     except REFUSALS as error:
         found.refusal = str(error)
     found.owners, found.grouper = first.owners, first.grouper
-    found.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
+    given = {(key.kind.group_kind, key.namespace, key.name) for key in objects}
+    found.missing = [
+        key
+        for key in first.snapshot.missing
+        if key.kind != PodGroup.gvk and (key.kind.group_kind, key.namespace, key.name) not in given
+    ]
     if settings.namespace_labels and (namespace := _namespace_of(pod)) not in objects:
         found.missing.append(namespace)
     for owner in found.owners:
@@ -416,6 +421,8 @@ class _Search:
         before, sources = self._trace.values, self._trace.sources if sources is None else sources
         changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
         for name in changed:
+            if name == "ignored":
+                continue
             if cause and name in before and cause not in sources.setdefault(name, []):
                 sources[name].append(cause)
         return bool(changed)
