@@ -179,11 +179,14 @@ class PodReconciler:
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
         """Return True if a reconcile of the pod would change nothing now.
 
-        There are two cases. First, the cached pod is still older than our own write. Second, the cache shows our write
-        for the first time, and nothing else has changed the pod or its owners.
+        There are three cases. First, the cached pod is still older than our own write. Second, the cache shows our
+        write for the first time, and nothing else has changed the pod or its owners. Third, the owners change all the
+        time, and another pod has brought the group up to date for this period.
         """
-        if self._regrouping.take(key):
+        if period := self._regrouping.take(key):
             self._own_writes.pop(key, None)
+            if self._regrouping.is_repeated(key, period):
+                return True
         if (ours := self._own_writes.get(key)) is None:
             return False
         version = (await client.peek(self._client, Pod, key)).resource_version

@@ -10,8 +10,9 @@ group after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 import msgspec
@@ -47,10 +48,13 @@ class _Object(msgspec.Struct):
     metadata: _Metadata
 
 
-class _Group(NamedTuple):
-    pods: dict[NamespacedName, None]
-    owners: set[Key]
+@dataclass(slots=True)
+class _Group:
+    pods: dict[NamespacedName, None] = field(default_factory=dict)
+    owners: set[Key] = field(default_factory=set)
     """The owners of the pods, and the other objects from which the group was made."""
+    period: int = 0
+    """The last period of which a pod was reconciled."""
 
 
 class Regrouping:
@@ -66,8 +70,9 @@ class Regrouping:
         """Deleted groups that one pod is to bring back, and for how many more periods we wait for them."""
         self._pending: dict[str, dict[NamespacedName, float]] = {}
         """Pods that wait for their turn, by namespace, and after how many seconds they are to be reconciled."""
-        self._again: set[NamespacedName] = set()
-        """Pods in the queue whose owners or group have changed."""
+        self._period = 0
+        self._again: dict[NamespacedName, int] = {}
+        """Pods in the queue whose owners or group have changed, and the periods in which they were added."""
         self._news = anyio.Event()
 
     # The objects from which groups are made.
@@ -78,7 +83,7 @@ class Regrouping:
         if self._group_of.get(pod) != key:
             self.forget(pod)
             self._group_of[pod] = key
-        group = self._groups.setdefault(key, _Group({}, set()))
+        group = self._groups.setdefault(key, _Group())
         group.pods[pod] = None
         for owner in reads:
             if owner not in group.owners:
@@ -87,7 +92,7 @@ class Regrouping:
 
     def forget(self, pod: NamespacedName) -> None:
         """Forget a pod that no longer exists or is no longer grouped."""
-        self._again.discard(pod)
+        self._again.pop(pod, None)
         if (key := self._group_of.pop(pod, None)) is None:
             return
         group = self._groups[key]
@@ -101,12 +106,27 @@ class Regrouping:
             if not groups:
                 del self._groups_of[owner]
 
-    def take(self, pod: NamespacedName) -> bool:
-        """Return True, once, if the pod is reconciled because its owners or its group have changed."""
-        if pod not in self._again:
+    def take(self, pod: NamespacedName) -> int:
+        """Return the period in which the pod was added to the queue because its owners or its group have changed.
+
+        Return 0 if there was none, and from the second call on.
+        """
+        return self._again.pop(pod, 0)
+
+    def is_repeated(self, pod: NamespacedName, period: int) -> bool:
+        """Return True if the pod need not be reconciled now, because it will be in the next period.
+
+        This is so if another pod of its group was reconciled in this period, and the owners have changed since. Without
+        this rule, each pod would write a newer state of the owners into the group.
+        """
+        if (key := self._group_of.get(pod)) is None:
             return False
-        self._again.discard(pod)
-        return True
+        group = self._groups[key]
+        if group.period == period:
+            return not group.owners.isdisjoint(self._changed)
+        group.period = period
+        group.pods[pod] = group.pods.pop(pod, None)  # another pod comes first in the next period
+        return False
 
     # Changes.
 
@@ -140,13 +160,14 @@ class Regrouping:
             await self._news.wait()
             await anyio.sleep(PERIOD)
             self._news = anyio.Event()
+            self._period += 1
             self._collect(exists)
             for namespace, pods in list(self._pending.items()):
                 turns: dict[NamespacedName | None, float] = {}
                 for pod in list(islice(pods, PORTION)):
                     # All groups at once would occupy all workers. The pods of one group need only one write.
                     turn = turns.setdefault(self._group_of.get(pod), len(turns) * PERIOD / PORTION)
-                    self._again.add(pod)
+                    self._again[pod] = self._period
                     queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=pods.pop(pod) + turn)
                 if not pods:
                     del self._pending[namespace]

@@ -80,7 +80,36 @@ async def test_an_edit_of_an_owner_reaches_its_pods_within_a_period() -> None:
     queue = await fed(regrouping, edit(regrouping), seconds=3 * PERIOD)
 
     assert queue.added == [(PERIOD, "a")]
-    assert [regrouping.take(pod("a")), regrouping.take(pod("a"))] == [True, False]
+    assert [regrouping.take(pod("a")), regrouping.take(pod("a"))] == [1, 0]
+
+
+async def test_while_an_owner_changes_one_pod_of_its_group_is_reconciled_in_each_period() -> None:
+    """Otherwise, each pod would write a newer state of the owner into the group."""
+    regrouping = Regrouping()
+    for name in ("a", "b"):
+        regrouping.note(pod(name), "g", [OWNER])
+
+    for first, second in (("a", "b"), ("b", "a"), ("a", "b")):
+        queue = await fed(regrouping, edit(regrouping), seconds=2 * PERIOD)
+        assert queue.names == [first, second]
+        period = regrouping.take(pod(first))
+        assert not regrouping.is_repeated(pod(first), period)
+        edit(regrouping, number=2)()
+        assert regrouping.take(pod(second)) == period
+        assert regrouping.is_repeated(pod(second), period)
+
+
+async def test_while_an_owner_does_not_change_all_pods_of_its_group_are_reconciled() -> None:
+    regrouping = Regrouping()
+    for name in ("a", "b", "c"):
+        regrouping.note(pod(name), "g", [OWNER])
+
+    queue = await fed(regrouping, edit(regrouping), seconds=2 * PERIOD)
+
+    assert [regrouping.is_repeated(pod(name), regrouping.take(pod(name))) for name in queue.names] == [
+        False
+    ] * 3
+    assert not regrouping.is_repeated(pod("unknown"), 1)
 
 
 async def test_an_owner_that_changes_all_the_time_has_its_pods_regrouped_once_a_period() -> None:
