@@ -6,6 +6,7 @@ from .interface import GeneratedSecret as GeneratedSecret
 from .interface import ReconcilerBuilder as ReconcilerBuilder
 from .interface import Runtime as Runtime
 from .interface import UnsupportedRuntimeError as UnsupportedRuntimeError
+from .interface import UnsupportedTemplateError as UnsupportedTemplateError
 from .interface import runtime_for as runtime_for
 from .remarks import Remark as Remark
 from .remarks import about_runtime as about_runtime

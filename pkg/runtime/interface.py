@@ -13,10 +13,10 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.machinery import Object, field
 from controller_runtime.machinery.raised import ExpectedError
 
-from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob, TrainJobStatus
+from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob, TrainJobStatus
 from pkg.util import podtemplate
 
-from .runtime import runtime_ref_to_runtime_registry_key
+from .runtime import Info, runtime_ref_to_runtime_registry_key
 
 if TYPE_CHECKING:
     from controller_runtime.builder import Builder
@@ -31,6 +31,10 @@ else:
 
 class UnsupportedRuntimeError(ExpectedError):
     """A TrainJob refers to a kind of runtime that is not registered."""
+
+
+class UnsupportedTemplateError(ExpectedError):
+    """A runtime cannot build objects from a template of this type."""
 
 
 class GeneratedSecret(Secret):
@@ -68,6 +72,22 @@ class Runtime(ABC):
         Raises:
             RuntimeNotFoundError: the runtime that ``train_job`` refers to could not be read.
             StatusError: another read failed.
+        """
+
+    @abstractmethod
+    def runtime_info(
+        self,
+        train_job: TrainJob,
+        template: object,
+        ml_policy: MLPolicy | None,
+        pod_group_policy: PodGroupPolicy | None,
+    ) -> Info:
+        """Return the Info from which the objects of ``train_job`` are built with this template and these policies.
+
+        Raises:
+            UnsupportedTemplateError: the template is not of the type that this runtime uses.
+            StrategicMergeError: a change of ``train_job`` cannot be merged into the template.
+            PluginError: a plugin refuses the combination.
         """
 
     async def require(self, train_job: TrainJob) -> None:

@@ -162,13 +162,24 @@ class TrainingRuntime(interface.Runtime):
             deny_security_context(train_job.spec)
         if spec.pod_group_policy is not None:
             await self.framework.prepare_pod_group_policy_plugins(spec.pod_group_policy)
-        info = await offload.run(train_job, self.runtime_info, train_job, spec)
+        info = await offload.run(train_job, self._info, train_job, spec)
         return await self.framework.run_component_builder_plugins(info, train_job)
 
-    def runtime_info(self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec) -> runtime.Info:
+    def _info(self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec) -> runtime.Info:
+        return self.runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)
+
+    def runtime_info(
+        self,
+        train_job: trainer.TrainJob,
+        template: object,
+        ml_policy: trainer.MLPolicy | None,
+        pod_group_policy: trainer.PodGroupPolicy | None,
+    ) -> runtime.Info:
         """Return the Info after all stages that precede the building of objects."""
-        observer = self.framework.observer
-        info = new_runtime_info(train_job, spec, observer, merges_resources=self._merges_resources)
+        if not isinstance(template, trainer.JobSetTemplateSpec):
+            raise interface.UnsupportedTemplateError("unsupported runtimeTemplateSpec")
+        parts, observer = (template, ml_policy, pod_group_policy), self.framework.observer
+        info = new_runtime_info(train_job, *parts, observer, merges_resources=self._merges_resources)
         self.framework.run_enforce_ml_policy_plugins(info, train_job)
         self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
         self.framework.run_pod_network_plugins(info, train_job)
@@ -239,7 +250,7 @@ class TrainingRuntime(interface.Runtime):
     def _template_violations(
         self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec
     ) -> list[podtemplate.Violation]:
-        made = job_set(self.runtime_info(train_job, spec), train_job)
+        made = job_set(self._info(train_job, spec), train_job)
         return podtemplate.violations(made.to_dict()) if made is not None else []
 
     def warnings_about(self, found: AnyRuntime) -> list[str]:
@@ -312,7 +323,9 @@ def _checked_part(spec: trainer.TrainJobSpec) -> bytes:
 
 def new_runtime_info(
     train_job: trainer.TrainJob,
-    runtime_spec: trainer.TrainingRuntimeSpec,
+    template: trainer.JobSetTemplateSpec,
+    ml_policy: trainer.MLPolicy | None,
+    pod_group_policy: trainer.PodGroupPolicy | None,
     observer: Observer | None = None,
     *,
     merges_resources: bool | None = False,
@@ -334,7 +347,6 @@ def new_runtime_info(
     """
     wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
     overrides = wanted.pod_template_overrides or ()
-    template, ml_policy = runtime_spec.template, runtime_spec.ml_policy
     spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
     labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
     if merges_resources and ml_policy is not None:
@@ -350,7 +362,7 @@ def new_runtime_info(
         labels=labels,
         annotations=annotations,
         ml_policy=ml_policy,
-        pod_group_policy=runtime_spec.pod_group_policy,
+        pod_group_policy=pod_group_policy,
         template_spec_obj_apply=spec,
         pod_sets=pod_sets,
     )
@@ -373,7 +385,9 @@ async def info_for_validation(spec: trainer.TrainingRuntimeSpec, train_job: trai
     wanted = train_job.spec
 
     def build() -> runtime.Info:
-        return new_runtime_info(train_job, spec, merges_resources=None)
+        return new_runtime_info(
+            train_job, spec.template, spec.ml_policy, spec.pod_group_policy, merges_resources=None
+        )
 
     patches = generations.runtime_patches(wanted)
     if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):

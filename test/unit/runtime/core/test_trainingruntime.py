@@ -20,7 +20,7 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
 )
 from pkg.constants import trainer as constants
-from pkg.runtime import Info, core, framework, runtime_for
+from pkg.runtime import Info, UnsupportedTemplateError, core, framework, runtime_for
 from pkg.runtime.framework.core import Framework
 from pkg.runtime.framework.plugins.jobset.jobset import JobSetPlugin
 from pkg.runtime.framework.plugins.torch.torch import Torch
@@ -194,10 +194,18 @@ async def test_endpoints_follow_the_count(client: FakeClient) -> None:
     assert isinstance(served, core.TrainingRuntime)
     spec = make_training_runtime_spec(ml_policy=MLPolicy(num_nodes=2))
 
-    info = served.runtime_info(make_train_job("a", "job"), spec)
+    job = make_train_job("a", "job")
+    info = served.runtime_info(job, spec.template, spec.ml_policy, spec.pod_group_policy)
 
     pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
     assert pod_set is not None
     assert list(pod_set.endpoints) == ["job-node-0-0.job", "job-node-0-1.job"]
     pod_set.count = 1
     assert list(pod_set.endpoints) == ["job-node-0-0.job"]
+
+
+async def test_only_templates_of_job_sets_are_supported(client: FakeClient) -> None:
+    spec = make_training_runtime_spec()
+    for served in (await core.new(client, client)).values():
+        with pytest.raises(UnsupportedTemplateError, match=r"^unsupported runtimeTemplateSpec$"):
+            served.runtime_info(make_train_job("a", "job"), spec, spec.ml_policy, None)

@@ -22,7 +22,8 @@ async def errors_of(client: Reader, *priority_classes: str) -> list[str]:
         for number, name in enumerate(priority_classes)
     ]
     policy = PodGroupPolicy(volcano=VolcanoPodGroupPolicySource())
-    info = new_runtime_info(train_job, make_training_runtime_spec(*jobs, pod_group_policy=policy))
+    spec = make_training_runtime_spec(*jobs, pod_group_policy=policy)
+    info = new_runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)
     warnings, errors = await Volcano(client).validate(info, None, train_job)
     assert warnings == []
     return [str(error) for error in errors]

@@ -69,7 +69,7 @@ def info_of(
     )
     for name, value in spec.items():
         setattr(made.template.spec, name, value)
-    return new_runtime_info(train_job, made)
+    return new_runtime_info(train_job, made.template, made.ml_policy, made.pod_group_policy)
 
 
 async def built(plugin: Workload, info: Info, train_job: TrainJob) -> list[Object]:
