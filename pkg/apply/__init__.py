@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Upserts into the lists of an apply configuration, and the JSON that a typed Go client sends for a template."""
+"""Upserts into the lists of an apply configuration, the JSON of a typed Go client, and the comparison of objects."""
 
+from . import drift as drift
 from .apply import env_var as env_var
 from .apply import env_vars as env_vars
 from .apply import upsert_env_vars as upsert_env_vars

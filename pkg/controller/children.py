@@ -35,6 +35,7 @@ from controller_runtime.recorder import EventRecorder
 from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apply.drift import Wire, content, covers, equal, without
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, ancestor_of
 from pkg.runtime.interface import IndependentConfigMap
@@ -49,12 +50,7 @@ from .applier import (
     Memories,
     Outcome,
     PendingError,
-    Wire,
     at_version_of,
-    content,
-    covers,
-    equal,
-    without,
 )
 from .reports import Reports
 

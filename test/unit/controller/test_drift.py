@@ -7,7 +7,7 @@ import pytest
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.controller import applier as drift
+from pkg.apply import drift
 from pkg.controller.children import JobSetRule, split
 
 
