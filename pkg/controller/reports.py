@@ -54,6 +54,8 @@ _MOST_PODS: Final = 200
 _NOT_CACHED: Final = "the manager does not cache them"
 _EVENTS_TIME: Final = 1.0
 """Seconds in which the API server delivers the existing events of one watch."""
+_LATE: Final = 10.0
+"""If a report is late by so many seconds, because many TrainJobs are reported, no events are read for it."""
 
 _log = log.logger_from("starts")
 
@@ -239,7 +241,7 @@ class Starts:
                 continue
             self._reported[key] = mark.uid
             try:
-                await self._report(key)
+                await self._report(key, reads_events=anyio.current_time() - mark.at < _LATE)
             except _UNREADABLE as error:
                 _log.debug("TrainJob that has not started cannot be read", trainJob=str(key), error=error)
                 if self._reported.pop(key, None) is not None:
@@ -250,7 +252,7 @@ class Starts:
         self._waiting[key] = _Waiting(uid, anyio.current_time() + self._after)
         self._added.set()
 
-    async def _report(self, key: NamespacedName) -> None:
+    async def _report(self, key: NamespacedName, *, reads_events: bool) -> None:
         """Record why a TrainJob has not started, unless it has started meanwhile."""
         try:
             train_job = (await client.peek(self._reader, TrainJob, key)).object
@@ -258,12 +260,12 @@ class Starts:
             return
         if not is_awaited(train_job):
             return
-        cause, summary = await self._why(train_job)
+        cause, summary = await self._why(train_job, reads_events=reads_events)
         shown = printable_line(summary)[:_CAUSE_LIMIT].rstrip(".")
         text = _NOT_STARTED.format(self._after, shown, key.name, key.namespace)
         self._recorder.event_once(train_job, "Warning", NOT_STARTED_REASON, text, key=cause)
 
-    async def _why(self, train_job: TrainJob) -> tuple[str, str]:
+    async def _why(self, train_job: TrainJob, *, reads_events: bool) -> tuple[str, str]:
         """Return the cause and its summary, from the objects that can be read."""
         from pkg import why  # most managers never need it
         from pkg.why import kinds
@@ -277,7 +279,7 @@ class Starts:
         gang = await runtime.why_waiting(train_job) if runtime is not None else None
         if gang is not None:
             return "gang-unschedulable", f"its gang is not scheduled: {' '.join(gang.message.split())}"
-        refusal = await self._refusal(job_set)
+        refusal = await self._refusal(job_set) if reads_events else None
         if refusal is not None and refusal.involved_object is not None:
             finding = why.refused(refusal.message or "", why.LiveObject(refusal.involved_object.to_dict()))
             return finding.cause, finding.summary

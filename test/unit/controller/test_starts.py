@@ -203,6 +203,26 @@ async def test_events_are_read_only_for_a_reported_train_job_that_lacks_jobs_or_
     assert not [call for call in world.events.calls if call.verb == "watch"]
 
 
+async def test_reports_about_many_train_jobs_do_not_wait_for_the_events_of_each() -> None:
+    world = World()
+    broadcaster = Broadcaster(world.events, now=now)
+    starts = Starts(world.client, broadcaster.recorder_for("x"), 60, events=world.events, now=now)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(broadcaster.start)
+        tasks.start_soon(starts.start)
+        for number in range(200):
+            metadata = {"namespace": "team-a", "name": f"job-{number}", "uid": f"uid-{number}"}
+            made = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": "runtime"}}})
+            world.client.add(made)
+            world.client.add(
+                JobSet.from_dict({"metadata": {**metadata, "creationTimestamp": format_time(BEGIN)}})
+            )
+            starts.observe(made)
+        await anyio.sleep(60 + 15)
+        assert len({each.involved_object.name for each in await world.events.list(Event)}) == 200  # type: ignore[union-attr]
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_manager_that_may_not_watch_events_reports_the_numbers() -> None:
     world = World()
 
