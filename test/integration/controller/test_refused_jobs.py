@@ -54,7 +54,7 @@ async def test_the_api_servers_text_is_quoted(
     created = await live_client.create(
         TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": "any"}}})
     )
-    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "job"}
+    owner: dict[str, Any] = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "job"}
     owner |= {"uid": created.metadata.uid, "controller": True}
     spec = {"replicatedJobs": [{"name": "node", "template": TEMPLATE}]}
     job_set = await live_client.create(
