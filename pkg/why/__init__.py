@@ -27,7 +27,7 @@ from .diagnosis import Verdict as Verdict
 from .diagnosis import diagnose as diagnose
 from .finding import Finding as Finding
 from .liveobject import LiveObject as LiveObject
-from .rules import KEEP as KEEP
+from .rules import keep as keep
 from .snapshot import Reference as Reference
 from .snapshot import Snapshot as Snapshot
 

@@ -47,14 +47,14 @@ _LOG: Final = "Read the log of jobset-controller-manager in the namespace jobset
 _COMMAND: Final = (
     "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
 )
-KEEP: Final = (
-    "If the platform stores the logs of containers, search this store for the namespace and the name of the pod. "
+_KEEP: Final = (
+    "If the platform stores the logs of containers, search this store for the namespace {} and pods whose names begin "
+    "with {}. "
     "Before the next attempt, choose what to keep: with restartPolicy: Never in the runtime's pod template, failed "
     "pods remain with their logs; with the manager's flag --feature-gates=FailureEvidence=true and its role (kubectl "
     "apply --server-side -k config/failure-evidence), an event says how a container ended, and with "
     "terminationMessagePolicy: FallbackToLogsOnError in the runtime, this event contains the end of the log."
 )
-"""What to do after a failure of which no log is left. It must not name a command that leads back here."""
 
 # fmt: off
 RULES: Final[dict[str, Rule]] = {
@@ -471,6 +471,15 @@ RULES: Final[dict[str, Rule]] = {
 }
 """The rules, by the cause or the cause and a word for the variant."""
 # fmt: on
+
+
+def keep(namespace: str, pods: str) -> str:
+    """Return what to do after a failure of which no log is left. The names of the pods begin with ``pods``.
+
+    The text must not name a command that leads back to it.
+    """
+    return _KEEP.format(namespace, pods)
+
 
 CAUSES: Final[dict[str, str]] = {cause: rule.meaning for cause, rule in RULES.items() if rule.meaning}
 """What each cause means."""

@@ -16,7 +16,7 @@ from pkg.why.causes import references
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, moment, number, text
-from pkg.why.rules import KEEP, Severity
+from pkg.why.rules import Severity, keep
 from pkg.why.snapshot import Snapshot, rank_of, step_of
 
 _CONFIG: Final = (
@@ -288,7 +288,9 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
             "PYTHONFAULTHANDLER=1 in spec.trainer.env for a crash of Python."
         )
     if status.is_gone and not status.is_kept:
-        named["remedy"] = f"The pod is removed, and its log with it. {KEEP}"
+        named["remedy"] = (
+            f"The pod is removed, and its log with it. {keep(snapshot.train_job.namespace, pod.name)}"
+        )
     if status.waiting == "CrashLoopBackOff":
         times = "once" if status.restarts == 1 else f"{status.restarts} times"
         restarted = f", restarted {times}" if status.restarts else ""

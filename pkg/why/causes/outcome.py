@@ -11,7 +11,7 @@ from pkg.apis.jobset.labels import REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, deadline, text
-from pkg.why.rules import KEEP
+from pkg.why.rules import keep
 from pkg.why.snapshot import Snapshot, condition_line, event_time
 
 _DISRUPTIONS: Final = ("Preempted", "TaintManagerEviction")
@@ -75,9 +75,10 @@ def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
     if reason == "DeadlineExceeded":
         return found("deadline-exceeded", obj, *evidence, deadline=deadline(obj), obj=obj, words=words)
     job, step = snapshot.train_job, obj.label(REPLICATED_JOB_NAME_KEY)
-    remedy = f"The failed pods were removed, and their logs with them. {KEEP}"
+    stored = keep(job.namespace, f"{obj.name}-")
+    remedy = f"The failed pods were removed, and their logs with them. {stored}"
     if kinds.POD in snapshot.unread:
-        remedy = f"Get permission to list pods, and read the logs of the failed ones: kubectl logs. {KEEP}"
+        remedy = f"Get permission to list pods, and read the logs of the failed ones: kubectl logs. {stored}"
     elif snapshot.removed or any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods):
         of_step = f" --step {step}" if step else ""
         remedy = f"Read the logs: trainerctl logs {job.name} -n {job.namespace}{of_step} --all."

@@ -17,7 +17,7 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.printable import printable_line
 from pkg.apis.jobset.labels import JOB_INDEX_KEY, JOB_SET_NAME_KEY
 from pkg.constants.trainer import LAUNCHER
-from pkg.why import KEEP, LiveObject, Snapshot, by_end, container_of, kinds, last_end, reading, removed
+from pkg.why import LiveObject, Snapshot, by_end, container_of, keep, kinds, last_end, reading, removed
 from pkg.why.liveobject import at, number, text
 from pkg.why.phase import training_step
 from pkg.why.snapshot import finished, rank_of, step_of
@@ -133,7 +133,8 @@ def no_pod(snapshot: Snapshot, step: str) -> str:
     if step in steps and snapshot.all_jobs and not jobs and not known:
         return f"step {step} has not started; see trainerctl why {named}"
     if known or (is_over and (not steps or step in steps) and has_none):
-        return "\n".join([f"the pods of step {step} are removed, and their logs with them", *ends, KEEP])
+        stored = keep(job.namespace, f"{job.name}-{step}-")
+        return "\n".join([f"the pods of step {step} are removed, and their logs with them", *ends, stored])
     if has_none and (not steps or step in steps):
         return f"step {step} has no pod; see trainerctl why {named}"
     return f"no pod of step {step} matches; see trainerctl get {named}"

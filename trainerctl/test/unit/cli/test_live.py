@@ -24,7 +24,7 @@ from controller_runtime.rest import (
     TransportTimeoutError,
 )
 from pkg.constants.trainer import LABEL_TRAIN_JOB_ANCESTOR
-from pkg.why import KEEP, LiveObject, Snapshot, container_of, diagnose
+from pkg.why import LiveObject, Snapshot, container_of, diagnose, keep
 from pkg.why.phase import training_step
 from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects, when
@@ -236,14 +236,14 @@ def unreadable() -> TrainJobObjects:
                     "container node of Pod llama-node-0-0-abcde, ended with exit code 1 (Error), the pod is removed: "
                     "ValueError: bad rate"
                 ),
-                KEEP,
+                keep("team-a", "llama-node-"),
             ],
             id="how they ended is known",
         ),
         pytest.param(
             removed(),
             "node",
-            ["the pods of step node are removed, and their logs with them", KEEP],
+            ["the pods of step node are removed, and their logs with them", keep("team-a", "llama-node-")],
             id="how they ended is not known",
         ),
         pytest.param(
