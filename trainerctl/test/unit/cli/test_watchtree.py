@@ -99,7 +99,7 @@ class Watched:
         async def events() -> AsyncIterator[Any]:
             await anyio.sleep(0.2)
             if self._change:
-                yield SimpleNamespace(type=self._change, object=KIND.from_dict(self._last or self._first))
+                yield SimpleNamespace(type=self._change, object=KIND.from_dict(self._last or {}))
             await anyio.sleep_forever()
 
         yield events()
