@@ -37,6 +37,11 @@ class Phase(StrEnum):
         """True for ``Complete`` and ``Failed``."""
         return self in (Phase.COMPLETE, Phase.FAILED)
 
+    @property
+    def said(self) -> str:
+        """The phase as the rest of a sentence: ``is running`` or ``has failed``."""
+        return "has failed" if self is Phase.FAILED else f"is {self.lower()}"
+
 
 class Row(NamedTuple):
     """An object of a TrainJob's tree, and its depth."""

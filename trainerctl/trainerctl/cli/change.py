@@ -53,7 +53,7 @@ async def _set(arguments: argparse.Namespace, out: Console, *, suspended: bool) 
         job = LiveObject(found.to_dict())
         now = phase(job)
         if now.ended:
-            streams.say_error(f"{shown} is {now.lower()} and cannot be {done}")
+            streams.say_error(f"{shown} {now.said} and cannot be {done}")
             return False
         if queue := job.label(_QUEUE):
             streams.say_error(

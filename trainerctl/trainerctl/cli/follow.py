@@ -149,7 +149,7 @@ class _Follower:
         shown = f"TrainJob {self._cluster.namespace}/{self._arguments.name}"
         if not self._any:
             streams.say_error(
-                f"{shown} is {now.lower()} and has reported no progress: this needs the feature gate TrainJobStatus "
+                f"{shown} {now.said} and has reported no progress: this needs the feature gate TrainJobStatus "
                 "of the manager and a report of the training, see docs/progress.md"
             )
             return 1

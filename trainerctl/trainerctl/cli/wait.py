@@ -116,9 +116,10 @@ async def wait_for(
             now = phase(job, job_set)
             show(job, job_set)
             if now in _REACHED[wanted]:
-                return 0, f"{shown} is {now.lower()}"
+                return 0, f"{shown} {now.said}"
             if now.ended and wanted != "deleted":
-                return 1, f"{shown} is {now.lower()}, not {wanted}"
+                see = f"; see trainerctl why {arguments.name} -n {cluster.namespace}"
+                return 1, f"{shown} {now.said} and is not {wanted}{see if now is Phase.FAILED else ''}"
     if wanted == "deleted":
         return 0, f"{shown} is deleted"
     return 1, f"{shown} was deleted" if existed else f"{shown} does not exist"

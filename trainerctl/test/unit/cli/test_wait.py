@@ -144,6 +144,30 @@ def test_the_bar_stays_readable_in_a_narrow_terminal(width: int) -> None:
     assert any("━" in line and "42% " in line and "Running" in line and "…" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("end", "wanted", "code", "said"),
+    [
+        ("Failed", "failed", 0, "TrainJob team-a/llama has failed"),
+        (
+            "Failed",
+            "running",
+            1,
+            "TrainJob team-a/llama has failed and is not running; see trainerctl why llama -n team-a",
+        ),
+        ("Complete", "failed", 1, "TrainJob team-a/llama is complete and is not failed"),
+        ("Complete", "running", 0, "TrainJob team-a/llama is complete"),
+    ],
+)
+async def test_the_end_of_a_train_job_is_said_and_leads_to_the_cause(
+    end: str, wanted: str, code: int, said: str
+) -> None:
+    job = TrainJobObjects().train_job
+    job["status"]["conditions"] = [condition(end)]
+    cluster = live.Connection(_Reporting([job]), "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # as above
+
+    assert await wait.wait_for(cluster, argparse.Namespace(name="llama", state=wanted)) == (code, said)
+
+
 def drawn(out: io.StringIO) -> list[str]:
     """Return the lines that were drawn on a terminal, without escape sequences."""
     return re.split("[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()))
