@@ -131,7 +131,8 @@ def run_manager(trainer_config: Config) -> RunManager:
         version: str = "2.1",
         **options: Any,
     ) -> AsyncIterator[Manager]:
-        cfg, parsed = config.load(), flags.parse(arguments)
+        parsed = flags.parse(arguments)
+        cfg = config.with_feature_gates(config.load(), parsed.feature_gates)
         cfg.compatibility_version = version
         cfg.cert_management.enable = not webhooks
         cfg.cert_management.webhook_secret_name = f"webhook-cert-{secrets.token_hex(4)}"

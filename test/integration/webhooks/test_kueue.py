@@ -16,7 +16,7 @@ from controller_runtime import webhook
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.machinery import Unstructured
-from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.errors import InvalidError, StatusError
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -386,3 +386,73 @@ async def test_a_newer_kueue_places_a_train_job_that_waited_for_the_older_one_on
         await world.for_all(lambda name: kueue.start(name, ["node"], "spot"))
         await world.built("spot")
         await world.nothing_is_lost()
+
+
+@pytest.mark.parametrize(("generation", "version"), [(1, "2.1"), (2, "2.3")])
+async def test_a_train_job_that_gets_more_nodes_between_two_placements_starts_with_all_of_them(
+    admitting_manager: Any,
+    kueue_webhook: Any,
+    live_client: LiveClient,
+    acting_as: Any,
+    namespace: str,
+    torch_runtime: str,
+    generation: int,
+    version: str,
+) -> None:
+    """Kueue counts pods from numNodes of the TrainJob, so the JobSet must have the same number."""
+    key = (namespace, "job")
+
+    async def resize(nodes: int) -> None:
+        body = json.dumps({"spec": {"trainer": {"numNodes": nodes}}}).encode()
+        await live_client.patch(await live_client.get(TrainJob, key), raw_patch(MERGE, body))
+
+    async def pods(count: int, suspended: bool) -> None:
+        async def as_many() -> bool:
+            job_set = await live_client.get(JobSet, key)
+            (job,) = job_set.spec.replicated_jobs or []
+            counts = job.template.spec.parallelism, job.template.spec.completions
+            return counts == (count, count) and bool(job_set.spec.suspend) is suspended
+
+        await eventually(as_many, timeout=60, reason=f"the JobSet has {count} pods")
+
+    async def collected() -> bool:
+        """Act as the garbage collector if the JobSet is being deleted."""
+        job_set = await live_client.get(JobSet, key)
+        if job_set.metadata.deletion_timestamp is None:
+            return False
+        body = b'{"metadata": {"finalizers": null}}'
+        await live_client.patch(job_set, raw_patch(MERGE, body))
+        return True
+
+    gates = "--feature-gates=MutableNumNodes=true,ExecutionAttempts=true"
+    async with (
+        admitting_manager(gates, version=version),
+        kueue_webhook(generation),
+        acting_as("kueue") as kueue_client,
+    ):
+        kueue = Kueue(kueue_client, namespace, generation)
+        world = World(live_client, namespace, torch_runtime, 1)
+        world.names = ["job"]
+        body: Document = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+        body |= {"metadata": {"name": "job", "namespace": namespace, "labels": {QUEUE: "q"}}}
+        body["spec"] = {"runtimeRef": {"name": torch_runtime}, "trainer": {"numNodes": 2}}
+        await live_client.create(Unstructured.wrap(body))
+        await pods(2, suspended=True)
+        await resize(4)
+        await pods(4, suspended=True)
+        await kueue.start("job", ["node"], "spot")
+        await pods(4, suspended=False)
+        await world.report(active=1)
+        await world.evict_active(kueue)
+        if version == "2.3":
+            with pytest.raises(InvalidError, match="immutable"):
+                await resize(3)
+        await world.report(active=0)
+        await kueue.stop("job")
+        await resize(3)
+        await eventually(collected, timeout=60, reason="the JobSet is deleted, because its size is fixed")
+        await pods(3, suspended=True)
+        await kueue.start("job", ["node"], "reserved")
+        await pods(3, suspended=False)
+        job_set = await live_client.get(JobSet, key)
+        assert (job_set.annotations or {})[constants.STARTS_ANNOTATION] == "2"
