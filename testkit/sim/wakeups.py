@@ -63,6 +63,8 @@ _MODELS: Final = 60.0
 """Seconds within which the models of other controllers react."""
 _TO_LIVE: Final = 240
 """The time to live of a finished TrainJob in seconds: its end is announced a minute before."""
+_UNOBSERVED: Final = 10.0
+"""The age in seconds at which a JobSet without a status has no Jobs."""
 _TAKEN: Final = 60.0
 """A TrainJob is retried at this interval while an object of another purpose has the name of a child."""
 _UNWATCHED: Final = 10.0
@@ -244,6 +246,19 @@ class Wakeups:
         """Delete the JobSet of a suspended TrainJob."""
         await self._deleted(JobSet, await self._create(await self._runtime("plain")))
 
+    async def edit_unobserved(self) -> None:
+        """Change a suspended TrainJob whose JobSet is new, and whose JobSet controller does not work.
+
+        The JobSet is built again only when no Job can be under way any more, and no event reports that.
+        """
+        status = ("jobset-controller", "update", "jobsets.jobset.x-k8s.io")
+        self._sim.server.denied.add(status)
+        job = await self._create(await self._runtime("plain"), quiet=False)
+        await self._within(self._has(JobSet, job), "the creation of a TrainJob")
+        await self._patch(TrainJob, job, {"spec": {"trainer": {"image": "other"}}})
+        await self._within(partial(self._mentions, job, "other"), "the age of a JobSet", _UNOBSERVED + SOON)
+        self._sim.server.denied.discard(status)
+
     async def free_name(self) -> None:
         """Delete a JobSet of another purpose that has had a TrainJob's name for minutes."""
         runtime, name = await self._runtime("plain"), f"job-{self._made + 1}"
@@ -367,6 +382,10 @@ class Wakeups:
             metadata = {key: document["metadata"].get(key) for key in ("name", "namespace")}
             await self._sim.client("admin").create(kind.from_dict({**document, "metadata": metadata}))
             await self._within(self._has(JobSet, job), f"the arrival of a {kind.gvk.kind}")
+            await self._within(
+                partial(self._has_finalizers, found, [constants.RESOURCE_IN_USE_FINALIZER]),
+                f"the arrival of a {kind.gvk.kind} that is in use",
+            )
 
     async def protect_runtime(self) -> None:
         """Refer to a runtime, delete the runtime, and then delete the TrainJob."""
@@ -658,6 +677,7 @@ SCRIPTS: Final = (
     Wakeups.count,
     Wakeups.suspend_child,
     Wakeups.delete_job_set,
+    Wakeups.edit_unobserved,
     Wakeups.free_name,
     Wakeups.resume,
     Wakeups.expire,

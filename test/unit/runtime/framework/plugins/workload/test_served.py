@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
+from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import PublishedSchema
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
+from pkg.runtime.framework.plugins.workload import Workload
 from pkg.runtime.framework.plugins.workload.served import MISSING_TTL, TTL, Served, keeps
 
 KINDS: dict[str, type[Object]] = {
@@ -158,6 +160,32 @@ async def test_an_interrupted_watch_of_gangs_makes_it_read_the_api_again_once() 
 
     server.now, server.served = 5, set()
     interrupted[v1beta1.PodGroup] = 4
+    assert (await served.current()).reason == "GangAPINotServed"
+
+
+async def test_the_cache_reports_interruptions_of_the_watch_of_gangs() -> None:
+    server = Server("v1beta1", pod_fields=("schedulingGroup",))
+    served = Served(server.published, server.clock)
+
+    class Cache:
+        interrupted: ClassVar[dict[type[Object], float]] = {}
+
+        def interrupted_since(self, kind: type[Object]) -> float | None:
+            return self.interrupted.get(kind)
+
+    class Builder:
+        def watches(self, *_args: object, **_options: object) -> Builder:
+            return self
+
+        def watches_raw_source(self, _source: object) -> Builder:
+            return self
+
+    for add in Workload(FakeClient(), served).reconciler_builders():
+        add(cast("Any", Builder()), FakeClient(), cast("Any", Cache()))
+    await served.current()
+    server.now, server.served = 3, set()
+    assert (await served.current()).version == "v1beta1"
+    Cache.interrupted[v1beta1.PodGroup] = 2
     assert (await served.current()).reason == "GangAPINotServed"
 
 
