@@ -370,22 +370,33 @@ class Wakeups:
         for kind in (ClusterTrainingRuntime, TrainingRuntime):
             name = await self._runtime("plain", kind)
             job = await self._create(name, kind)
-            found = await self._sim.client("admin").get(kind, _key(kind, name))
-            await self._sim.client("admin").delete(found)
-            await self._sim.client("admin").patch(found, _NO_FINALIZERS)
+            found = await self._remove_runtime(kind, name)
             child = self._child(JobSet, job)
             assert child is not None
             await self._sim.client().delete(JobSet.from_dict(child), propagation="Foreground")
             await self._quiet(_LONG)
             assert not owned(self._sim, JobSet, job)
-            document = found.to_dict()
-            metadata = {key: document["metadata"].get(key) for key in ("name", "namespace")}
-            await self._sim.client("admin").create(kind.from_dict({**document, "metadata": metadata}))
+            await self._install_runtime(found)
             await self._within(self._has(JobSet, job), f"the arrival of a {kind.gvk.kind}")
             await self._within(
                 partial(self._has_finalizers, found, [constants.RESOURCE_IN_USE_FINALIZER]),
                 f"the arrival of a {kind.gvk.kind} that is in use",
             )
+
+    async def _remove_runtime(self, kind: type[Object], name: str) -> Object:
+        """Delete a runtime by force, and return it."""
+        admin = self._sim.client("admin")
+        found = await admin.get(kind, _key(kind, name))
+        await admin.delete(found)
+        await admin.patch(found, _NO_FINALIZERS)
+        return found
+
+    async def _install_runtime(self, removed: Object, **spec: Any) -> None:
+        """Install a removed runtime again; ``spec`` is added to its spec."""
+        document = removed.to_dict()
+        metadata = {key: document["metadata"].get(key) for key in ("name", "namespace")}
+        whole = {"metadata": metadata, "spec": {**document["spec"], **spec}}
+        await self._sim.client("admin").create(type(removed).from_dict(whole))
 
     async def protect_runtime(self) -> None:
         """Refer to a runtime, delete the runtime, and then delete the TrainJob."""
@@ -665,6 +676,13 @@ class Wakeups:
             policy = {"spec": {"runPolicy": {"ttlSecondsAfterFinished": 20}}}
             await self._patch(kind, runtime.to_dict(), policy, "admin")
             await self._within(partial(self._is_gone, other), f"a new time to live of a {kind.gvk.kind}")
+            late = await self._runtime("plain", kind)
+            last = await self._completed(late, kind)
+            removed = await self._remove_runtime(kind, late)
+            await self._quiet(_LONG)
+            assert not self._is_gone(last)
+            await self._install_runtime(removed, **policy["spec"])
+            await self._within(partial(self._is_gone, last), f"a {kind.gvk.kind} with a time to live")
 
     def _is_gone(self, job: Document) -> bool:
         found = by_name(self._sim, TrainJob, job)
