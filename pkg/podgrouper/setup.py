@@ -32,7 +32,7 @@ from .pod_controller import PodReconciler
 from .podgroup import OLDEST, Handler
 from .podgrouper import PodGrouper
 from .regrouping import Regrouping
-from .servedrules import PERIOD, ServedRules, fixed
+from .servedrules import PERIOD, Fetch, ServedRules, fixed
 from .settings import Settings
 
 NAME: Final = "podgrouper"
@@ -85,8 +85,10 @@ def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
     return held
 
 
-async def setup(mgr: ctrl.Manager, options: Settings) -> None:
+async def setup(mgr: ctrl.Manager, options: Settings, *, published: Fetch | None = None) -> None:
     """Register the pod grouper with a manager that has not started.
+
+    ``published`` returns the schema of PodGroup; by default, that of the API server.
 
     Raises:
         ControllerError: the pod grouper cannot be registered.
@@ -137,7 +139,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
                     for key in pods.keys(""):
                         queue.add(ctrl.Request(*key))
 
-        served = ServedRules(partial(mgr.published_schema, PodGroup), is_served)
+        served = ServedRules(published or partial(mgr.published_schema, PodGroup), is_served)
         rules = served.current
         builder.watches_raw_source(source.Func(follow_rules, "rules of the served PodGroup"))
     builder.watches_raw_source(ungrouped_first(mgr.cache, mgr.client))

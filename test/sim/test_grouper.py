@@ -72,19 +72,20 @@ def world(sim: Simulation, release: Rules) -> None:
 
 def prompt(sim: Simulation) -> None:
     """Simulate short scripts without faults, in which every result must follow its cause at once."""
-    settings = podgrouper.Settings(rules=OLDEST, namespace_labels=GROUPED)
+    settings = podgrouper.Settings(namespace_labels=GROUPED)
+    workloads = Workloads(pods_end=0.0)
+    wakeups = GrouperWakeups(sim, workloads)
 
     async def setup(mgr: ctrl.Manager) -> None:
-        await podgrouper.setup(mgr, settings)
+        await podgrouper.setup(mgr, settings, published=wakeups.published)
 
     sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap, v1beta1.PodGroup)
     sim.server.serve_crds([RAY_CRD, NOTEBOOK_CRD])
-    workloads = Workloads(pods_end=0.0)
     sim.actor(workloads.run, "operators")
     cache = CacheOptions(by_object=podgrouper.cache_options(settings))
     only = ControllerDefaults(skip_name_validation=True)
     sim.manager(setup, options=simtest.options(cache=cache, controller=only))
-    sim.finally_(GrouperWakeups(sim, workloads).play)
+    sim.finally_(wakeups.play)
     sim.finally_(check_managers)
 
 

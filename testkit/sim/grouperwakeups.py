@@ -14,6 +14,7 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery import Object
+from controller_runtime.rest import PublishedSchema
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -21,11 +22,13 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.scheduling import v1beta1
 from pkg.constants import kai
 from testkit.sim.objects import by_name, owned
-from testkit.sim.wakeups import within
+from testkit.sim.wakeups import SOON, within
 from testkit.sim.workloads import RayCluster, Workloads
 
 Document = dict[str, Any]
 _QUIET: Final = 40.0
+PERIOD: Final = 60.0
+"""Seconds after which the rules follow a replaced CRD."""
 GROUPED: Final = {"grouped": "yes"}
 """The label of namespaces whose pods are grouped."""
 
@@ -38,6 +41,11 @@ class GrouperWakeups:
         self._rng = random.Random(f"{sim.seed}/wakeups")
         self._workloads = workloads
         self._made = 0
+        self._schema = PublishedSchema("v0.13", {})
+
+    async def published(self, _known: PublishedSchema | None) -> PublishedSchema | None:
+        """Return the schema of PodGroup."""
+        return self._schema
 
     async def play(self, sim: Simulation) -> None:
         """Play all scripts, one after the other."""
@@ -48,6 +56,8 @@ class GrouperWakeups:
                 await script(kind)
         sim.record("wakeups", "resize_gang")
         await self.resize_gang()
+        sim.record("wakeups", "replace_crd")
+        await self.replace_crd()
 
     async def _create(self, kind: type[Object], labels: Document | None = None) -> Document:
         """Create a workload with pods, and wait until nothing happens any more."""
@@ -130,6 +140,18 @@ class GrouperWakeups:
         assert not self._groups(workload)
         await self._label_namespace("yes")
         await within(self._sim, self._is_grouped(workload), "a change of the labels of a namespace")
+
+    async def replace_crd(self) -> None:
+        """Replace the CRD of PodGroups by that of a newer release: new groups of JobSets have subgroups then."""
+        workload = await self._create(JobSet)
+        assert not any(each["spec"].get("subGroups") for each in self._groups(workload))
+        fields = {"minSubGroup": {}, "preemptionDelay": {}}
+        self._schema = PublishedSchema("v0.17", {"spec": {"properties": fields}})
+        await anyio.sleep(PERIOD + SOON)
+        workload = await self._create(JobSet)
+        groups = self._groups(workload)
+        assert groups, "a JobSet has no group"
+        assert all(each["spec"].get("subGroups") for each in groups), "the rules do not follow the CRD"
 
     def _is_grouped(self, workload: Document) -> Callable[[], bool]:
         def look() -> bool:

@@ -100,3 +100,17 @@ def test_pods_are_read_for_a_report_only_with_the_gate_whose_role_permits_it(*, 
     setup_controllers(mgr, {}, cfg=cfg)
     (starts,) = [each for each in mgr.runnables if isinstance(each, Starts)]
     assert starts._pods is (mgr.api_reader if may_list else None)
+
+
+def test_the_sources_of_train_jobs_are_these() -> None:
+    mgr: Any = StubManager()
+    setup_controllers(mgr, {}, enabled=lambda name: name == "trainjob")
+    (controller,) = mgr.controllers
+    assert sorted(map(str, controller._sources)) == [
+        "TrainJobs without a JobSet",
+        "deadlines of TrainJobs",
+        "kind source: ClusterTrainingRuntime.trainer.kubeflow.org",
+        "kind source: JobSet.jobset.x-k8s.io",
+        "kind source: TrainJob.trainer.kubeflow.org",
+        "kind source: TrainingRuntime.trainer.kubeflow.org",
+    ]
