@@ -60,6 +60,8 @@ _PLAIN: Final[dict[str, tuple[str, str]]] = {
 }
 """Definitions that are no structs, by name: the module and the name of their type."""
 _CONDITION: Final = frozenset({"type", "status", "reason", "message", "lastTransitionTime"})
+_SELECTOR: Final = frozenset({"matchLabels", "matchExpressions"})
+_EXPRESSION: Final = frozenset({"key", "operator", "values"})
 _WORD: Final = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[A-Z]|[0-9]+")
 _ANNOTATIONS: Final = frozenset({"bool", "dict", "float", "int", "list", "str"})
 """Names of types that annotations use: a field of this name would hide them."""
@@ -353,7 +355,15 @@ class Module:
         """The structs that have required fields."""
         self._names: set[str] = {"Object", "Struct", "ClassVar", "Annotated", "Literal", "Field", "JSON"}
         self._names |= {"Markers", "KindMarkers", "Scale", "MAP_BY_NAME", "Unstructured", "ATOMIC"}
-        self._names |= {"Condition", "Int32", "Int64", "IntOrString", "Quantity", *dir(builtins)}
+        self._names |= {
+            "Condition",
+            "LabelSelector",
+            "Int32",
+            "Int64",
+            "IntOrString",
+            "Quantity",
+            *dir(builtins),
+        }
         self._imports: dict[str, set[str]] = {}
         self._shapes: dict[tuple[str, str], str] = {}
         self._definitions: dict[str, str] = {}
@@ -562,8 +572,19 @@ class Module:
             return _Type(f"dict[str, {self._annotated(item)}]", markers, nullable)
         if _CONDITION <= properties.keys() <= {*_CONDITION, "observedGeneration"}:
             return _Type(self._import(_META, "Condition"), nullable=nullable)
+        if properties.keys() == _SELECTOR and self._is_label_selector(properties):
+            return _Type(self._import(_META, "LabelSelector"), self._map_markers(schema), nullable)
         name = self._struct(schema, properties, path, owner)
         return _Type(name, self._map_markers(schema), nullable, name)
+
+    @staticmethod
+    def _is_label_selector(properties: Mapping[str, JSON]) -> bool:
+        """Return True if a struct with the fields of a LabelSelector has their types, too."""
+        labels, expressions = (properties[each] for each in ("matchLabels", "matchExpressions"))
+        items = expressions.get("items") or {}
+        return (labels.get("additionalProperties") or {}).get("type") == "string" and (
+            items.get("properties") or {}
+        ).keys() == _EXPRESSION
 
     def _struct(
         self,

@@ -12,6 +12,8 @@ from typing import Any
 import pydantic
 import pytest
 
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, Struct, yaml
 from controller_runtime.tools import kinds
@@ -401,3 +403,40 @@ def test_generated_kinds_are_objects(certificates: types.ModuleType) -> None:
     assert issubclass(certificates.ObjectKind, Object)
     assert certificates.ObjectKind.gvk.kind == "Object"
     assert certificates.ObjectKind.resource.namespaced is False
+
+
+SELECTOR: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "matchExpressions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "key": {"type": "string"},
+                    "operator": {"type": "string"},
+                    "values": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+    },
+}
+
+
+async def test_a_label_selector_is_one_that_lists_accept() -> None:
+    other = copy.deepcopy(SELECTOR)
+    other["properties"]["matchLabels"]["additionalProperties"] = {"type": "integer"}
+    module = loaded(generated(definition(selector=SELECTOR, podSelector=SELECTOR, other=other)))
+    spec = {
+        "selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
+        "podSelector": {"matchLabels": {"a": "b"}},
+        "other": {"matchLabels": {"a": 1}},
+    }
+    thing = module.Thing.from_dict({"metadata": {"name": "t", "namespace": "n"}, "spec": spec})
+    assert thing.to_dict()["spec"] == spec
+    pods = [Pod(metadata=ObjectMeta(name=name, namespace="n", labels={"a": name})) for name in "bc"]
+    client = FakeClient(*pods)
+    assert [each.name for each in await client.list(Pod, labels=thing.spec.selector)] == ["b"]
+    assert [each.name for each in await client.list(Pod, labels=thing.spec.pod_selector)] == ["b"]
+    assert type(thing.spec.other).__name__ == "ThingSpecOther"
