@@ -22,7 +22,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest.binaries import Binaries
 from controller_runtime.envtest.controlplane import ETCD, ControlPlane, kube_tool, release_of
 from controller_runtime.envtest.errors import EnvtestError
-from controller_runtime.envtest.files import private_directory
+from controller_runtime.envtest.files import private_directory, try_lock
 from controller_runtime.envtest.manifests import (
     WEBHOOK_KINDS,
     Manifest,
@@ -37,7 +37,7 @@ from controller_runtime.envtest.manifests import (
     select_namespaces,
     wait_established,
 )
-from controller_runtime.envtest.process import Identity, PidFiles, Supervisor, command_line
+from controller_runtime.envtest.process import PidFiles, Supervisor
 from controller_runtime.envtest.progress import PlainProgress, Progress
 from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import AlreadyExistsError
@@ -45,7 +45,8 @@ from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, 
 
 EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 a private directory, mode 0700, is created in it
-_OWNER: Final = "owner"
+_LOCK: Final = "owner.lock"
+"""The file in a directory of an environment that the environment's process has locked."""
 _KEEP_LOGS: Final = 86_400.0
 
 
@@ -93,6 +94,7 @@ class Environment:
         self._control_plane: ControlPlane | None = None
         self._supervisor: Supervisor | None = None
         self._directories: list[Path] = []
+        self._locks: list[int] = []
 
     @property
     def uses_existing_cluster(self) -> bool:
@@ -201,7 +203,7 @@ class Environment:
         else:
             release = release_of(self._version, os.environ)
             binaries = await self._binaries.locate(ETCD, kube_tool("kube-apiserver", release))
-            self._directories = make_directories()
+            self._directories, self._locks = make_directories()
             state, data = self._directories[0], private_directory(self._directories[-1] / "etcd")
             self._supervisor = Supervisor(state, tied=True)
             self._control_plane = ControlPlane(
@@ -262,11 +264,13 @@ class Environment:
             self._supervisor.kill()
         for directory in self._directories[1 if keep_logs else 0 :]:
             shutil.rmtree(directory, ignore_errors=True)
+        for descriptor in self._locks:
+            os.close(descriptor)
         if self._serving_directory is not None:
             self._serving_directory.cleanup()
         self._serving = self._serving_directory = None
         self._supervisor = self._control_plane = self._config = None
-        self._directories = []
+        self._directories, self._locks = [], []
 
     async def stop(self) -> None:
         """Stop the environment.
@@ -290,11 +294,12 @@ class Environment:
         await self.stop()
 
 
-def make_directories() -> list[Path]:
+def make_directories() -> tuple[list[Path], list[int]]:
     """Create a directory for certificates and logs, and another one in memory for etcd's data.
 
     Without a file system in memory, the first directory is used for the data, too. Old directories are removed first:
-    those of environments whose process has ended.
+    those of environments whose process has ended. Return the directories and the descriptors of their locks, which the
+    caller closes when the environment ends.
     """
     roots = [_root(Path(tempfile.gettempdir()))]
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
@@ -302,28 +307,37 @@ def make_directories() -> list[Path]:
     for root in roots:
         sweep(root, keep=_KEEP_LOGS if root is roots[0] else 60)
     made: list[Path] = []
+    locks: list[int] = []
     for root in roots:
-        directory = Path(tempfile.mkdtemp(prefix="run-", dir=root))
-        command = command_line(os.getpid()).split(" ")
-        PidFiles(directory).write(Identity.of(_OWNER, os.getpid(), command))
-        made.append(directory)
-    return made
+        made.append(Path(tempfile.mkdtemp(prefix="run-", dir=root)))
+        locks.append(os.open(made[-1] / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if not try_lock(locks[-1]):
+            raise EnvtestError(f"{made[-1]} is locked by another process")
+    return made, locks
 
 
 def sweep(root: Path, *, keep: float) -> None:
-    """Clean up after environments whose owner has exited: end their processes and remove their directories.
+    """Clean up after environments whose process has exited: end their components and remove their directories.
 
-    A directory stays for ``keep`` seconds after its last change: a user may want to read its logs, and a new owner may
-    not have written its pid file yet.
+    The process of a running environment has locked a file in its directory. The system releases the lock when the
+    process ends, however it ends, so this is also right for processes of other containers that share the directory. A
+    directory stays for ``keep`` seconds after its last change: a user may want to read its logs, and a new owner may
+    not have locked it yet.
     """
     for directory in root.glob("run-*"):
         with suppress(FileNotFoundError):  # another process has removed it meanwhile
-            if any(each.component == _OWNER and each.alive() for each in PidFiles(directory).read()):
+            is_old = time.time() - directory.stat().st_mtime > keep
+            if not is_old and not (directory / _LOCK).exists():
                 continue
-            PidFiles(directory / "pids").end_leftovers()
-            if time.time() - directory.stat().st_mtime > keep:
-                shutil.rmtree(directory, ignore_errors=True)
+            descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                if try_lock(descriptor):
+                    PidFiles(directory / "pids").end_leftovers()
+                    if is_old:
+                        shutil.rmtree(directory, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def _root(base: Path) -> Path:
-    return private_directory(base / f"ctrl-envtest-{os.getuid()}")
+    return private_directory(base / f"controller-runtime-envtest-{os.getuid()}")

@@ -60,7 +60,7 @@ async def file_lock(path: Path, *, waiting: Callable[[], None] | None = None) ->
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         notified = False
-        while not _try_lock(descriptor):
+        while not try_lock(descriptor):
             if waiting is not None and not notified:
                 notified = True
                 waiting()
@@ -70,7 +70,8 @@ async def file_lock(path: Path, *, waiting: Callable[[], None] | None = None) ->
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file until its descriptor is closed; return False if another descriptor has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

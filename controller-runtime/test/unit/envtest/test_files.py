@@ -52,7 +52,7 @@ def test_neither_ports_nor_environments_use_what_another_user_planted(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for use, name in (
         (lambda: free_ports(1), "controller-runtime-ports-0"),
-        (make_directories, "ctrl-envtest-0"),
+        (make_directories, "controller-runtime-envtest-0"),
     ):
         plant(tmp_path / name)
         with pytest.raises(PermissionError, match=name):

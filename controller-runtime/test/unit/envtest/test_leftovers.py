@@ -3,47 +3,106 @@
 """Files that killed environments left on disk."""
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from controller_runtime.envtest.environment import sweep
-from controller_runtime.envtest.process import Identity, PidFiles, command_line
+from controller_runtime.envtest.environment import make_directories, sweep
+from controller_runtime.envtest.process import Identity, PidFiles
 
 ANCIENT = 0
 
 
-def run_directory(root: Path, name: str, owner: Identity | None, *, old: bool) -> Path:
+def run_directory(root: Path, name: str, *, locked: bool | None = False, old: bool = True) -> Path:
+    """Make the directory of an environment; ``locked`` is None for one that was not locked yet."""
     directory = root / f"run-{name}"
     (directory / "pids").mkdir(parents=True)
-    if owner is not None:
-        PidFiles(directory).write(owner)
+    if locked is not None:
+        (directory / "owner.lock").touch()
     if old:
         os.utime(directory, (ANCIENT, ANCIENT))
     return directory
 
 
+def locker(directory: Path) -> subprocess.Popen[str]:
+    """Start a process that has locked a directory."""
+    code = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "print('locked', flush=True); sys.stdin.read()"
+    )
+    argv = [sys.executable, "-c", code, str(directory / "owner.lock")]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
 def test_only_old_directories_of_owners_that_are_gone_are_removed(tmp_path: Path) -> None:
-    ourselves = Identity.of("owner", os.getpid(), command_line(os.getpid()).split(" "))
-    assert ourselves.alive()
-    reborn = Identity("owner", os.getpid(), ourselves.argv, "0")
-    running = run_directory(tmp_path, "running", ourselves, old=True)
-    fresh = run_directory(tmp_path, "fresh", reborn, old=False)
-    unsigned = run_directory(tmp_path, "unsigned", None, old=False)
-    run_directory(tmp_path, "dead", reborn, old=True)
+    running = run_directory(tmp_path, "running")
+    killed = run_directory(tmp_path, "killed")
+    fresh = run_directory(tmp_path, "fresh", old=False)
+    unlocked = run_directory(tmp_path, "unlocked", locked=None, old=False)
+    run_directory(tmp_path, "never-locked", locked=None)
+    run_directory(tmp_path, "dead")
     (tmp_path / "unrelated").mkdir()
-    sweep(tmp_path, keep=60)
-    assert sorted(tmp_path.iterdir()) == [fresh, running, unsigned, tmp_path / "unrelated"]
+    with locker(running) as owner, locker(killed) as other:
+        sweep(tmp_path, keep=60)
+        left = sorted(tmp_path.iterdir())
+        assert left == sorted([fresh, killed, running, unlocked, tmp_path / "unrelated"])
+        other.kill()
+        other.wait()
+        sweep(tmp_path, keep=60)
+        owner.kill()
+    assert sorted(tmp_path.iterdir()) == sorted([fresh, running, unlocked, tmp_path / "unrelated"])
+
+
+def test_the_components_of_an_owner_that_is_gone_are_ended_and_others_are_not(tmp_path: Path) -> None:
+    running, dead = run_directory(tmp_path, "running"), run_directory(tmp_path, "dead", old=False)
+    argv = ["/bin/sleep", "300"]
+    with (
+        locker(running) as owner,
+        subprocess.Popen(argv) as ours,
+        subprocess.Popen(argv) as theirs,
+    ):
+        for directory, process in ((dead, ours), (running, theirs)):
+            PidFiles(directory / "pids").write(Identity.of("etcd", process.pid, argv))
+        sweep(tmp_path, keep=60)
+        assert ours.wait(timeout=5) == -signal.SIGKILL
+        assert theirs.poll() is None
+        theirs.kill()
+        owner.kill()
+    assert dead.exists(), "its logs may be read"
+
+
+def test_an_environment_holds_the_locks_of_its_directories_until_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    directories, locks = make_directories()
+    try:
+        os.utime(directories[0], (ANCIENT, ANCIENT))
+        sweep(directories[0].parent, keep=0)
+        assert directories[0].is_dir()
+    finally:
+        for lock in locks:
+            os.close(lock)
+        for directory in directories[1:]:
+            shutil.rmtree(directory)
+    os.utime(directories[0], (ANCIENT, ANCIENT))
+    sweep(directories[0].parent, keep=0)
+    assert not directories[0].exists()
 
 
 def test_a_directory_that_another_process_removes_meanwhile_is_skipped(tmp_path: Path) -> None:
     gone = tmp_path / "run-gone"
     gone.symlink_to(tmp_path / "removed")  # a dangling link: it is listed, but leads nowhere
-    dead = Identity("owner", os.getpid(), [], "0")
     for name in ("a", "z"):
-        run_directory(tmp_path, name, dead, old=True)
+        run_directory(tmp_path, name)
     sweep(tmp_path, keep=60)
     assert list(tmp_path.iterdir()) == [gone]
 
