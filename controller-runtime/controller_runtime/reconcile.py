@@ -20,7 +20,7 @@ import textwrap
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, get_args
 
 from controller_runtime.client.interfaces import Reader
 from controller_runtime.machinery import NamespacedName, Object, callables, raised
@@ -117,8 +117,14 @@ class Reconciler(Protocol):
         """
 
 
-_NO_RESULTS: Final = (bool, int, float, str, dict, list)
-_NAMES_OF_NO_RESULTS: Final = frozenset(each.__name__ for each in _NO_RESULTS)
+_NAMES_OF_NO_RESULTS: Final = frozenset({"bool", "int", "float", "str", "dict", "list", "timedelta"})
+
+
+def _may_be_none(returns: object) -> bool:
+    """Return True for ``Result | None`` and ``Optional[Result]``, also as a text."""
+    if isinstance(returns, str):
+        return returns.startswith("Optional[") or "None" in (each.strip() for each in returns.split("|"))
+    return type(None) in get_args(returns)
 
 
 def check(reconciler: object) -> None:
@@ -152,7 +158,10 @@ def _check_function(function: Callable[..., object], name: str) -> None:
     returns = plain.__annotations__.get("return", inspect.Signature.empty)
     if returns in (None, "None") or (returns is inspect.Signature.empty and _returns_nothing(plain)):
         raise ControllerError(f"{name} returns nothing; it must return a Result")
-    if returns in _NO_RESULTS or returns in _NAMES_OF_NO_RESULTS:
+    if returns is inspect.Signature.empty:
+        return  # nothing is known
+    other = isinstance(returns, type) and not (issubclass(returns, Result) or issubclass(Result, returns))
+    if other or str(returns) in _NAMES_OF_NO_RESULTS or _may_be_none(returns):
         shown = returns.__name__ if isinstance(returns, type) else returns
         raise ControllerError(f"{name} returns {shown}; it must return a Result")
 

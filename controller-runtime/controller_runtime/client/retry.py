@@ -45,6 +45,8 @@ async def retry_on_conflict(
         ValueError: ``attempts`` is less than one.
         TypeError: ``change`` is not ``async``.
     """
+    if not callable(change):
+        raise TypeError(f"change must be an async function, not {change!r:.100}")
     callables.must_be_async(change)
     if attempts < 1:
         raise ValueError(f"attempts must be at least one, not {attempts}")

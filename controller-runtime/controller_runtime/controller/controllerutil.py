@@ -16,7 +16,7 @@ import msgspec
 
 from controller_runtime import client
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import GVK, GroupKind, Object
+from controller_runtime.machinery import GVK, GroupKind, Object, callables
 from controller_runtime.machinery.equality import deep_equal
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.patch import merge_patch_diff
@@ -48,6 +48,7 @@ async def create_or_update(
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
+        TypeError: ``mutate`` is ``async``, or returns another object instead of changing its argument.
         ConflictError: the object has changed since it was read.
         AlreadyExistsError: the object was created after it was read.
     """
@@ -68,6 +69,7 @@ async def create_or_patch(client_: client.Client, obj: T, mutate: Mutate[T]) -> 
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
+        TypeError: ``mutate`` is ``async``, or returns another object instead of changing its argument.
         AlreadyExistsError: the object was created after it was read.
     """
     before = await _stored(client_, obj)
@@ -157,6 +159,7 @@ def remove_controller_reference(owner: Object, obj: Object) -> None:
 
 def controller_of(obj: Object) -> OwnerReference | None:
     """Return the reference to the controller of ``obj``, or None."""
+    client.check_object(obj)
     return next((ref for ref in obj.metadata.owner_references or () if ref.controller), None)
 
 
@@ -172,6 +175,7 @@ def has_owner_reference(refs: Sequence[OwnerReference] | None, owner: Object) ->
 
 def contains_finalizer(obj: Object, finalizer: str) -> bool:
     """Return whether ``obj`` has the finalizer."""
+    client.check_object(obj)
     return finalizer in (obj.metadata.finalizers or ())
 
 
@@ -192,6 +196,7 @@ def remove_finalizer(obj: Object, finalizer: str) -> bool:
 
 
 async def _stored(reader: client.Reader, obj: T) -> T | None:
+    client.check_object(obj)
     try:
         return await reader.get(type(obj), obj.key)
     except NotFoundError:
@@ -199,8 +204,11 @@ async def _stored(reader: client.Reader, obj: T) -> T | None:
 
 
 def _mutated(obj: T, mutate: Mutate[T]) -> T:
+    callables.must_be_plain(mutate)
     desired = obj.deep_copy()
-    mutate(desired)
+    returned: object = mutate(desired)  # type: ignore[func-returns-value]  # a caller's function may return one
+    if returned is not desired and Object in type(returned).__mro__:
+        raise TypeError("mutate must change its argument: the object that it returns is not used")
     if desired.key != obj.key:
         raise ControllerError(
             f"{_named(obj)}: mutate must not change name or namespace, made it {desired.key}"
@@ -209,6 +217,8 @@ def _mutated(obj: T, mutate: Mutate[T]) -> T:
 
 
 def _reference(owner: Object, obj: Object) -> OwnerReference:
+    client.check_object(owner, "owner")
+    client.check_object(obj)
     if owner.namespace and not obj.namespace:
         raise OwnerReferenceError(
             "cluster-scoped resource must not have a namespace-scoped owner, "
@@ -228,6 +238,7 @@ def owner_reference(owner: Object) -> OwnerReference:
     The kind is that of the class, so ``owner`` may lack ``apiVersion`` and ``kind``. Nothing is checked; use
     :func:`set_owner_reference` or :func:`set_controller_reference` for objects of this program.
     """
+    client.check_object(owner, "owner")
     gvk = type(owner).gvk
     return OwnerReference(
         api_version=gvk.api_version, kind=gvk.kind, name=owner.name, uid=owner.metadata.uid or ""

@@ -7,6 +7,7 @@ import functools
 import gc
 import inspect
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -103,11 +104,29 @@ class Yields:
         yield ctrl.Result()
 
 
+class ReturnsDelay:
+    async def reconcile(self, request: ctrl.Request) -> timedelta:
+        return timedelta(1)
+
+
+class MayReturnNothing:
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result | None:
+        return None
+
+
+class MayReturnNothingAsText:
+    async def reconcile(self, request: "ctrl.Request") -> "ctrl.Result | None":
+        return None
+
+
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "async generator": (Yields, r"Yields\.reconcile yields; it must return a Result"),
     "method": (lambda: Good().reconcile, r"method has no method reconcile; use reconcile\.Func"),
     "no argument": (NoArgument, r"NoArgument\.reconcile must take one argument"),
     "two arguments": (TwoArguments, r"TwoArguments\.reconcile must take one argument"),
+    "a delay": (ReturnsDelay, r"ReturnsDelay\.reconcile returns timedelta; it must return a Result"),
+    "or nothing": (MayReturnNothing, r"MayReturnNothing\.reconcile returns .* it must return a Result"),
+    "or nothing, as a text": (MayReturnNothingAsText, r"returns ctrl.Result \| None; it must return a"),
     "bool": (ReturnsBool, r"ReturnsBool\.reconcile returns bool; it must return a Result"),
 }
 CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {

@@ -248,3 +248,58 @@ def test_a_reference_to_an_object_without_type_meta_has_the_kind_of_its_class() 
         "name": "p",
         "uid": "u",
     }
+
+
+MAP: Any = {"metadata": {"name": "c"}}
+CLASS: Any = ConfigMap
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: util.set_controller_reference(
+            CLASS, ConfigMap(metadata=ObjectMeta(namespace="ns", name="c"))
+        ),
+        lambda: util.set_controller_reference(ConfigMap(metadata=ObjectMeta(namespace="ns", name="c")), MAP),
+        lambda: util.set_owner_reference(MAP, ConfigMap(metadata=ObjectMeta(namespace="ns", name="c"))),
+        lambda: util.owner_reference(CLASS),
+        lambda: util.add_finalizer(CLASS, "example.com/x"),
+        lambda: util.remove_finalizer(MAP, "example.com/x"),
+        lambda: util.controller_of(MAP),
+    ],
+)
+def test_what_is_no_object_is_named_as_an_argument(call: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match=r"^(owner|obj) must be an object of a kind, such as"):
+        call()
+
+
+async def test_a_mutate_without_an_effect_is_refused() -> None:
+    async def later(obj: ConfigMap) -> None:
+        obj.data = {"a": "b"}
+
+    def other(obj: ConfigMap) -> ConfigMap:
+        return obj.model_copy(update={"data": {"a": "b"}})
+
+    def same(obj: ConfigMap) -> ConfigMap:
+        obj.data = {"a": "b"}
+        return obj
+
+    client: Any = FakeClient()
+    writes: list[Any] = [ctrl.create_or_update, ctrl.create_or_patch]
+    for write in writes:
+        with pytest.raises(TypeError, match=r"later must not be async"):
+            await write(client, ConfigMap(metadata=ObjectMeta(namespace="ns", name="c")), later)
+        with pytest.raises(TypeError, match=r"mutate must change its argument"):
+            await write(client, ConfigMap(metadata=ObjectMeta(namespace="ns", name="c")), other)
+        with pytest.raises(TypeError, match=r"^obj must be an object of a kind"):
+            await write(client, MAP, same)
+    assert client.writes == []
+    stored, _ = await ctrl.create_or_update(
+        client, ConfigMap(metadata=ObjectMeta(namespace="ns", name="c")), same
+    )  # type: ignore[arg-type]
+    assert stored.data == {"a": "b"}
+
+
+async def test_what_is_retried_is_a_function() -> None:
+    with pytest.raises(TypeError, match=r"^change must be an async function, not 5"):
+        await ctrl.retry_on_conflict(5)  # type: ignore[arg-type]
