@@ -294,9 +294,7 @@ async def test_a_mutate_without_an_effect_is_refused() -> None:
         with pytest.raises(TypeError, match=r"^obj must be an object of a kind"):
             await write(client, MAP, same)
     assert client.writes == []
-    stored, _ = await ctrl.create_or_update(
-        client, ConfigMap(metadata=ObjectMeta(namespace="ns", name="c")), same
-    )  # type: ignore[arg-type]
+    stored, _ = await writes[0](client, ConfigMap(metadata=ObjectMeta(namespace="ns", name="c")), same)
     assert stored.data == {"a": "b"}
 
 
