@@ -595,14 +595,11 @@ class Outage:
 
     def _judge(self) -> None:
         errors = [error for error in self._followers.values() if error is not None]
-        unreachable = next(filter(_is_unreachable, errors), None)
+        # An AnswerError shows that something answered.
+        lost = (error for error in errors if isinstance(error, rest.TransportError))
+        unreachable = next((error for error in lost if not isinstance(error, rest.AnswerError)), None)
         if self._error is not None or not (unreachable or (errors and len(errors) == len(self._followers))):
             return
         self._error = unreachable or errors[0]
         metrics.CACHE_UNAVAILABLE.set(1)
         _log.warning("API server is unavailable", error=self._error)
-
-
-def _is_unreachable(error: Exception) -> bool:
-    """Return True if no server answered at all."""
-    return isinstance(error, rest.TransportError) and not isinstance(error, rest.AnswerError)

@@ -197,15 +197,13 @@ class Watch(Generic[T]):
 
         If a new connection would fail in the same way, raise ``error``.
         """
-        lasts = isinstance(error, _EventError)
-        lasts |= isinstance(error, errors.StatusError) and not _is_transient(error)
+        if isinstance(error, errors.StatusError):
+            busy = error.code >= 500 or isinstance(error, errors.TooManyRequestsError)
+            lasts = not busy or isinstance(error, errors.ExpiredError)
+        else:
+            lasts = isinstance(error, _EventError)
         if lasts or not self._connected:
             raise error
         kind = str(self._kind.gvk.group_kind)
         _log.debug("Watch failed", kind=kind, resourceVersion=self.resource_version, error=error)
         return (error.retry_after or 0.0) if isinstance(error, errors.StatusError) else _FIRST_PAUSE
-
-
-def _is_transient(error: errors.StatusError) -> bool:
-    expired = isinstance(error, errors.ExpiredError)
-    return not expired and (error.code >= 500 or isinstance(error, errors.TooManyRequestsError))

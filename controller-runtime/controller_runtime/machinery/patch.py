@@ -142,17 +142,14 @@ def _operate(document: JSON, operation: Document) -> JSON:
         case "copy":
             return _add(document, path, copy.deepcopy(_get(document, _pointer(operation, "from"))))
         case "test":
-            if not same(_tested(document, path), _value(operation)):
+            # A missing key is treated as null, as in the API server.
+            parent = _get(document, path[:-1])
+            stored = parent.get(path[-1]) if path and isinstance(parent, dict) else _get(document, path)
+            if not same(stored, _value(operation)):
                 raise PatchError(f"test failed at {operation['path']!r}")
             return document
         case other:
             raise PatchError(f"unknown op {other!r}")
-
-
-def _tested(document: JSON, path: list[str]) -> JSON:
-    """Return the value at ``path``; a missing key is treated as null, as in the API server."""
-    parent = _get(document, path[:-1])
-    return parent.get(path[-1]) if path and isinstance(parent, dict) else _get(document, path)
 
 
 def _value(operation: Document) -> JSON:

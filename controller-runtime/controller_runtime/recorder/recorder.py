@@ -324,7 +324,10 @@ class Correlator:
             event.first_timestamp = known.first_timestamp
             event.count = known.count + 1
         self.store(key, event)
-        if not self._may_speak(event):
+        bucket_key = (_component(event), *_involved(event), event.type)
+        bucket = self._buckets.get(bucket_key) or TokenBucket(SPAM_QPS, SPAM_BURST, self._clock)
+        self._buckets[bucket_key] = bucket
+        if not bucket.try_take():
             return None
         return CorrelateResult(event, key, known is not None)
 
@@ -354,12 +357,6 @@ class Correlator:
         combined.metadata.name = self._new_name(_involved(event)[2] or "")
         combined.message = COMBINED_PREFIX + message
         return combined, group_key
-
-    def _may_speak(self, event: Event) -> bool:
-        key = (_component(event), *_involved(event), event.type)
-        bucket = self._buckets.get(key) or TokenBucket(SPAM_QPS, SPAM_BURST, self._clock)
-        self._buckets[key] = bucket
-        return bucket.try_take()
 
 
 def _component(event: Event) -> str | None:

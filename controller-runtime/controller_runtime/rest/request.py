@@ -14,7 +14,7 @@ and for a value of another type. Without this check, the text ``"none"`` would c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Final, Literal, TypedDict, Unpack
 from urllib.parse import quote, urlencode
@@ -209,7 +209,12 @@ def check_options(verb: type, given: Mapping[str, object]) -> None:
     known, required = _names(verb)
     names = given.keys()
     if not names <= known:
-        raise TypeError(_unknown(verb, min(names - known), known))
+        import difflib  # only for this error
+
+        name = min(names - known)
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known options are {', '.join(sorted(known))}"
+        raise TypeError(f"{verb.__name__} has no option {name}; {hint}")
     if not required <= names:
         raise TypeError(f"{verb.__name__}: {min(required - names)} is required")
     for name, value in given.items():
@@ -224,14 +229,6 @@ def _check_value(verb: type, name: str, value: object) -> None:
     if name == "preconditions" and isinstance(value, Mapping) and not _PRECONDITIONS.issuperset(value):
         unknown = ", ".join(sorted(map(str, value.keys() - _PRECONDITIONS)))
         raise ValueError(f"{verb.__name__}: {name} must be {wanted}; the server ignores {unknown}")
-
-
-def _unknown(verb: type, name: str, known: Collection[str]) -> str:
-    import difflib  # only for this error
-
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known options are {', '.join(sorted(known))}"
-    return f"{verb.__name__} has no option {name}; {hint}"
 
 
 class Request(msgspec.Struct, frozen=True):
