@@ -29,6 +29,7 @@ from controller_runtime.rest.request import UpdateOptions as UpdateOptions
 from controller_runtime.rest.request import WatchOptions as WatchOptions
 from controller_runtime.rest.request import check_options as check_options
 
+from .cached import Backend as Backend
 from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader
 from .cached import ReadThrough as ReadThrough

@@ -8,8 +8,7 @@ from controller_runtime.apis.core.v1 import (
     PodTemplate,
     Secret,
 )
-from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import MERGE, Backend, raw_patch
 from controller_runtime.machinery import unstructured
 
 from .world import RAW_WIDGET, Gadget, Observation, Widget, config_map, observe, widget

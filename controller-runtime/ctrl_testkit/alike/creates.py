@@ -16,8 +16,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.client import MERGE, merge_from, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import MERGE, Backend, merge_from, raw_patch
 
 from .world import (
     RAW_PLANET,

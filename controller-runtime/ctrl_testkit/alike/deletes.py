@@ -8,8 +8,7 @@ from controller_runtime.apis.core.v1 import (
     ConfigMap,
     Pod,
 )
-from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import MERGE, Backend, raw_patch
 from controller_runtime.machinery import GVK, unstructured
 
 from .world import Observation, Widget, config_map, job, observe, pod, widget

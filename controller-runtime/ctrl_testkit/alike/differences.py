@@ -5,7 +5,7 @@
 from controller_runtime.apis.core.v1 import (
     Namespace,
 )
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import Backend
 
 from .world import Observation, config_map, observe, pod, strict, widget
 

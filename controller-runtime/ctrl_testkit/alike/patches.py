@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Patches of each type."""
 
-from controller_runtime.client import JSON, MERGE, STRATEGIC, merge_from, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import JSON, MERGE, STRATEGIC, Backend, merge_from, raw_patch
 
 from .world import Observation, config_map, observe, pod, widget
 

@@ -6,8 +6,7 @@ from controller_runtime.apis.core.v1 import (
     ConfigMap,
     Pod,
 )
-from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import MERGE, Backend, raw_patch
 from controller_runtime.machinery import metadata_only, unstructured
 
 from .world import RAW_WIDGET, Observation, Planet, Widget, config_map, observe, pod, widget

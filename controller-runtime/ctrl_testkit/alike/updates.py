@@ -6,8 +6,7 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import (
     ConfigMap,
 )
-from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import MERGE, Backend, raw_patch
 
 from .world import RAW_WIDGET, Gadget, Observation, Widget, config_map, job, lease, observe, pod, widget
 

@@ -7,8 +7,7 @@ from typing import Any
 import anyio
 
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import MERGE, Backend, raw_patch
 from controller_runtime.machinery import Object, metadata_only
 
 from .world import RAW_WIDGET, Observation, Widget, config_map, observe, pod, widget

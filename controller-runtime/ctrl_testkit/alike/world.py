@@ -14,7 +14,7 @@ from controller_runtime.apis.core.v1 import (
     ConfigMap,
     Pod,
 )
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import Backend
 from controller_runtime.envtest import open_crd
 from controller_runtime.machinery import GVK, Object, errors, openapi, unstructured
 

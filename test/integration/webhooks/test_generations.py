@@ -13,8 +13,7 @@ from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import ConflictError, InvalidError
-from controller_runtime.rest import Request
-from controller_runtime.rest.layers import warnings_in
+from controller_runtime.rest import Request, warnings_in
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
-from controller_runtime.rest import Request, Transport
-from controller_runtime.rest.layers import warnings_in
+from controller_runtime.rest import Request, Transport, warnings_in
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime

@@ -11,8 +11,7 @@ import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import ByObject, Cache, EventHandlerFuncs, Options
-from controller_runtime.client import LiveClient
-from controller_runtime.client.cached import CachedClient
+from controller_runtime.client import CachedClient, LiveClient
 from controller_runtime.envtest import eventually, open_crd
 from controller_runtime.machinery import GVK, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError

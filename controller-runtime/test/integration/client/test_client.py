@@ -9,8 +9,7 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.client import MERGE, Client, LiveClient, raw_patch
-from controller_runtime.client.cached import Backend
+from controller_runtime.client import MERGE, Backend, Client, LiveClient, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, errors, unstructured
 
