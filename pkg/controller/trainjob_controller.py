@@ -23,6 +23,7 @@ from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apply.drift import Wire
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, indexer, runtime_ref_to_runtime_registry_key
 from pkg.runtime.framework import InvalidFieldError, UnavailableError
@@ -30,7 +31,7 @@ from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
 from . import reports
-from .applier import Applier, Memories, Outcome, PendingError, Wire, raise_if_stale, replace_status
+from .applier import Applier, Memories, Outcome, PendingError, raise_if_stale, replace_status
 from .children import Applied, Children, JobSetState, state_of
 
 if TYPE_CHECKING:

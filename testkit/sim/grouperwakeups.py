@@ -145,7 +145,7 @@ class GrouperWakeups:
         """Replace the CRD of PodGroups by that of a newer release: new groups of JobSets have subgroups then."""
         workload = await self._create(JobSet)
         assert not any(each["spec"].get("subGroups") for each in self._groups(workload))
-        fields = {"minSubGroup": {}, "preemptionDelay": {}}
+        fields: Document = {"minSubGroup": {}, "preemptionDelay": {}}
         self._schema = PublishedSchema("v0.17", {"spec": {"properties": fields}})
         await anyio.sleep(PERIOD + SOON)
         workload = await self._create(JobSet)

@@ -497,11 +497,12 @@ class Wakeups:
         for wanted in (limits, sandbox):
             kind, admin = type(wanted), self._sim.client("admin")
             labelled = raw_patch(MERGE, b'{"metadata":{"labels":{"changed":"yes"}}}')
-            for change, act in {
+            acts: dict[str, Callable[[], Awaitable[object]]] = {
                 "creation": partial(admin.create, wanted),
                 "change": partial(admin.patch, wanted, labelled),
                 "deletion": partial(admin.delete, wanted),
-            }.items():
+            }
+            for change, act in acts.items():
                 with self._denied():
                     job = await self._create(runtime)
                     await self._quiet(_LONG)
