@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -546,7 +546,7 @@ class RawPatch(msgspec.Struct, frozen=True):
 class MergePatch(msgspec.Struct, frozen=True):
     """The merge patch that turns ``old`` into the object passed to :meth:`data`."""
 
-    content_type: ClassVar[str] = MERGE_PATCH
+    content_type = MERGE_PATCH  # no ClassVar, which pyright does not accept for a property of a protocol
     old: Object
     optimistic_lock: bool = False
 
@@ -570,7 +570,7 @@ class MergePatch(msgspec.Struct, frozen=True):
 class StrategicMergePatch(MergePatch, frozen=True):
     """The strategic merge patch that turns ``old`` into the object passed to :meth:`data`."""
 
-    content_type: ClassVar[str] = STRATEGIC_MERGE_PATCH
+    content_type = STRATEGIC_MERGE_PATCH
     schema: MergeSchema = openapi.UNKNOWN
 
     def _diff(self, old: Document, new: Document) -> Document:
