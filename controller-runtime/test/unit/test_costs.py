@@ -169,7 +169,7 @@ async def test_a_review_costs_no_more_python_calls_than_this() -> None:
     finally:
         sys.setprofile(None)
     assert b'"allowed":true' in response.body
-    assert calls <= 94
+    assert calls <= 72
 
 
 async def test_a_watched_kind_takes_four_tasks_however_many_handlers(informers: cache.Cache) -> None:
