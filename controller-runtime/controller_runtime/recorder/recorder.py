@@ -37,6 +37,7 @@ from controller_runtime.machinery.errors import (
 )
 from controller_runtime.machinery.lru import LRU
 from controller_runtime.machinery.meta import format_time
+from controller_runtime.machinery.object import check_object
 from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import TransportError
 
@@ -259,6 +260,7 @@ def reference(obj: Object) -> ObjectReference:
 
     If the object has no ``apiVersion`` and ``kind``, the reference has those of its class.
     """
+    check_object(obj)
     meta, gvk = obj.metadata, type(obj).gvk
     return ObjectReference(
         kind=obj.kind or gvk.kind,

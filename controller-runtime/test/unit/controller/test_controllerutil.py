@@ -266,6 +266,7 @@ CLASS: Any = ConfigMap
         lambda: util.add_finalizer(CLASS, "example.com/x"),
         lambda: util.remove_finalizer(MAP, "example.com/x"),
         lambda: util.controller_of(MAP),
+        lambda: ctrl.reference(CLASS),
     ],
 )
 def test_what_is_no_object_is_named_as_an_argument(call: Callable[[], object]) -> None:
