@@ -59,8 +59,8 @@ def _ended(pod: LiveObject) -> Iterator[Finding]:
     elif pod.is_true("DisruptionTarget"):
         condition = pod.condition("DisruptionTarget")
         line, words = condition_line(pod, "DisruptionTarget"), text(condition, "message")
-        said = f": {words}" if words else ""
-        yield found("disrupted", pod, line, reason=text(condition, "reason"), words=said)
+        named = {"reason": text(condition, "reason"), "words": f": {words}" if words else ""}
+        yield found("disrupted", pod, line, **named)
     elif reason == "DeadlineExceeded":
         yield found("deadline-exceeded/pod", pod, shown, pod=pod, deadline=deadline(pod))
     elif not any(number(each.ended, "exitCode") for each in of_pod(pod)):

@@ -61,8 +61,8 @@ def _disrupted(snapshot: Snapshot, job: LiveObject) -> Iterator[Finding]:
         reason, words = event.text("reason"), " ".join(event.text("message").split())
         is_new = seen is not None and job.created is not None and seen >= job.created
         if reason in _DISRUPTIONS and is_new:
-            said = f": {words}" if words else ""
-            yield found("disrupted", f"Pod {name}", snapshot.quote(event), reason=reason, words=said)
+            named = {"reason": reason, "words": f": {words}" if words else ""}
+            yield found("disrupted", f"Pod {name}", snapshot.quote(event), **named)
 
 
 def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
