@@ -44,6 +44,9 @@ _FIT: Final = "Lower spec.trainer.numNodes or the requests of the pods, or {add}
 _LARGER: Final = "Lower spec.trainer.resourcesPerNode, or {add}."
 _LIMITS: Final = "Change spec.trainer.resourcesPerNode, or the LimitRange of the namespace."
 _LOG: Final = "Read the log of jobset-controller-manager in the namespace jobset-system: it shows the error."
+_AGAIN: Final = (
+    "Submit the TrainJob again, with a higher priority or after the disruption; the runtime can set retries."
+)
 _COMMAND: Final = (
     "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
 )
@@ -230,14 +233,24 @@ RULES: Final[dict[str, Rule]] = {
         "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers. "
         "{remedy}"),
     "evicted": Rule(
-        "the kubelet evicted a pod", "the kubelet evicted {pod}: {words}",
+        "a pod was evicted", "the kubelet evicted {pod}: {words}",
         "Raise the requests for memory and ephemeral-storage to the real usage of the pods."),
-    "disrupted": Rule(
-        "a pod was preempted, evicted, or deleted because of its node", "a pod was disrupted ({reason}){words}",
-        "Submit the TrainJob again, with a higher priority or after the disruption; the runtime can set retries."),
+    "evicted/drain": Rule("", "{pod} was evicted, for example by a drain of its node", _AGAIN),
+    "evicted/kubelet": Rule("", "the kubelet ended {pod}", _AGAIN),
+    "evicted/disrupted": Rule("", "{pod} was disrupted", _AGAIN),
+    "preempted": Rule("a pod was preempted", "the scheduler preempted {pod} for a pod of higher priority", _AGAIN),
+    "preempted/deleted": Rule(
+        "", "the scheduler preempted the pods for others of higher priority",
+        "Submit the TrainJob again, with a higher priority or when the others have ended; the runtime can set "
+        "retries."),
     "node-lost": Rule(
         "the node of a pod is not ready, does not report, or does not exist", "the node {node} {state}",
         "Repair the node, or delete it, so that its pods run elsewhere."),
+    "node-lost/taint": Rule("", "{pod} was deleted because of a taint of its node", _AGAIN),
+    "node-lost/taints": Rule(
+        "", "the pods were deleted because of a taint of their nodes",
+        "Submit the TrainJob again; the runtime can set retries."),
+    "node-lost/collected": Rule("", "{pod} was deleted because its node does not exist", _AGAIN),
     "node-lost/shutdown": Rule(
         "", "the node {node} of {pod} was shut down or lost", "Restore the node, or remove it from the cluster."),
     "node-lost/deleted": Rule(

@@ -20,6 +20,14 @@ _REJECTED: Final = re.compile(
     r"|PodResizePending|AppArmor|SysctlForbidden|InvalidNodeInfo|PodOSNotSupported|SupplementalGroupsPolicyNotSupported"
     r"|VolumeAttachmentLimitExceeded"
 )
+_DISRUPTED: Final = {
+    "PreemptionByScheduler": "preempted",
+    "DeletionByTaintManager": "node-lost/taint",
+    "EvictionByEvictionAPI": "evicted/drain",
+    "TerminationByKubelet": "evicted/kubelet",
+    "DeletionByPodGC": "node-lost/collected",
+}
+"""The rules by the reason of the condition ``DisruptionTarget``."""
 _NO_SANDBOX: Final = ("FailedCreatePodSandBox", "NetworkNotReady")
 _SILENT: Final = timedelta(seconds=60)
 
@@ -57,10 +65,8 @@ def _ended(pod: LiveObject) -> Iterator[Finding]:
     elif _REJECTED.fullmatch(reason):
         yield found("node-rejected", pod, shown, pod=pod, node=node, reason=reason, words=words)
     elif pod.is_true("DisruptionTarget"):
-        condition = pod.condition("DisruptionTarget")
-        line, words = condition_line(pod, "DisruptionTarget"), text(condition, "message")
-        named = {"reason": text(condition, "reason"), "words": f": {words}" if words else ""}
-        yield found("disrupted", pod, line, **named)
+        rule = _DISRUPTED.get(text(pod.condition("DisruptionTarget"), "reason"), "evicted/disrupted")
+        yield found(rule, pod, condition_line(pod, "DisruptionTarget"), pod=pod)
     elif reason == "DeadlineExceeded":
         yield found("deadline-exceeded/pod", pod, shown, pod=pod, deadline=deadline(pod))
     elif not any(number(each.ended, "exitCode") for each in of_pod(pod)):

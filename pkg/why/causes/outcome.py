@@ -14,8 +14,8 @@ from pkg.why.liveobject import LiveObject, deadline, text
 from pkg.why.rules import keep
 from pkg.why.snapshot import Snapshot, condition_line, event_time
 
-_DISRUPTIONS: Final = ("Preempted", "TaintManagerEviction")
-"""The reasons of events of pods that were deleted because of others or their node."""
+_DISRUPTIONS: Final = {"Preempted": "preempted/deleted", "TaintManagerEviction": "node-lost/taints"}
+"""The rule for each reason that an event of a deleted pod may have."""
 _RETRIED: Final = (
     "BackoffLimitExceeded",
     "MaxFailedIndexesExceeded",
@@ -58,11 +58,9 @@ def _disrupted(snapshot: Snapshot, job: LiveObject) -> Iterator[Finding]:
         name, seen = event.text("involvedObject", "name"), event_time(event)
         if event.text("involvedObject", "kind") != "Pod" or not name.startswith(f"{job.name}-"):
             continue
-        reason, words = event.text("reason"), " ".join(event.text("message").split())
-        is_new = seen is not None and job.created is not None and seen >= job.created
-        if reason in _DISRUPTIONS and is_new:
-            named = {"reason": reason, "words": f": {words}" if words else ""}
-            yield found("disrupted", f"Pod {name}", snapshot.quote(event), **named)
+        rule = _DISRUPTIONS.get(event.text("reason"))
+        if rule and seen is not None and job.created is not None and seen >= job.created:
+            yield found(rule, f"Pod {name}", snapshot.quote(event))
 
 
 def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:

@@ -296,10 +296,10 @@ CASES: list[Any] = [
         ("node deleted", "node-lost", 1, "worker-0", lambda w: w.remove(w.nodes[0])),
         ("evicted", "evicted", 1, "low on resource", pod_failed(
             "Evicted", "The node was low on resource: ephemeral-storage.")),
-        ("preempted, and the pods are deleted", "disrupted", 1, "Preempted by pod 7f3a", preempted_and_deleted),
+        ("preempted, and the pods are deleted", "preempted", 1, "higher priority", preempted_and_deleted),
         ("preempted before the Job was made again", "retries-exhausted", 1, "BackoffLimitExceeded",
          lambda w: preempted_and_deleted(w, age=400)),
-        ("preempted", "disrupted", 1, "preempting", pod_failed("", "", conditions=[
+        ("preempted", "preempted", 1, "preempted", pod_failed("", "", conditions=[
             condition("DisruptionTarget", reason="PreemptionByScheduler", message="default-scheduler: preempting")])),
         ("device plugin", "node-rejected", 1, "UnexpectedAdmissionError", pod_failed(
             "UnexpectedAdmissionError", "Pod Allocate failed due to no healthy devices present; cannot allocate unhealthy devices")),
@@ -417,13 +417,13 @@ CASES: list[Any] = [
         ("a sidecar keeps the pods", "sidecar-running", 3, "istio-proxy", sidecar()),
         ("a sidecar of a failed training", "container-failed", 1, "exit code 1", sidecar(code=1)),
         ("probe", "probe-failing", 1, "connection refused", unready),
-        ("drained", "disrupted", 1, "EvictionByEvictionAPI", disrupted("EvictionByEvictionAPI")),
-        ("ended by the kubelet", "disrupted", 1, "TerminationByKubelet", disrupted("TerminationByKubelet")),
-        ("disrupted by another program", "disrupted", 1, "ByHand", disrupted("ByHand")),
-        ("deleted for a taint", "disrupted", 1, "DeletionByTaintManager", disrupted("DeletionByTaintManager")),
-        ("collected with its node", "disrupted", 1, "DeletionByPodGC", disrupted("DeletionByPodGC")),
+        ("drained", "evicted", 1, "by a drain", disrupted("EvictionByEvictionAPI")),
+        ("ended by the kubelet", "evicted", 1, "the kubelet ended", disrupted("TerminationByKubelet")),
+        ("disrupted by another program", "evicted", 1, "was disrupted", disrupted("ByHand")),
+        ("deleted for a taint", "node-lost", 1, "a taint of its node", disrupted("DeletionByTaintManager")),
+        ("collected with its node", "node-lost", 1, "its node does not exist", disrupted("DeletionByPodGC")),
         ("the node was shut down", "node-lost", 1, "was shut down or lost", pod_failed("NodeShutdown", "Pod was terminated")),
-        ("deleted for a taint, and the pods are gone", "disrupted", 1, "TaintManagerEviction",
+        ("deleted for a taint, and the pods are gone", "node-lost", 1, "a taint of their nodes",
          lambda w: preempted_and_deleted(w, reason="TaintManagerEviction", message="Marking for deletion Pod team-a/llama")),
         ("a key of a volume", "key-missing", 1, "refers to the key token", mount("references non-existent secret key: token")),
         ("Kueue's ClusterQueue", "queue-missing", 1, "ClusterQueue gpus doesn't exist", pending_quota("ClusterQueue gpus doesn't exist")),
@@ -619,7 +619,7 @@ def test_events_of_other_objects_do_not_hide_the_disruption_of_a_failed_job() ->
     ours = [each for each in world.objects if each["kind"] == "Event"]
     assert ours[0]["involvedObject"]["kind"] == "Job"
 
-    assert world.verdict().findings[0].cause == "disrupted"
+    assert world.verdict().findings[0].cause == "preempted"
 
 
 def test_the_two_newest_events_of_an_image_are_the_evidence() -> None:

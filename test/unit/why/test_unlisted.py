@@ -323,7 +323,7 @@ CASES: list[Any] = [
         ("suspended, and its Workload deactivated", 300, State.WAITING, "workload-deactivated", "deactivated", suspended_by_both),
         ("the newest failure counts", 300, State.WRONG, "container-failed", "exit code 2", failed_twice),
         ("all nodes are cordoned", 300, State.WRONG, "nodes-cordoned", "cordoned", other_pool),
-        ("drained", 300, State.WRONG, "disrupted", "Eviction API: evicting", drained),
+        ("drained", 300, State.WRONG, "evicted", "drain", drained),
         ("complete, and its JobSet deleted by its TTL", 9000, State.COMPLETE, None, "", ttl),
         ("pulls for an hour", 3600, State.STARTING, "image-pulling", "registry.example/40gb:1", pulls_for_an_hour),
         ("starts for an hour", 3600, State.WAITING, "unexplained", "no cause is visible", starts_for_an_hour),
