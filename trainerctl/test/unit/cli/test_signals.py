@@ -13,8 +13,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.fixture(autouse=True)
-def _former_handlers() -> Iterator[None]:
-    former = {number: signal.getsignal(number) for number in ENDING}
+def _default_handlers() -> Iterator[None]:
+    # Of a process that runs in the background, the parent may ignore some of them.
+    former = {number: signal.signal(number, signal.SIG_DFL) for number in ENDING}
     yield
     for number, handler in former.items():
         signal.signal(number, handler)
