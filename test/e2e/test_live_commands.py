@@ -98,7 +98,7 @@ async def test_a_train_job_is_suspended_resumed_awaited_and_deleted(
     assert (await run("wait", "job", "--timeout", "120")).code == 0
     assert (await run("why", "job")).out == f"TrainJob {cluster_namespace}/job is complete.\n"
     assert "complete and cannot be suspended" in (await run("suspend", "job")).err
-    assert "is complete, not failed" in (await run("wait", "job", "--for", "failed")).err
+    assert "is complete and is not failed" in (await run("wait", "job", "--for", "failed")).err
 
     assert "job   Complete" in (await run("get")).out
     tree = (await run("get", "job")).out.splitlines()

@@ -300,9 +300,9 @@ async def test_placing_evicting_and_placing_again_loses_nothing(
     ours = [each for each in sent if namespace in each.path]
     # Before the note of a JobSet that this process has not built is removed, it is read once.
     assert sum(each.method == "GET" for each in ours) <= JOBS
-    counts = Counter(
-        each.path.removesuffix("/status").rsplit("/", 2)[-2] for each in ours if each.method != "GET"
-    )
+    # A busy machine may be so late that an event says so.
+    writes = [each for each in ours if each.method != "GET" and not each.path.endswith("/events")]
+    counts = Counter(each.path.removesuffix("/status").rsplit("/", 2)[-2] for each in writes)
     assert counts.keys() == {"jobsets", "trainjobs"}
     assert counts["jobsets"] <= 6 * JOBS
     assert counts["trainjobs"] <= 6 * JOBS + JOBS // 2

@@ -256,8 +256,9 @@ async def test_the_preview_refuses_no_processes_of_mpi(
     kind: type[TrainingRuntime] | type[ClusterTrainingRuntime],
 ) -> None:
     def slots(count: int) -> Any:
-        spec = {"mlPolicy": {"mpi": {"numProcPerNode": count}}, "template": {"spec": {"replicatedJobs": []}}}
-        return kind.from_dict({"metadata": {"name": "r"}, "spec": spec})
+        obj = runtime(kind, 1)
+        obj.spec.ml_policy = MLPolicy.from_dict({"mpi": {"numProcPerNode": count}})
+        return obj
 
     assert await validators({}, defaulted("2.3"))[kind].validate_create(slots(0)) is not None
     preview = validators({}, defaulted("2.4"))[kind]
