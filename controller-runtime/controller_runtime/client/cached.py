@@ -200,8 +200,7 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
     async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         requests.check_options(requests.DeleteOptions, options)
-        if Object not in type(obj).__mro__:
-            check_object(obj)
+        check_object(obj)
         uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
         try:
             left = await self._live.remove(obj, **options)
@@ -221,8 +220,7 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
-        if not isinstance(kind, type) or Object not in kind.__mro__:
-            check_kind(kind)
+        check_kind(kind)
         if kind.gvk in self._uncached or (self._live_unstructured and issubclass(kind, Unstructured)):
             return self._live
         return self._cache

@@ -144,8 +144,7 @@ class LiveClient(subresources.ByName["SubResource"]):
     async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         requests.check_options(requests.CreateOptions, options)
-        if Object not in type(obj).__mro__:
-            check_object(obj)
+        check_object(obj)
         check_single(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
@@ -188,8 +187,7 @@ class LiveClient(subresources.ByName["SubResource"]):
     async def remove(self, obj: T, **options: Unpack[requests.DeleteOptions]) -> T | None:
         """Delete as :meth:`delete` does; return the object if it still exists, e.g. because of a finalizer, or None."""
         requests.check_options(requests.DeleteOptions, options)
-        if Object not in type(obj).__mro__:
-            check_object(obj)
+        check_object(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         request = requests.delete(resource, obj.namespace, obj.name, delete_options(**options))
@@ -224,8 +222,7 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     async def _update(self, obj: Object, body: T, subresource: str, options: requests.UpdateOptions) -> T:
         requests.check_options(requests.UpdateOptions, options)
-        if Object not in type(obj).__mro__:
-            check_object(obj)
+        check_object(obj)
         options.setdefault("field_validation", self.field_validation)
         kind, text = type(body), body.to_json()
         resource = await self.mapper.resource_for(type(obj))
@@ -249,8 +246,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         options: requests.PatchOptions,
     ) -> LazyObject[T]:
         requests.check_options(requests.PatchOptions, options)
-        if Object not in type(obj).__mro__ or not hasattr(patch, "content_type"):
-            check_patch(obj, patch)
+        check_patch(obj, patch)
         options.setdefault("field_validation", self.field_validation)
         kind, text = type(body), patch.data(body)
         if MASK in text:
@@ -272,8 +268,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         self, obj: Object, body: T, subresource: str, options: requests.ApplyOptions
     ) -> LazyObject[T]:
         requests.check_options(requests.ApplyOptions, options)
-        if Object not in type(obj).__mro__:
-            check_object(obj)
+        check_object(obj)
         check_single(body)
         patch = RawPatch(requests.APPLY, apply_configuration(body))
         return await self._patch(obj, body, patch, subresource, cast("requests.PatchOptions", options))

@@ -197,7 +197,7 @@ def _formatted(message: str, arguments: tuple[object, ...]) -> str:
         return message % (
             arguments[0] if len(arguments) == 1 and isinstance(arguments[0], dict) else arguments
         )
-    except Exception:
+    except Exception:  # a log call never raises, whatever the text of an argument does
         return " ".join(map(raised.text, (message, *arguments)))
 
 

@@ -768,13 +768,11 @@ def _unreadable(formats: _Formats, value: JSON, path: str) -> field.FieldError |
     elif formats == _TIME:
         if isinstance(value, str) and not is_time(value):
             found = field.invalid(field.Path(path), value, "must be a time such as 2006-01-02T15:04:05Z")
-    elif isinstance(value, int | float) and not _fits(value, formats):
-        found = field.invalid(field.Path(path), value, f"must fit into {formats} bits")
+    elif isinstance(value, int | float) and isinstance(formats, int):
+        limit = 1 << formats - 1
+        if not -limit <= value < limit:
+            found = field.invalid(field.Path(path), value, f"must fit into {formats} bits")
     return found
-
-
-def _fits(value: float, bits: _Formats) -> bool:
-    return not isinstance(bits, int) or -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def _merge_struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Mapping[str, JSON]:
