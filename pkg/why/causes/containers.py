@@ -310,14 +310,15 @@ def _told(snapshot: Snapshot, status: Status, named: dict[str, Any]) -> dict[str
     lines = [*message, *log_of(snapshot, status)]
     if status.is_gone and len(lines) == 1 and (joined := _JOINED.search(lines[0][:MOST_MATCHED])):
         lines = ["Traceback (most recent call last):", joined[1]]
-    last = [line for _, line in _after_traceback(lines)] or lines[: -_SEARCHED - 1 : -1]
+    after = [line for _, line in _after_traceback(lines)]
+    last = after or lines[: -_SEARCHED - 1 : -1]
     known = [
         (line, advice)
         for line in last
         for pattern, advice in _SAID.items()
         if re.search(pattern, line[:MOST_MATCHED])
     ]
-    raised = [(line, "") for _, line in _after_traceback(lines) if _RAISED.match(line)]
+    raised = [(line, "") for line in after if _RAISED.match(line)]
     for line, advice in (*known, *raised):
         place = f"{job.name} -n {job.namespace} --step {step_of(status.pod)}"
         shown = " ".join(line.split())
