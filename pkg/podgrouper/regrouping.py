@@ -9,9 +9,10 @@ group after the other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final
 
 import anyio
@@ -163,12 +164,15 @@ class Regrouping:
             self._period += 1
             self._collect(exists)
             for namespace, pods in list(self._pending.items()):
-                turns: dict[NamespacedName | None, float] = {}
-                for pod in list(islice(pods, PORTION)):
-                    # All groups at once would occupy all workers. The pods of one group need only one write.
-                    turn = turns.setdefault(self._group_of.get(pod), len(turns) * PERIOD / PORTION)
+                portion = {pod: self._group_of.get(pod) for pod in islice(pods, PORTION)}
+                # All groups at once would occupy all workers. The pods of one group come together, as they need only
+                # one write, and the next group waits as long as its predecessors have pods.
+                sizes = Counter(portion.values())
+                turns = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
+                for pod, group in portion.items():
                     self._again[pod] = self._period
-                    queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=pods.pop(pod) + turn)
+                    after = pods.pop(pod) + turns[group] * PERIOD / PORTION
+                    queue.add(Request(*pod), priority=handler.LOW_PRIORITY, after=after)
                 if not pods:
                     del self._pending[namespace]
             if self._pending or self._awaited:

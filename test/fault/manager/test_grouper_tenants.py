@@ -117,8 +117,9 @@ async def waits(world: World) -> list[float]:
 
 
 def compare(figure: Callable[..., None], name: str, quiet: list[float], busy: list[float]) -> None:
-    before, now = (statistics.quantiles(each, n=100)[98] for each in (quiet, busy))
-    figure(f"F24 {name}: another's pod, p99", now, at_most=2 * before + 0.05)
+    # A higher percentile of so few samples would be one or two pauses of the API server.
+    before, now = (statistics.quantiles(each, n=10)[8] for each in (quiet, busy))
+    figure(f"F24 {name}: another's pod, p90", now, at_most=2 * before + 0.05)
 
 
 @asynccontextmanager

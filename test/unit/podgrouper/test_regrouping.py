@@ -215,7 +215,7 @@ async def test_many_groups_come_one_after_the_other_and_the_pods_of_a_group_toge
 
     queue = await fed(regrouping, edit(regrouping), seconds=2 * PERIOD)
 
-    expected = [round(PERIOD + number * PERIOD / PORTION, 3) for number in range(groups)]
+    expected = [round(PERIOD + 2 * number * PERIOD / PORTION, 3) for number in range(groups)]
     assert [time for time, name in queue.added if name.startswith("a")] == expected
     assert [time for time, name in queue.added if name.startswith("b")] == expected
 
