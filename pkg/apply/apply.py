@@ -103,6 +103,9 @@ def _upsert(
     items: list[T] | None, new: Iterable[T], keys: Callable[[T], tuple[Hashable, ...]]
 ) -> list[T] | None:
     """Upsert without searching the list for each item. Two items are the same if they share one of their keys."""
+    new = list(new)
+    if items is None and len(new) <= 1:  # like most lists of a template
+        return new or None
     places: dict[Hashable, list[int]] | None = None
     for item in new:
         if items is None:

@@ -7,7 +7,7 @@ Unlike upstream, a TrainJob without ``trainer`` gets these variables, too.
 
 from __future__ import annotations
 
-from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
+from controller_runtime.apis.core.v1 import EnvVar
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
@@ -36,9 +36,8 @@ class JAX(EnforceMLPolicyPlugin):
 
 
 def _environment(coordinator: str, nodes: int) -> list[EnvVar]:
-    index = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
     return [
         EnvVar(name="JAX_NUM_PROCESSES", value=str(nodes)),
-        EnvVar(name="JAX_PROCESS_ID", value_from=EnvVarSource(field_ref=index)),
+        EnvVar(name="JAX_PROCESS_ID", value_from=trainernodes.NODE_INDEX),
         EnvVar(name="JAX_COORDINATOR_ADDRESS", value=coordinator),
     ]

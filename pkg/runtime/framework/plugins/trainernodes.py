@@ -5,14 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from controller_runtime.apis.core.v1 import ContainerPort, EnvVar
+from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime.runtime import Container, Info, PodSet, template_spec_apply
+
+# Plugins put these into the lists of many objects. Items of such lists are replaced, never changed.
+PORT: Final = ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)
+"""The port at which the nodes find each other."""
+NODE_INDEX: Final = EnvVarSource(
+    field_ref=ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
+)
+"""The value of a variable with the index of the node."""
 
 
 def with_count(info: Info, train_job: TrainJob) -> PodSet | None:
@@ -58,6 +67,4 @@ def set_rendezvous(info: Info, train_job: TrainJob, environment: Callable[[int],
     if pod_set is None or node is None:
         return
     node.env = apply.upsert_env_vars(node.env, environment(pod_set.count))
-    node.ports = apply.upsert_port(
-        node.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
-    )
+    node.ports = apply.upsert_port(node.ports, [PORT])

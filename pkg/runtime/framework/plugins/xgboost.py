@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
+from controller_runtime.apis.core.v1 import EnvVar
 from controller_runtime.machinery import field
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -62,10 +62,9 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
 
 def _environment(tracker: str, workers: int) -> list[EnvVar]:
-    index = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
     return [
         EnvVar(name=constants.XGBOOST_ENV_TRACKER_URI, value=tracker),
         EnvVar(name=constants.XGBOOST_ENV_TRACKER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
-        EnvVar(name=constants.XGBOOST_ENV_TASK_ID, value_from=EnvVarSource(field_ref=index)),
+        EnvVar(name=constants.XGBOOST_ENV_TASK_ID, value_from=trainernodes.NODE_INDEX),
         EnvVar(name=constants.XGBOOST_ENV_NUM_WORKER, value=str(workers)),
     ]

@@ -12,13 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from controller_runtime.apis.core.v1 import (
-    ContainerPort,
-    EnvVar,
-    EnvVarSource,
-    ObjectFieldSelector,
-    ResourceRequirements,
-)
+from controller_runtime.apis.core.v1 import EnvVar, ResourceRequirements
 from controller_runtime.machinery import field, quantity
 from controller_runtime.machinery.gojson import quote
 from controller_runtime.machinery.quantity import IntOrString
@@ -109,11 +103,10 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         nodes = 1 if pod_set is None else pod_set.count
         processes = _num_proc_per_node(policy, trainer, resources)
         master = trainernodes.first_host(info, train_job)
-        rank = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
         node_env = [
             EnvVar(name=constants.TORCH_ENV_NUM_NODES, value=str(nodes)),
             EnvVar(name=constants.TORCH_ENV_NUM_PROC_PER_NODE, value=str(processes)),
-            EnvVar(name=constants.TORCH_ENV_NODE_RANK, value_from=EnvVarSource(field_ref=rank)),
+            EnvVar(name=constants.TORCH_ENV_NODE_RANK, value_from=trainernodes.NODE_INDEX),
         ]
         master_env = [
             EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=master),
@@ -140,9 +133,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         else:
             env = apply.upsert_env_vars(env, master_env)
         container.env = env
-        container.ports = apply.upsert_port(
-            container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
-        )
+        container.ports = apply.upsert_port(container.ports, [trainernodes.PORT])
 
 
 def _targets(policy: TorchMLPolicySource) -> Iterator[tuple[EnvInjectionTarget, str]]:
