@@ -116,41 +116,6 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
     return JobSetState.RUNNING if trainjob.suspension_note(train_job) is None else JobSetState.MOVING
 
 
-class JobSetRule:
-    """Decides which changes of a live JobSet are possible.
-
-    JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``. While the JobSet is
-    suspended, it also permits changes of the scheduling of its pods. All other fields are fixed: JobSet's webhook
-    refuses to change them, and without the webhook, existing Jobs do not follow the change.
-    """
-
-    def __init__(self, live: Wire) -> None:
-        self._live = live
-        self._jobs: list[Wire] = live.get("status", {}).get("replicatedJobsStatus") or []
-        self.suspended: bool = bool(live.get("spec", {}).get("suspend"))
-        self.observed: bool = bool(self._jobs)
-        """True if JobSet's controller has reconciled the JobSet, and so may have created Jobs."""
-        self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
-
-    @property
-    def owns_volumes(self) -> bool:
-        """True if volumes are deleted with the JobSet, which is the default of ``volumeClaimPolicies``."""
-        policies = self._live.get("spec", {}).get("volumeClaimPolicies") or ()
-        return any((each.get("retentionPolicy") or {}).get("whenDeleted") != "Retain" for each in policies)
-
-    def matches(self, desired: Wire) -> bool:
-        """Return True if the fixed fields are as desired. False means that only the server can decide."""
-        return equal(_fixed(self._live), _fixed(desired))
-
-    def leaves_fixed_fields(self, answer: Wire) -> bool:
-        """Return True if a change keeps the fixed fields. ``answer`` is the result of the change's dry run."""
-        return _fixed(answer) == _fixed(self._live)
-
-    def suspended_as_it_is(self, desired: Wire) -> Wire:
-        """Return the apply configuration that suspends the live JobSet and changes no other field of its spec."""
-        return {**desired, "spec": {**self._live.get("spec", {}), "suspend": True}}
-
-
 class Children:
     """Applies the objects of a TrainJob. The state of its JobSet determines how."""
 
@@ -347,7 +312,7 @@ class Children:
             return await self._applier.apply(train_job.key, sent)
         except (ForbiddenError, InvalidError) as error:
             if live is not None and live.spec.suspend and writes.is_immutable_refusal(error):
-                await self._rebuild(train_job, live, desired, JobSetRule(live.to_dict()), error)
+                await self._rebuild(train_job, live, desired, error)
             raise
 
     async def _runs(self, train_job: TrainJob) -> bool:
@@ -425,9 +390,8 @@ class Children:
             PendingError: the TrainJob is being deleted, or another writer changed the JobSet's owners.
         """
         job_set, _ = await self._desired(runtime, train_job, live)
-        rule = JobSetRule(live.to_dict())
-        follows = rule.suspended and not ended(live)
-        if job_set is None or not (follows or rule.matches(job_set.to_dict())):
+        follows = live.spec.suspend and not ended(live)
+        if job_set is None or not (follows or fixed_fields_match(live, job_set)):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
         owner = await self._applier.reader.get(TrainJob, train_job.key)
@@ -498,7 +462,7 @@ class Children:
                 raise BeingDeletedError(live)
             if not refused and covers(_fixed_of_gang(live), _fixed_of_gang(desired)):
                 continue
-            if job_set is not None and JobSetRule(job_set.to_dict()).active:
+            if job_set is not None and has_active_jobs(job_set):
                 raise PendingError(f"{where}: it is replaced when the Jobs have stopped", UNTIL_DELETED)
             log.logger_from().info("Replacing the gang", gang=str(live.key))
             try:
@@ -544,7 +508,7 @@ class Children:
         job_set, _ = await self._desired(runtime, train_job, live)
         if (
             job_set is not None
-            and not JobSetRule(live.to_dict()).matches(job_set.to_dict())
+            and not fixed_fields_match(live, job_set)
             and (ended(live) or await self._changes(train_job, live, job_set))
         ):
             held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
@@ -565,40 +529,32 @@ class Children:
         Raises:
             PendingError: the JobSet is being suspended, its Jobs are stopping, or it was deleted.
         """
-        rule = JobSetRule(live.to_dict())
-        if rule.suspended and rule.active and not train_job.spec.suspend:
+        if live.spec.suspend and has_active_jobs(live) and not train_job.spec.suspend:
             # JobSet changes only Jobs that have stopped: others would run on with the former spec.
             raise PendingError(f"jobset {live.key}: its Jobs are being suspended", UNTIL_DELETED)
-        if self._applier.knows(train_job.key, desired, live):
+        if self._applier.knows(train_job.key, desired, live) or fixed_fields_match(live, desired):
             return
-        if rule.matches(desired.to_dict()):
-            return
-        refusal: StatusError | None = None
         preview = await self._preview(train_job, live, desired)
+        unstarted = live.spec.suspend and not is_observed(live)
+        refusal: StatusError | None = None
         if isinstance(preview, StatusError):
             refusal = preview
-        elif rule.leaves_fixed_fields(preview) or (rule.suspended and not rule.observed):
+        elif unstarted or fixed_fields(preview) == fixed_fields(live.to_dict()):
             return
-        if not rule.suspended:
+        if not live.spec.suspend:
             await self._suspend_as_it_is(live, desired)
-        await self._rebuild(train_job, live, desired, rule, refusal)
+        await self._rebuild(train_job, live, desired, refusal)
 
     async def _suspend_as_it_is(self, live: JobSet, desired: JobSet) -> NoReturn:
         """Suspend a running JobSet without any other change, and raise PendingError to wait for its Jobs."""
-        rule = JobSetRule(live.to_dict())
-        await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
+        await self._send(suspended_as_it_is(live, desired.to_dict()), live)
         # If no Jobs were created, none stops, so no change of the status would enqueue the TrainJob.
-        after = UNTIL_DELETED if rule.observed else SOON
+        after = UNTIL_DELETED if is_observed(live) else SOON
         raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
 
     async def _rebuild(
-        self,
-        train_job: TrainJob,
-        live: JobSet,
-        desired: JobSet,
-        rule: JobSetRule,
-        refusal: StatusError | None,
-    ) -> None:
+        self, train_job: TrainJob, live: JobSet, desired: JobSet, refusal: StatusError | None
+    ) -> NoReturn:
         """Delete a suspended JobSet, so that it can be built again, and raise PendingError.
 
         If the JobSet must not be deleted, raise the error that says why. Foreground deletion is used because the next
@@ -608,17 +564,19 @@ class Children:
             VolumesError: the JobSet may have run, and its volumes would be deleted with it.
         """
         # Generation 1: it has been suspended since its creation, so its volumes are empty.
-        if rule.owns_volumes and rule.observed and live.metadata.generation != 1:
+        policies = [each.retention_policy for each in live.spec.volume_claim_policies or ()]
+        owns_volumes = any(each is None or each.when_deleted != "Retain" for each in policies)
+        if owns_volumes and is_observed(live) and live.metadata.generation != 1:
             raise VolumesError(
                 f"jobset {live.key}: the change of the TrainJob or of its runtime needs a new JobSet, but the volumes "
                 "of this one would be deleted with it: undo the change, or delete the JobSet together with its volumes"
             ) from refusal
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
-        if rule.active:
+        if has_active_jobs(live):
             message = f"Waiting until the Jobs of JobSet {live.key} have stopped"
             self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
             raise PendingError(message, UNTIL_DELETED)
-        if not rule.observed and created is not None and self._now() - created < _UNTIL_OBSERVED:
+        if not is_observed(live) and created is not None and self._now() - created < _UNTIL_OBSERVED:
             raise PendingError(f"jobset {live.key}: its controller may be creating Jobs")
         memory = self._memories[train_job.key]
         started = attempts.attempts_of(live.metadata, live.status)
@@ -662,8 +620,7 @@ class Children:
             return
         wire = content(live.to_dict())
         metadata = {**wire["metadata"], "name": live.name, "namespace": live.namespace}
-        rule = JobSetRule(live.to_dict())
-        await self._send(JobSet.from_dict(rule.suspended_as_it_is({**wire, "metadata": metadata})), live)
+        await self._send(suspended_as_it_is(live, {**wire, "metadata": metadata}), live)
 
     async def _send(self, obj: JobSet, live: JobSet, *, dry_run: bool = False) -> Wire:
         obj = at_version_of(obj, live)
@@ -719,7 +676,33 @@ def ended(job_set: JobSet) -> bool:
     )
 
 
-def _fixed(job_set: Wire) -> Wire:
+def is_observed(job_set: JobSet) -> bool:
+    """Return True if JobSet's controller has reconciled the JobSet, and so may have created Jobs."""
+    return bool(job_set.status.replicated_jobs_status)
+
+
+def has_active_jobs(job_set: JobSet) -> bool:
+    """Return True if the status of the JobSet counts Jobs that run."""
+    return any(each.active or each.ready for each in job_set.status.replicated_jobs_status or ())
+
+
+def suspended_as_it_is(live: JobSet, desired: Wire) -> JobSet:
+    """Return the apply configuration that suspends the live JobSet and changes no other field of its spec."""
+    return JobSet.from_dict({**desired, "spec": {**live.to_dict()["spec"], "suspend": True}})
+
+
+def fixed_fields_match(live: JobSet, desired: JobSet) -> bool:
+    """Return True if the fixed fields of ``live`` are as desired. False means that only the server can decide.
+
+    JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``. While the JobSet is
+    suspended, it also permits changes of the scheduling of its pods. All other fields are fixed: JobSet's webhook
+    refuses to change them, and without the webhook, existing Jobs do not follow the change.
+    """
+    return equal(fixed_fields(live.to_dict()), fixed_fields(desired.to_dict()))
+
+
+def fixed_fields(job_set: Wire) -> Wire:
+    """Return the fixed fields of a JobSet's spec: see :func:`fixed_fields_match`."""
     spec = without(job_set.get("spec", {}), _JOB_SET_SPEC)
     return {**spec, "replicatedJobs": [_fixed_job(job) for job in spec.get("replicatedJobs") or ()]}
 
