@@ -161,10 +161,11 @@ class Applier:
         """Remember that an apply of ``desired`` would not change ``live``."""
         self._memories[owner].matched[desired.gvk, desired.key] = _digests(desired, live)
 
-    async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
+    async def apply(self, owner: NamespacedName, desired: Object, *, absent: bool = False) -> Outcome:
         """Apply ``desired`` as field owner ``trainer`` if the live object differs, and return the outcome.
 
-        An object that is being deleted is not applied: its deletion enqueues the owner when the object is gone.
+        An object that is being deleted is not applied: its deletion enqueues the owner when the object is gone. With
+        ``absent``, the caller has just found that the object does not exist, and it is not looked up again.
 
         Raises:
             ChildConflictError: the live object has no controller, or another controller than the desired object.
@@ -172,7 +173,7 @@ class Applier:
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
         """
-        live, needed, digest = await self._compare(owner, desired)
+        live, needed, digest = (None, True, None) if absent else await self._compare(owner, desired)
         if not needed:
             deleting = live is not None and live.metadata.deletion_timestamp is not None
             return Outcome.DELETING if deleting else Outcome.UNCHANGED

@@ -246,7 +246,9 @@ class Children:
         if job_set is not None and not starts:
             applied.append((job_set, await self.write_job_set(train_job, live, job_set, job_set)))
         elif job_set is not None and live is not None and siblings:
-            held = attempts.counted(with_suspend(job_set, True), live, None)
+            held = job_set.shallow_copy()
+            held.spec = job_set.spec.model_copy(update={"suspend": True})
+            held = attempts.counted(held, live, None)
             if await self._applier.pending(train_job.key, held):
                 await self.write_job_set(train_job, live, job_set, held)
         try:
@@ -296,7 +298,8 @@ class Children:
             if stored.metadata.uid != train_job.metadata.uid:
                 raise PendingError(f"trainjob {train_job.key}: it was replaced meanwhile")
             before = attempts.starts_in(stored.status)
-        return attempts.counted(with_suspend(job_set, train_job.spec.suspend), live, before), siblings
+        job_set.spec.suspend = train_job.spec.suspend
+        return attempts.counted(job_set, live, before), siblings
 
     async def write_job_set(
         self, train_job: TrainJob, live: JobSet | None, desired: JobSet, sent: JobSet
@@ -309,7 +312,7 @@ class Children:
             PendingError: the JobSet was deleted, or its Jobs are stopping.
         """
         try:
-            return await self._applier.apply(train_job.key, sent)
+            return await self._applier.apply(train_job.key, sent, absent=live is None)
         except (ForbiddenError, InvalidError) as error:
             if live is not None and live.spec.suspend and writes.is_immutable_refusal(error):
                 await self._rebuild(train_job, live, desired, error)
@@ -636,15 +639,6 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
     """Return True if the JobSet has no controller and its jobs have the ancestor-step label."""
     jobs = job_set.spec.replicated_jobs or ()
     return trainjob.controller_of(job_set) is None and any(ancestor_of(job) is not None for job in jobs)
-
-
-def with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
-    """Return ``job_set`` if its ``suspend`` has this value, otherwise a copy with this value."""
-    if job_set.spec.suspend is suspend:
-        return job_set
-    changed = job_set.shallow_copy()
-    changed.spec = job_set.spec.model_copy(update={"suspend": suspend})
-    return changed
 
 
 def split(objects: list[Object]) -> Built:

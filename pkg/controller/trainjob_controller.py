@@ -140,7 +140,8 @@ class TrainJobReconciler:
             _count(TrainJobState.FOREIGN)
             self._forget(request)
             return ctrl.Result()
-        self._observe(stored, failing=True)  # until this reconcile has ended
+        if self._starts is not None:
+            self._starts.observe(stored, failing=True)  # until this reconcile has ended
 
         # The status is changed in a copy. An assignment would mark an absent status as set.
         train_job = stored.shallow_copy()
@@ -242,7 +243,9 @@ class TrainJobReconciler:
             failed = [error for error in errors if not isinstance(error, PendingError)]
             pending = next((error for error in errors if isinstance(error, PendingError)), None)
             errors.clear()  # the errors' tracebacks refer to the list
-        self._observe(train_job, failing=bool(failed))
+        self._phases.observe(train_job)
+        if self._starts is not None:
+            self._starts.observe(train_job, failing=bool(failed))
         if trainjob.is_finished(train_job):
             self._forget(request)
             left = None
@@ -332,11 +335,6 @@ class TrainJobReconciler:
             if len(text) > _EVENT_ERROR_LIMIT:
                 message += " ..."
             self._recorder.event(train_job, "Warning", _EVENT_REASON, message)
-
-    def _observe(self, train_job: TrainJob, *, failing: bool) -> None:
-        self._phases.observe(train_job)
-        if self._starts is not None:
-            self._starts.observe(train_job, failing=failing)
 
     def _forget(self, request: ctrl.Request) -> None:
         """Forget a TrainJob whose children are no longer reconciled."""

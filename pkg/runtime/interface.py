@@ -69,6 +69,8 @@ class Runtime(ABC):
     async def new_objects(self, train_job: TrainJob) -> list[Object]:
         """Return the objects to apply for ``train_job``. Existing objects that must not be changed are left out.
 
+        The objects are new at each call, because the caller may change them.
+
         Raises:
             RuntimeNotFoundError: the runtime that ``train_job`` refers to could not be read.
             StatusError: another read failed.

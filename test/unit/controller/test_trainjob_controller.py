@@ -14,7 +14,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller.children import JobSetState
 from pkg.controller.trainjob_controller import TrainJobState
-from testkit.trainjobs import MakeBench, MakeJob, kinds
+from testkit.trainjobs import MakeBench, MakeJob, kinds, world
 
 
 async def test_a_new_train_job_gets_its_job_set_and_no_condition(
@@ -293,3 +293,10 @@ def test_the_architecture_page_has_every_state() -> None:
     section = page[page.index("## The life of a TrainJob") : page.index("## From a pod")]
     rows = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
     assert rows == [*map(str, TrainJobState), *map(str, JobSetState)]
+
+
+async def test_a_new_train_job_s_job_set_is_looked_up_once_before_it_is_created() -> None:
+    w = await world()
+    assert await w.reconcile() == ["apply JobSet"]
+    about = [call.verb for call in w.server.calls if call.kind == JobSet.gvk]
+    assert about == ["get", "apply", "get"]  # the last one is for the status
