@@ -16,8 +16,8 @@ from controller_runtime.machinery import JSON
 Wire = dict[str, JSON]
 """The JSON of an object or of a part of it."""
 
-_ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
-"""Possible keys of a list of maps. The key is the first of these fields that has a unique value in every item."""
+_ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath", "containerPort")
+"""Possible keys of a list of maps, see :func:`item_key`."""
 
 _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
 """Maps and lists that an apply replaces as a whole: an additional item in ``live`` is a difference, too."""
@@ -78,7 +78,7 @@ def equal(live: object, desired: object) -> bool:
 
 
 def _covers_list(live: list[JSON], desired: list[JSON], defaults: Mapping[str, JSON]) -> bool:
-    key = _item_key(live, desired)
+    key = item_key(live, desired)
     if key is None:
         return len(live) == len(desired) and all(
             covers(left, right, defaults) for left, right in zip(live, desired, strict=True)
@@ -92,7 +92,11 @@ def _covers_list(live: list[JSON], desired: list[JSON], defaults: Mapping[str, J
     )
 
 
-def _item_key(*lists: list[JSON]) -> str | None:
+def item_key(*lists: list[JSON]) -> str | None:
+    """Return the field that identifies the items of each of the lists, or None if there is no such field.
+
+    It is the first of the possible keys that has a different string or integer in every item of a list.
+    """
     if not all(isinstance(item, dict) for items in lists for item in items):
         return None
     return next((key for key in _ITEM_KEYS if all(_keyed_by(items, key) for items in lists)), None)
@@ -100,7 +104,7 @@ def _item_key(*lists: list[JSON]) -> str | None:
 
 def _keyed_by(items: list[JSON], key: str) -> bool:
     values = [item.get(key) for item in items]
-    return all(isinstance(value, str) for value in values) and len(set(values)) == len(values)
+    return all(type(value) in (str, int) for value in values) and len(set(values)) == len(values)
 
 
 def without_emptied(live: JSON, desired: JSON) -> JSON:
@@ -124,7 +128,7 @@ def without_emptied(live: JSON, desired: JSON) -> JSON:
 
 def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
     """Return the live item for ``desired[place]``: it has the same key or, if there are no keys, the same place."""
-    key = _item_key(live, desired)
+    key = item_key(live, desired)
     if key is None:
         return live[place] if place < len(live) else None
     return next((item for item in live if item[key] == desired[place][key]), None)

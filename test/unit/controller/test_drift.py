@@ -36,6 +36,8 @@ from pkg.controller.children import (
         ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "A", "value": "2"}]}, False),
         ({"env": []}, {"env": [{"name": "A"}]}, False),
         ({"ports": [{"containerPort": 1, "protocol": "TCP"}]}, {"ports": [{"containerPort": 1}]}, True),
+        ({"ports": [{"containerPort": 2}, {"containerPort": 1}]}, {"ports": [{"containerPort": 1}]}, True),
+        ({"ports": [{"containerPort": True}, {"containerPort": 1}]}, {"ports": [{"containerPort": 1}]}, False),
         ({"mounts": [{"name": "v", "mountPath": "/b"}, {"name": "v", "mountPath": "/a"}]},
          {"mounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]}, False),
         ({"mounts": [{"name": "v", "mountPath": "/b"}, {"name": "v", "mountPath": "/a"}]},

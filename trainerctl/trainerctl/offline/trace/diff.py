@@ -13,9 +13,7 @@ from typing import Final, NamedTuple
 
 from controller_runtime.machinery import JSON
 from controller_runtime.machinery.yaml import render_path
-
-_KEYS: Final = ("name", "mountPath", "containerPort", "uid")
-
+from pkg.apply import drift
 
 ABSENT: Final = object()
 """Distinguishes an absent value from null."""
@@ -72,7 +70,9 @@ def difference(before: JSON, after: JSON, path: Path = ()) -> Iterator[Change]:
     if _both(dict, before, after):
         yield from _of_maps(before, after, path)
         return
-    key = _common_key(before, after) if _both(list, before, after) else None
+    key: str | None = None
+    if _both(list, before, after):
+        key = drift.item_key(after) if before is ABSENT else drift.item_key(before, after)
     if key is None:
         yield Change(path, before, after)
     else:
@@ -110,18 +110,3 @@ def _of_lists(before: JSON, after: list[JSON], key: str, path: Path) -> Iterator
             yield from difference(old[name], item, step)
         else:
             yield Change(step, after=item, index=index)
-
-
-def _common_key(before: JSON, after: list[JSON]) -> str | None:
-    lists = [after] if before is ABSENT else [before, after]
-    for key in _KEYS:
-        if all(_is_keyed(items, key) for items in lists):
-            return key
-    return None
-
-
-def _is_keyed(items: list[JSON], key: str) -> bool:
-    values = [item.get(key) if isinstance(item, dict) else None for item in items]
-    if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
-        return False
-    return len(set(values)) == len(values)
