@@ -43,7 +43,7 @@ from .budget import REQUEST, Budget
 from .hub import PluginsHub, new_plugins_hub
 from .owners import kind_of, pod_as_owner
 from .plugins import Key, Reads, inputs
-from .podgroup import Memory
+from .podgroup import FairCache
 from .regrouping import Regrouping
 
 T = TypeVar("T", bound=Object)
@@ -105,8 +105,8 @@ class OwnerCache:
         self._clock = clock
         self.budget = Budget(clock)
         self._watched: dict[GVK, cache.Informer[Any]] = {}
-        self._metadata: Memory[Key, _Metadata] = Memory(CAPACITY // 4, READ_TTL, clock)
-        self._contents: Memory[Key, _Content] = Memory(CAPACITY)
+        self._metadata: FairCache[Key, _Metadata] = FairCache(CAPACITY // 4, READ_TTL, clock)
+        self._contents: FairCache[Key, _Content] = FairCache(CAPACITY)
         self._locks: KeyedLocks[Key] = KeyedLocks()
         self._reading: dict[Key, bool] = {}
         """The owners whose metadata is being read. The value becomes False if the watch reports a deletion during the

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The desired pod group, and how it is written to the cluster."""
 
+from .faircache import FairCache as FairCache
 from .handler import Handler as Handler
 from .handler import pod_group_for as pod_group_for
-from .memory import Memory as Memory
 from .metadata import Metadata as Metadata
 from .metadata import SubGroupMetadata as SubGroupMetadata
 from .metadata import TopologyConstraintMetadata as TopologyConstraintMetadata

@@ -19,7 +19,7 @@ from controller_runtime.machinery.locks import KeyedLocks
 
 from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 
-from .memory import Memory
+from .faircache import FairCache
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 from .rules import OLDEST, Rules
 from .updater import pod_groups_equal, update_pod_group
@@ -52,7 +52,7 @@ class Handler:
         self._node_pool_key = node_pool_key
         self._queue_key = queue_key
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
-        self._up_to_date: Memory[NamespacedName, tuple[str, int]] = Memory(_REMEMBERED)
+        self._up_to_date: FairCache[NamespacedName, tuple[str, int]] = FairCache(_REMEMBERED)
         """The version and the digest of groups that were written or found up to date for one of their pods.
 
         The other pods usually need the same group.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded memory: a namespace with many values does not evict the values of smaller namespaces."""
+"""A bounded cache: a namespace with many values does not evict the values of smaller namespaces."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ K = TypeVar("K", bound=Namespaced)
 V = TypeVar("V")
 
 
-class Memory(Generic[K, V]):
+class FairCache(Generic[K, V]):
     """Remembers values up to a total size of ``capacity``. With ``ttl``, values expire after that many seconds.
 
-    When the memory is full, it evicts values of the namespace with the largest total size, the least recently used
+    When the cache is full, it evicts values of the namespace with the largest total size, the least recently used
     first. A namespace with many values therefore cannot evict the values of smaller namespaces.
     """
 
