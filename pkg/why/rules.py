@@ -461,10 +461,7 @@ RULES: Final[dict[str, Rule]] = {
         "Remove what has no effect, or correct the runtime as described.", Severity.NOTE),
     "expiring": Rule(
         "a finished TrainJob will be deleted after its `ttlSecondsAfterFinished`. This is a note",
-        "it will be deleted at {due}, because {field}, if the manager's feature gate TTLAfterFinished is enabled",
-        "To keep the TrainJob for longer, raise its spec.ttlSecondsAfterFinished.", Severity.NOTE),
-    "expiring/announced": Rule(
-        "", "it will be deleted at {due}, because {field}",
+        "it will be deleted at {due}, because {field}{gate}",
         "To keep the TrainJob for longer, raise its spec.ttlSecondsAfterFinished.", Severity.NOTE),
     "expiring/overdue": Rule(
         "", "it should have been deleted at {due}, because {field}, and still exists",

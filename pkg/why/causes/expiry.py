@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-import pydantic_core
 from controller_runtime.machinery.meta import format_time
 
 from pkg.constants import trainer as constants
-from pkg.why.causes.references import runtime_of
+from pkg.why.causes.outcome import UNSUPPORTED
+from pkg.why.causes.references import stored_runtime
 from pkg.why.finding import Finding, found
-from pkg.why.snapshot import PATIENCE, Snapshot
-from pkg.why.snapshot import finished as is_finished
+from pkg.why.liveobject import at, moment
+from pkg.why.snapshot import PATIENCE, Snapshot, finished
+
+_SKEW: Final = timedelta(days=1)
+_MOST_SECONDS: Final = 1 << 31
+"""The API server stores no larger numbers in these fields."""
 
 
 class Deletion(NamedTuple):
@@ -43,28 +46,21 @@ def deletion_of(snapshot: Snapshot) -> Deletion | None:
 
     The time of the manager's Configuration is not known here; only the manager's event contains it.
     """
-    if not is_finished(snapshot.train_job):
+    job, runtime = snapshot.train_job, stored_runtime(snapshot)
+    ended = next((job.condition(each) for each in ("Complete", "Failed") if job.is_true(each)), None)
+    since = moment(ended, "lastTransitionTime")
+    is_ours = job.text("spec", "managedBy") in ("", constants.TRAIN_JOB_CONTROLLER_NAME)
+    if since is None or job.deleted is not None or not is_ours or at(ended, "reason") == UNSUPPORTED:
         return None
-    from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob  # slow to load
-    from pkg.util import trainjob
-
-    with suppress(pydantic_core.ValidationError, ValueError, OverflowError):
-        train_job = TrainJob.from_dict(dict(snapshot.train_job.data))
-        finished = trainjob.finished_at(train_job)
-        if finished is None or not trainjob.is_ours(train_job) or train_job.metadata.deletion_timestamp:
-            return None
-        reference = runtime_of(snapshot.train_job)
-        kind = TrainingRuntime if reference.namespace else ClusterTrainingRuntime
-        stored = next((each for each in snapshot.all(reference.kind) if each.name == reference.name), None)
-        ttl = trainjob.time_to_live(train_job)
-        if ttl is None and stored is not None:
-            ttl = trainjob.time_to_live(train_job, kind.from_dict(dict(stored.data)))
-        if ttl is not None:
-            due = finished + timedelta(seconds=ttl[0])
-            announced = snapshot.events(snapshot.train_job, constants.TRAIN_JOB_EXPIRING_REASON)
-            is_overdue = snapshot.now - due > PATIENCE
-            return Deletion(due, f"{ttl[1]} is {ttl[0]}", bool(announced), is_overdue)
-    return None
+    ttl, field = job.at("spec", "ttlSecondsAfterFinished"), "spec.ttlSecondsAfterFinished"
+    if ttl is None and runtime is not None:
+        field = f"spec.runPolicy.ttlSecondsAfterFinished of {runtime}"
+        ttl = runtime.at("spec", "runPolicy", "ttlSecondsAfterFinished")
+    if not isinstance(ttl, int) or not 0 <= ttl < _MOST_SECONDS:
+        return None
+    due = min(since, snapshot.now + _SKEW) + timedelta(seconds=ttl)
+    announced = bool(snapshot.events(job, constants.TRAIN_JOB_EXPIRING_REASON))
+    return Deletion(due, f"{field} is {ttl}", announced, snapshot.now - due > PATIENCE)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -73,8 +69,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     announced = snapshot.events(job, constants.TRAIN_JOB_EXPIRING_REASON)
     lines = [snapshot.quote(each) for each in announced[:1]]
     if (expected := deletion_of(snapshot)) is not None:
-        rule = "expiring/announced" if expected.is_announced else "expiring"
-        rule = "expiring/overdue" if expected.is_overdue else rule
-        yield found(rule, job, *lines, due=format_time(expected.due), field=expected.field, job=job)
-    elif announced and (job.is_true("Complete") or job.is_true("Failed")):
+        rule = "expiring/overdue" if expected.is_overdue else "expiring"
+        gate = "" if expected.is_announced else ", if the manager's feature gate TTLAfterFinished is enabled"
+        due = format_time(expected.due)
+        yield found(rule, job, *lines, due=due, field=expected.field, job=job, gate=gate)
+    elif announced and finished(job):
         yield found("expiring/configured", job, *lines, words=announced[0].text("message"))

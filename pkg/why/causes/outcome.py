@@ -14,6 +14,8 @@ from pkg.why.liveobject import LiveObject, deadline, text
 from pkg.why.rules import keep
 from pkg.why.snapshot import Snapshot, condition_line, event_time
 
+UNSUPPORTED: Final = "TrainingRuntimeNotSupported"
+"""The reason with which a TrainJob fails whose runtime has another kind. It can still be corrected."""
 _DISRUPTIONS: Final = {"Preempted": "preempted/deleted", "TaintManagerEviction": "node-lost/taints"}
 """The rule for each reason that an event of a deleted pod may have."""
 _RETRIED: Final = (
@@ -29,7 +31,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield findings on the failure of the TrainJob or its Jobs, and on Jobs that wait before they retry."""
     job = snapshot.train_job
     failed = job.condition("Failed")
-    if failed.get("status") == "True" and text(failed, "reason") == "TrainingRuntimeNotSupported":
+    if failed.get("status") == "True" and text(failed, "reason") == UNSUPPORTED:
         line = condition_line(job, "Failed")
         yield found("runtime-unsupported", job, line, words=text(failed, "message"))
         return

@@ -39,6 +39,12 @@ def runtime_of(train_job: LiveObject) -> Reference:
     return Reference(f"{kind}.{group}", namespace, text(ref, "name"))
 
 
+def stored_runtime(snapshot: Snapshot) -> LiveObject | None:
+    """Return the runtime of the TrainJob, or None if it was not found."""
+    wanted = runtime_of(snapshot.train_job)
+    return next((each for each in snapshot.all(wanted.kind) if each.name == wanted.name), None)
+
+
 def runtime_of_other_kind(train_job: LiveObject) -> Reference:
     """Return a reference to the runtime that has the name in ``runtimeRef``, but the other kind."""
     wanted = runtime_of(train_job)

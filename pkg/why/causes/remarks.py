@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pydantic_core
 
-from pkg.why.causes.references import runtime_of
+from pkg.why.causes.references import stored_runtime
 from pkg.why.finding import Finding, found
 from pkg.why.rules import Severity
 from pkg.why.snapshot import Snapshot
@@ -22,15 +22,14 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     other remarks are notes.
     """
     can_be_grave = not snapshot.running and not snapshot.train_job.is_true("Complete")
-    reference = runtime_of(snapshot.train_job)
-    stored = next((each for each in snapshot.all(reference.kind) if each.name == reference.name), None)
+    stored = stored_runtime(snapshot)
     if stored is None:
         return
     from pkg.apis.jobset.v1alpha2 import JobSet  # slow to load, as the next modules
     from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
     from pkg.runtime import about_runtime, about_train_job
 
-    kind = TrainingRuntime if reference.namespace else ClusterTrainingRuntime
+    kind = TrainingRuntime if stored.kind == "TrainingRuntime" else ClusterTrainingRuntime
     with suppress(pydantic_core.ValidationError):  # the webhooks and the manager report such an object
         runtime = kind.from_dict(dict(stored.data))
         jobs = None

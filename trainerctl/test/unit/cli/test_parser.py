@@ -142,3 +142,17 @@ def test_commands_that_are_often_used_do_not_load_the_models_of_the_apis(name: s
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     slow = {"controller_runtime.apis.core.v1", "controller_runtime.envtest", "controller_runtime.manager"}
     assert slow.isdisjoint(json.loads(done.stdout))
+
+
+def test_get_of_a_finished_train_job_does_not_load_the_models_of_the_apis() -> None:
+    job = {"spec": {"ttlSecondsAfterFinished": 60}, "status": {"conditions": [
+        {"type": "Failed", "status": "True", "lastTransitionTime": "2026-03-02T12:00:00Z"}]}}  # fmt: skip
+    probe = (
+        "import json, sys, datetime; from pkg.why import LiveObject, Snapshot, deletion_of; "
+        "now = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC); "
+        f"print(deletion_of(Snapshot(LiveObject({job!r}), now))); print(json.dumps(list(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    shown, modules = done.stdout.splitlines()
+    assert shown == "expires 2026-03-02T12:01:00Z if TTLAfterFinished is enabled"
+    assert "controller_runtime.apis.core.v1" not in json.loads(modules)
