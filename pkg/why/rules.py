@@ -64,13 +64,7 @@ RULES: Final[dict[str, Rule]] = {
     "deletion-blocked": Rule(
         "the TrainJob, a child, or an earlier object with a child's name is being deleted",
         "the {awaited} must be deleted first, but it still exists",
-        "Look for its finalizers: the program that set one must remove it.", _WAITING),
-    "deletion-blocked/earlier": Rule(
-        "", "the {job_set} of an earlier TrainJob of this name still exists",
-        "Look for pods that do not end and for finalizers; the TrainJob starts once the JobSet is deleted.", _WAITING),
-    "deletion-blocked/child": Rule(
-        "", "the {child} is being deleted and still exists",
-        "Look for pods that do not end and for finalizers; it is created again once it is deleted.", _WAITING),
+        "Look for pods that do not end, and for finalizers: the program that set one must remove it.", _WAITING),
     "deletion-blocked/finalizer": Rule(
         "", "the TrainJob is being deleted; the finalizer {name} of {holder} delays the deletion",
         "The controller that set {name} must remove it; if that is uninstalled, remove the finalizer by hand.",
@@ -221,10 +215,9 @@ RULES: Final[dict[str, Rule]] = {
         "the command of the {status.label} cannot be executed: {words}", _COMMAND),
     "command-not-found/shell": Rule(
         "", "the {status.label} cannot execute a command (exit code {code}){said}", _COMMAND),
-    "container-config": Rule(
-        "a container's configuration is not valid", "the {status.label} cannot be created: {words}", "{remedy}"),
     "container-create": Rule(
-        "a container cannot be created", "the {status.label} cannot be created: {words}", "{remedy}"),
+        "a container cannot be created, for example because its configuration is not valid",
+        "the {status.label} cannot be created: {words}", "{remedy}"),
     "out-of-memory": Rule(
         "a container used more memory than its limit", "the {status.label} used more memory than its limit{limit}",
         "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers."),

@@ -216,7 +216,7 @@ CAUSES: list[Any] = [
             "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor spot, 4 more needed"))),
         ("LocalQueue does not exist", "queue-missing", 1, "team-queue", queue_missing),
         ("key of a Secret", "key-missing", 1, "token", key_missing),
-        ("launcher over SSH", "container-config", 1, "mpirun", processes(container(command=["mpirun", "x"]), waiting="ProcessesUnsupported")),
+        ("launcher over SSH", "container-create", 1, "mpirun", processes(container(command=["mpirun", "x"]), waiting="ProcessesUnsupported")),
         ("out of memory, and the pod is removed", "out-of-memory", 1, "limit of 100Mi", deleted(kubelet(
             is_ended(137, "OOMKilled"), containers=[container(resources={"limits": {"memory": "100Mi"}})]))),
         ("a command that a shell does not find, and the pod is removed", "command-not-found", 1, "exit code 127", removed(

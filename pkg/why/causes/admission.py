@@ -53,7 +53,7 @@ def _refused(
 
 
 def with_rules(snapshot: Snapshot, obj: LiveObject, message: str, *evidence: str) -> Finding:
-    """Return the cause that the API server's text shows, with the quotas, LimitRanges or webhooks that refused."""
+    """Return the cause that the API server's text shows, with the LimitRanges or webhooks that refused."""
     refusal = refusals.refused(message, obj, *evidence)
     return dataclasses.replace(
         refusal, evidence=(*refusal.evidence, *_rules(snapshot, refusal.cause, message))
@@ -77,14 +77,8 @@ def _lacks_service(snapshot: Snapshot, job_set: LiveObject) -> bool:
 
 
 def _rules(snapshot: Snapshot, cause: str, message: str) -> Iterator[str]:
-    """Yield lines of evidence that show the quotas, LimitRanges or webhooks which may have refused the object."""
-    if cause == "quota-exceeded":
-        for quota in snapshot.all(kinds.QUOTA):
-            hard, used = quota.at("status", "hard") or {}, quota.at("status", "used") or {}
-            if isinstance(hard, dict) and isinstance(used, dict):
-                shown = ", ".join(f"{name} {used.get(name, '0')} of {limit}" for name, limit in hard.items())
-                yield f"{quota} is used: {shown}"
-    elif cause == "limit-range":
+    """Yield lines of evidence that show the LimitRanges or webhooks which may have refused the object."""
+    if cause == "limit-range":
         for each in snapshot.all(kinds.LIMIT_RANGE):
             for limit in each.maps("spec", "limits"):
                 bounds = [

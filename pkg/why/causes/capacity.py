@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller_runtime.machinery import JSON, quantity
 
@@ -17,64 +17,62 @@ _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _MOST_NODES: Final = 5
 
 
-def shortage(snapshot: Snapshot, pod: LiveObject, resource: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return cause, summary and evidence for a pod for which no node has enough free ``resource``."""
-    name = _named(pod, resource)
-    wanted, largest = requested(pod, name), _largest(snapshot, name)
-    if wanted is None or not snapshot.all(kinds.NODE):
-        return "insufficient-resources", f"no node has enough free {resource}", ()
-    if largest is None:
-        return (
-            "never-fits",
-            f"no node has {name}; a pod requests {wanted}",
-            (f"{pod} requests {wanted} {name}",),
-        )
-    evidence = (f"{pod} requests {wanted} {name}; the largest node has {largest[0]} ({largest[1]})",)
-    if quantity.cmp(wanted, largest[0]) > 0:
-        return (
-            "never-fits",
-            f"a pod requests {wanted} {name}, and no node has more than {largest[0]}",
-            evidence,
-        )
-    return "insufficient-resources", f"no node has {wanted} {name} free", evidence
+class Misfit(NamedTuple):
+    """Why a pod would not fit on any node, even if no other pods ran."""
+
+    words: str
+    evidence: list[str]
+    is_unknown: bool = False
+    """True if no node has some of the devices, so that their names may be wrong."""
 
 
-def unknown_devices(
-    snapshot: Snapshot, pod: LiveObject, resources: Iterable[str]
-) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence if no node has some of the ``resources``, except GPUs alone, else None."""
-    if not snapshot.all(kinds.NODE):
+def misfit(snapshot: Snapshot, pod: LiveObject, resources: Iterable[str]) -> Misfit | None:
+    """Return why the pod fits on no empty node, or None. The scheduler names the ``resources`` that are short."""
+    nodes = snapshot.all(kinds.NODE)
+    if not nodes:
         return None
-    names = dict.fromkeys(_named(pod, each) for each in resources)
-    missing = [
-        each for each in names if requested(pod, each) is not None and _largest(snapshot, each) is None
-    ]
-    if not missing or (len(missing) == 1 and missing[0] in _GPUS):
-        return None
-    evidence = [
-        f"container {text(container, 'name')} of {pod} requests {amounts}"
-        for part in ("containers", "initContainers")
-        for container in maps(pod.data, "spec", part)
-        if (
-            amounts := ", ".join(f"{_of(container, name)} {name}" for name in missing if _of(container, name))
-        )
-    ]
-    shown = f"{', '.join(missing[:-1])} or {missing[-1]}" if len(missing) > 1 else missing[0]
-    return "never-fits", f"no node has {shown}; a pod requests {_amounts(pod, missing)}", tuple(evidence)
-
-
-def fits_no_empty_node(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence if the pod would not fit even on an empty node, else None."""
+    short = [name for name in dict.fromkeys(_named(pod, each) for each in resources) if requested(pod, name)]
+    if missing := [name for name in short if _largest(snapshot, name) is None]:
+        evidence = [
+            f"container {text(container, 'name')} of {pod} requests {amounts}"
+            for container in _containers(pod)
+            if (amounts := ", ".join(f"{own} {name}" for name in missing if (own := _of(container, name))))
+        ]
+        shown = " or ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        words = f"no node has {shown}; a pod requests {_amounts(pod, missing)}"
+        return Misfit(words, evidence, len(missing) > 1 or missing[0] not in _GPUS)
+    for name in short:
+        amount, most = requested(pod, name), _largest(snapshot, name)
+        if amount is not None and most is not None and quantity.cmp(amount, most[0]) > 0:
+            words = f"a pod requests {amount} {name}, and no node has more than {most[0]}"
+            return Misfit(words, [_compared(pod, name, amount, most)])
     wanted = demand(pod)
     if room(snapshot, wanted) != 0:
         return None
     amounts = _amounts(pod, wanted)
     evidence = [f"{pod} requests {amounts}"]
-    for node in snapshot.all(kinds.NODE)[:_MOST_NODES]:
+    for node in nodes[:_MOST_NODES]:
         allocatable = node.at("status", "allocatable")
         offer = ", ".join(f"{at(allocatable, name) or 0} {name}" for name in wanted if name != "pods")
         evidence.append(f"Node {node.name} has {offer}")
-    return "never-fits", f"a pod requests {amounts}, and no node has all of these", tuple(evidence)
+    return Misfit(f"a pod requests {amounts}, and no node has all of these", evidence)
+
+
+def shortage(snapshot: Snapshot, pod: LiveObject, resource: str) -> tuple[str, list[str]]:
+    """Return summary and evidence for a pod for which no node has enough free ``resource`` now."""
+    name = _named(pod, resource)
+    wanted, most = requested(pod, name), _largest(snapshot, name)
+    if wanted is None or most is None:
+        return f"no node has enough free {resource}", []
+    return f"no node has {wanted} {name} free", [_compared(pod, name, wanted, most)]
+
+
+def _compared(pod: LiveObject, name: str, wanted: str, most: tuple[str, str]) -> str:
+    return f"{pod} requests {wanted} {name}; the largest node has {most[0]} ({most[1]})"
+
+
+def _containers(pod: LiveObject) -> list[dict[str, JSON]]:
+    return [*pod.maps("spec", "containers"), *pod.maps("spec", "initContainers")]
 
 
 def _amounts(pod: LiveObject, wanted: Iterable[str]) -> str:
@@ -111,7 +109,7 @@ def exceeds_cluster(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str] | No
 def demand(pod: LiveObject) -> dict[str, int]:
     """Return the pod's requests in thousandths of each resource. Each pod also requests 1 of the resource ``pods``."""
     names = {"pods"}
-    for container in (*maps(pod.data, "spec", "containers"), *maps(pod.data, "spec", "initContainers")):
+    for container in _containers(pod):
         for part in ("requests", "limits"):
             amounts = at(container, "resources", part)
             names.update(amounts if isinstance(amounts, dict) else ())

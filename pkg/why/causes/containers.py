@@ -256,12 +256,10 @@ def _unstartable(status: Status) -> Finding:
         return found("key-missing", pod, *evidence, status=status, key=key, kind=kind, name=name)
     if _NO_COMMAND.search(words):
         return found("command-not-found", pod, *evidence, status=status, words=_last(words))
-    configured = status.waiting in ("CreateContainerConfigError", "ProcessesUnsupported")
-    rule = "container-config" if configured else "container-create"
     remedy = next(advice for pattern, advice in _TO_CREATE if pattern.search(words))
     remedy = remedy.format(node=pod.text("spec", "nodeName"))
     words = words.strip() or status.waiting
-    return found(rule, pod, *evidence, status=status, words=words, remedy=remedy)
+    return found("container-create", pod, *evidence, status=status, words=words, remedy=remedy)
 
 
 def _failed(snapshot: Snapshot, status: Status) -> Finding:

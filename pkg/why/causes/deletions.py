@@ -43,7 +43,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     for child in (*snapshot.owners[1:], *snapshot.pods):
         if snapshot.is_overdue(child) and not finished(job):
             line = f"deletion of {child} was requested {ago(child.deletion_requested, snapshot.now)} ago"
-            yield found("deletion-blocked/child", child, line, finalizers_of(child), child=child)
+            yield found("deletion-blocked", child, line, finalizers_of(child), awaited=child)
             break
     if not snapshot.manager_must_act:
         return
@@ -131,7 +131,8 @@ def _of_job_set(snapshot: Snapshot, job_set: LiveObject) -> Finding:
         f"{pod} still exists, on the node {pod.text('spec', 'nodeName') or 'none'}"
         for pod in pods[:_MOST_PODS]
     ]
-    return found("deletion-blocked/earlier", [job_set, *pods], *evidence, job_set=job_set)
+    awaited = f"{job_set} of an earlier TrainJob"
+    return found("deletion-blocked", [job_set, *pods], *evidence, awaited=awaited)
 
 
 def _awaited(snapshot: Snapshot) -> Reference | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from pkg.constants import kai
 from pkg.why import kinds
@@ -23,6 +23,7 @@ _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
 WITH_RESOURCES: Final = (_VOLCANO_QUEUE, _KAI_QUEUE, kinds.LOCAL_QUEUE, kinds.CLUSTER_QUEUE)
 """The kinds of queues whose quota and allocated resources are shown, or that lead to such a queue."""
 _LOWER: Final = "Lower spec.trainer.numNodes or resourcesPerNode, or ask the administrator for a larger quota"
+_WAIT: Final = "Wait for quota of the queue, or ask its administrator"
 _UNAVAILABLE: Final = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _FLAVOR: Final = re.compile(r"\bflavor ([^\s,;]+)")
 _TOO_SMALL: Final = re.compile(
@@ -128,18 +129,13 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
         evidence = (*evidence, *quotas.lines, *turns.position(snapshot, workload))
         if evicted.get("status") == "True":
             reason, why = text(evicted, "reason"), text(evicted, "message")
-            lacks = turns.missing(words) or quotas.missing
             by = [f"it was preempted for {each}" for each in turns.preemptors(snapshot, why)]
-            named: dict[str, Any] = {
-                "reason": reason,
-                "words": why,
-                "lacks": f"; missing: {lacks}" if lacks else "",
-            }
-            yield found("workload-evicted", workload, *by, *evidence, **named)
+            lacks = "" if words else quotas.lacks
+            yield found("workload-evicted", workload, *by, *evidence, reason=reason, words=why, lacks=lacks)
             return
         remedy, severity = _remedy(words, quotas)
-        named = {"words": f": {words.rstrip('.')}" if words else "", "remedy": remedy, "queue": queue}
-        yield found("queued", workload, *evidence, severity=severity, **named)
+        words = f": {words.rstrip('.')}" if words else ""
+        yield found("queued", workload, *evidence, severity=severity, words=words, remedy=remedy, queue=queue)
 
 
 def _queues_of(snapshot: Snapshot, name: str) -> list[LiveObject]:
@@ -155,14 +151,14 @@ def _is_inactive(queue: LiveObject) -> bool:
 def _remedy(words: str, quotas: turns.Quotas) -> tuple[str, Severity]:
     """Return the advice and severity for a Workload that waits for quota, from Kueue's message.
 
-    If the message names, for a pod set, only flavors that never fit, it does not help to wait. Kueue writes a message
-    only after it has tried to admit the Workload. Until then, the quotas of the ClusterQueue decide.
+    If the message names, for a pod set, only flavors that never fit, it does not help to wait. Kueue writes a message,
+    which names the missing quota, only after it has tried to admit the Workload. Until then, the quotas of the
+    ClusterQueue decide.
     """
-    if not words and quotas.missing:
-        amounts = f"; missing: {quotas.missing}"
+    if not words:
         if quotas.never_fits:
-            return f"{_LOWER}{amounts}.", Severity.ERROR
-        return f"Wait for quota of the queue, or ask its administrator{amounts}.", Severity.WAITING
+            return f"{_LOWER}{quotas.lacks}.", Severity.ERROR
+        return f"{_WAIT}{quotas.lacks}.", Severity.WAITING
     for part in words.split("couldn't assign flavors to pod set ")[1:] if len(words) <= MOST_MATCHED else ():
         if match := _UNAVAILABLE.search(part):
             advice = f"Ask the administrator of the queue for a quota of {match[1]}, or do not request it."
@@ -170,18 +166,13 @@ def _remedy(words: str, quotas: turns.Quotas) -> tuple[str, Severity]:
         flavors, too_small = set(_FLAVOR.findall(part)), set(_TOO_SMALL.findall(part))
         others = {name or other for name, other in _UNMATCHED.findall(part)}
         if flavors and flavors <= too_small:
-            return f"{_LOWER}{_in_numbers(part)}.", Severity.ERROR
+            return f"{_LOWER}.", Severity.ERROR
         if flavors and flavors <= too_small | others:
             advice = (
                 "Correct nodeSelector, affinity and tolerations of the pods to match a flavor of the queue."
             )
             return advice, Severity.WAITING
-    return f"Wait for quota of the queue, or ask its administrator{_in_numbers(words)}.", Severity.WAITING
-
-
-def _in_numbers(words: str) -> str:
-    lacks = turns.missing(words)
-    return f"; missing: {lacks}" if lacks else ""
+    return f"{_WAIT}.", Severity.WAITING
 
 
 def _checks(workload: LiveObject) -> list[str]:

@@ -188,23 +188,19 @@ def _short(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding:
     resources = [
         each["name"] or ("pods" if each["pods"] else (each["kai"] or "").strip(" .")) for each in by_nodes
     ]
-    if (unknown := capacity.unknown_devices(snapshot, pod, resources)) is not None:
-        check = "check the names of the devices, and that their device plugin runs on a node"
-        return found("never-fits", pod, *unknown[2], words=unknown[1], add=check)
-    short = [capacity.shortage(snapshot, pod, each) for each in resources]
-    never = next((each for each in short if each[0] == "never-fits"), None)
-    never = never or capacity.fits_no_empty_node(snapshot, pod)
     names = (node.annotation(kinds.LOCAL_CLUSTER) for node in snapshot.all(kinds.NODE))
     local = next(filter(None, names), "")
     replace = f"replace the local cluster and its objects: trainerctl cluster up --recreate --name {local}"
-    if never:
-        add = f"{replace} --gpus N" if local and "gpu" in never[1] else "add a node that is large enough"
-        return found("never-fits", pod, *never[2], words=never[1], add=add)
+    if (never := capacity.misfit(snapshot, pod, resources)) is not None:
+        add = f"{replace} --gpus N" if local and "gpu" in never.words else "add a node that is large enough"
+        if never.is_unknown:
+            add = "check the names of the devices, and that their device plugin runs on a node"
+        return found("never-fits", pod, *never.evidence, words=never.words, add=add)
     if (larger := capacity.exceeds_cluster(snapshot, pod)) is not None:
         add = f"{replace} --nodes N" if local else "add nodes"
         return found("job-too-large", pod, larger[1], shown=larger[0], add=add)
-    rule, words, evidence = short[0]
-    return found(rule, pod, *evidence, words=words)
+    words, evidence = capacity.shortage(snapshot, pod, resources[0])
+    return found("insufficient-resources", pod, *evidence, words=words)
 
 
 def _tainted(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding | None:

@@ -25,13 +25,6 @@ _MOST_ADMISSIONS: Final = 100
 _FEWEST_SPANS: Final = 5
 _UNITS: Final = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1))
 _UID: Final = re.compile(r"\bUID: ([0-9a-fA-F-]{1,40})")
-_LACKS: Final = re.compile(
-    r"insufficient unused quota for ([^\s,;]+) in flavor ([^\s,;]+), ([^\s,;]{1,40}) more needed"
-)
-_EXCEEDS: Final = re.compile(
-    r"insufficient quota for ([^\s,;]+) in flavor ([^\s,;]+), [^;>]{0,200}?"
-    r"current podset request \(([^\s()]{1,40})\) > maximum capacity \(([^\s()]{1,40})\)"
-)
 
 
 def position(snapshot: Snapshot, workload: LiveObject) -> Iterator[str]:
@@ -118,18 +111,6 @@ def estimate(admissions: list[datetime], turns: int, now: datetime) -> str:
     )
 
 
-def missing(words: str) -> str:
-    """Return which quota lacks how much, from Kueue's message: ``4 nvidia.com/gpu in flavor a100``."""
-    if len(words) > MOST_MATCHED:
-        return ""
-    lacks = [f"{amount} {resource} in flavor {flavor}" for resource, flavor, amount in _LACKS.findall(words)]
-    lacks += [
-        f"{wanted} {resource} are requested in flavor {flavor}, whose maximum is {most}"
-        for resource, flavor, wanted, most in _EXCEEDS.findall(words)
-    ]
-    return "; ".join(dict.fromkeys(lacks[:_MOST_RESOURCES]))
-
-
 class Quotas(NamedTuple):
     """The quotas of a ClusterQueue that a Workload needs."""
 
@@ -138,6 +119,11 @@ class Quotas(NamedTuple):
     """Which quota lacks how much, if the Workload does not fit into any flavor now."""
     never_fits: bool = False
     """True if the Workload does not fit even if nothing else runs."""
+
+    @property
+    def lacks(self) -> str:
+        """What is missing, as the end of an advice."""
+        return f"; missing: {self.missing}" if self.missing else ""
 
 
 def quotas(snapshot: Snapshot, workload: LiveObject) -> Quotas:

@@ -232,9 +232,9 @@ CASES: list[Any] = [
             "CreateContainerConfigError", 'configmap "settings" not found')),
         ("key of a Secret", "key-missing", 1, "HF_TOKEN", lambda w: w.waits(
             "CreateContainerConfigError", "couldn't find key HF_TOKEN in Secret team-a/hf-token")),
-        ("root is not allowed", "container-config", 1, "runAsNonRoot", lambda w: w.waits(
+        ("root is not allowed", "container-create", 1, "runAsNonRoot", lambda w: w.waits(
             "CreateContainerConfigError", "container has runAsNonRoot and image will run as root")),
-        ("launcher over SSH in a local cluster", "container-config", 1, "mpirun", lambda w: w.waits(
+        ("launcher over SSH in a local cluster", "container-create", 1, "mpirun", lambda w: w.waits(
             "ProcessesUnsupported", "container node runs mpirun: launchers over SSH are not supported")),
         ("Secret seen by its absence", "secret-missing", 1, "hf-token", missing(
             "Secret", "hf-token", volumes=[{"name": "t", "secret": {"secretName": "hf-token"}}])),
@@ -752,11 +752,6 @@ def test_a_job_that_gave_up_retrying_has_no_retries_left(reason: str) -> None:
             "LimitRange rules limits a Container: max memory 8Gi",
         ),
         (
-            "v1", "ResourceQuota", {"status": {"hard": {"pods": "2"}, "used": {"pods": "2"}}},
-            'pods "x" is forbidden: exceeded quota: rules, requested: pods=1, used: pods=2, limited: pods=2',
-            "ResourceQuota rules is used: pods 2 of 2",
-        ),
-        (
             "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration",
             {"webhooks": [{"name": "policy.example.com", "failurePolicy": "Fail",
                            "clientConfig": {"service": {"namespace": "policies", "name": "hook"}}},
@@ -765,7 +760,7 @@ def test_a_job_that_gave_up_retrying_has_no_retries_left(reason: str) -> None:
             "ValidatingWebhookConfiguration rules has the webhook policy.example.com: Service policies/hook, failurePolicy Fail",
         ),
     ],
-    ids=["limit range", "quota", "webhook"],
+    ids=["limit range", "webhook"],
 )  # fmt: skip
 def test_the_rules_of_the_refusing_object_are_evidence(
     version: str, kind: str, parts: dict[str, Any], message: str, words: str

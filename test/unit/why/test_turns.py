@@ -64,11 +64,11 @@ def test_the_position_of_each_of_200_waiting_train_jobs_and_the_names_ahead_are_
     assert "job-0, job-1, job-2 and 196 more" in evidence
 
 
-def test_the_missing_quota_is_in_the_advice() -> None:
-    advice = finding(world_in_queue(), []).advice
+def test_the_missing_quota_is_quoted_from_kueue() -> None:
+    found = finding(world_in_queue(), [])
 
-    assert advice.endswith("missing: 4 nvidia.com/gpu in flavor a100; 500m cpu in flavor a100.")
-    assert turns.missing("insufficient unused quota for " * 1000) == ""
+    assert found.summary.endswith(MESSAGE)
+    assert found.advice == "Wait for quota of the queue, or ask its administrator."
 
 
 def flavor(name: str, **quotas: str) -> dict[str, Any]:
