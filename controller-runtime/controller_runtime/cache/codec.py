@@ -216,41 +216,12 @@ _LONG: Final = 256
 _shared: Final[dict[str, str]] = {}
 
 
-def split_line(line: bytes) -> rawjson.Line:
-    """Split a watch line into its type and its object. Raises BadObjectError if the line is malformed."""
-    try:
-        try:
-            return rawjson.decode_line(line)
-        except RecursionError:
-            fields = rawjson.fields(line)
-            return rawjson.Line(msgspec.json.decode(fields["type"], type=str), fields["object"])
-    except (*rawjson.UNREADABLE, KeyError) as error:
-        raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
-
-
 def split_page(body: bytes) -> rawjson.Page:
     """Split a list into its parts. Raises BadObjectError if the list is malformed."""
     try:
         return rawjson.split_page(body)
     except (*rawjson.UNREADABLE, KeyError) as error:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
-
-
-def bookmark_of(raw: msgspec.Raw) -> rawjson.Bookmark:
-    """Return the metadata of a BOOKMARK's object. Raises BadObjectError if the metadata is malformed."""
-    try:
-        return rawjson.decode_marked(raw).metadata
-    except rawjson.UNREADABLE as error:
-        raise errors.BadObjectError(f"a bookmark is unreadable: {error}") from error
-
-
-def error_of(raw: msgspec.Raw) -> api.StatusError:
-    """Return the error that an ERROR line reports."""
-    try:
-        status: JSON = msgspec.json.decode(raw)
-    except rawjson.UNREADABLE:
-        status = {}
-    return api.from_status(status if isinstance(status, dict) else {}, http_code=500)
 
 
 def entry_of(

@@ -4,36 +4,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar, cast
 
-import anyio
 import msgspec
 
 from controller_runtime import log, rest
 from controller_runtime.machinery import Object, PartialObjectMetadata, errors, rawjson
-from controller_runtime.machinery.backoff import Backoff
 from controller_runtime.rest import request as requests
 
 from .interfaces import EventType, ObjectList, WatchEvent
 from .live import LiveClient, decode_listed
 
 T = TypeVar("T", bound=Object)
-_TIMEOUT: Final = 300.0
-"""Minimum seconds after which the server ends a connection. The actual time is random, up to twice as long, so that not
-all connections end together."""
-_SILENCE: Final = 70.0
-"""If the server sends bookmarks (one per minute), a connection without a line for this many seconds is replaced."""
-_SHORT: Final = 1.0
-"""A connection that ends within this many seconds is replaced after a delay."""
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 30.0
-_EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
-_log = log.logger_from("client")
+_log: Final = log.logger_from("client")
 
 
 class _EventError(rest.AnswerError):
@@ -49,39 +35,56 @@ class Watch(Generic[T]):
     """
 
     def __init__(self, client: LiveClient, kind: type[T], options: requests.WatchOptions) -> None:
-        self.resource_version = options.get("resource_version", "")
-        """The version up to which all changes have been returned; a later watch can continue from it."""
         self._client = client
         self._kind = kind
         self._options = options
+        self._loop = rest.WatchLoop(
+            client.transport,
+            partial(client.mapper.resource_for, kind),
+            self,
+            random=random.random,
+            metadata_only=issubclass(kind, PartialObjectMetadata),
+            **options,
+        )
+        self._list_first = not self._loop.version
         self._listed: ObjectList[T] | None = None
         """The existing objects that have not been returned yet, the next one last."""
-        self._bookmarks = False
+        self._event: WatchEvent[T] | None = None
         self._connected = self._closed = False
-        self._backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE, random=random.random)
-        self._not_before = 0.0
-        self._events = self._follow()
+
+    @property
+    def resource_version(self) -> str:
+        """The version up to which all changes have been returned; a later watch can continue from it."""
+        return self._loop.version
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> WatchEvent[T]:
+        if self._closed:
+            raise StopAsyncIteration
         try:
-            return await anext(self._events)
-        except asyncio.CancelledError:
-            # The cancellation ended the generator. Nothing is lost: an event is returned as soon as it is read, and
-            # the objects of a list are returned without waiting in between.
-            self._events = self._follow()
-            raise
+            if self._list_first:
+                if self._listed is None:
+                    options = self._options
+                    self._listed = await self._client.list(
+                        self._kind,
+                        namespace=options.get("namespace", ""),
+                        labels=options.get("labels"),
+                        fields=options.get("fields"),
+                    )
+                    self._listed.reverse()
+                if self._listed:
+                    return WatchEvent("ADDED", self._listed.pop())
+                self._loop.version = self._listed.resource_version
+                self._list_first, self._listed = False, None
+            while self._event is None:
+                await self._loop.follow(once=True)
         except (errors.StatusError, rest.RestError):
             self._closed = True
             raise
-        except StopAsyncIteration:
-            if self._closed:
-                raise
-            # The generator was closed with its event loop: continue after the last event.
-            self._events = self._follow()
-            return await anext(self._events)
+        event, self._event = self._event, None
+        return event
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,116 +97,49 @@ class Watch(Generic[T]):
     async def aclose(self) -> None:
         """Stop, and close the connection."""
         self._closed = True
-        await self._events.aclose()
+        await self._loop.close()
 
-    async def _follow(self) -> AsyncGenerator[WatchEvent[T], None]:
-        if not self.resource_version:
-            async for event in self._existing():
-                yield event
-        while True:
-            await anyio.sleep(max(0.0, self._not_before - anyio.current_time()))
-            opened = anyio.current_time()
-            delay = 0.0
-            try:
-                async with aclosing(self._connection()) as events:
-                    async for event in events:
-                        yield event
-            except (rest.TransportError, errors.StatusError) as error:
-                delay = self._delay(error)
-            lasted = anyio.current_time() - opened
-            if lasted >= _SHORT:
-                self._backoff.reset()
-            if delay or lasted < _SHORT:
-                pause = max(delay, self._backoff.next(anyio.current_time()))
-                self._not_before = anyio.current_time() + pause
+    # What the watch loop calls.
 
-    async def _existing(self) -> AsyncGenerator[WatchEvent[T], None]:
-        options = self._options
-        if self._listed is None:
-            self._listed = await self._client.list(
-                self._kind,
-                namespace=options.get("namespace", ""),
-                labels=options.get("labels"),
-                fields=options.get("fields"),
-            )
-            self._listed.reverse()
-        while self._listed:  # kept outside the generator, which may be closed before all objects are returned
-            yield WatchEvent("ADDED", self._listed.pop())
-        self.resource_version, self._listed = self._listed.resource_version, None
-
-    async def _connection(self) -> AsyncGenerator[WatchEvent[T], None]:
-        """Yield the events of one connection, until it ends or is silent for too long."""
-        timeout = _TIMEOUT * (1 + random.random())  # noqa: S311 -- spreads load
-        response = await self._client.transport.send(await self._request(timeout))
-        await response.raise_for_status()
+    def connected(self) -> None:
+        """From now on, failures are retried."""
         self._connected = True
-        lines = rest.Lines(response)
-        following = aiter(lines)
-        try:
-            while True:
-                line: bytes | None = None
-                with anyio.move_on_after(_SILENCE if self._bookmarks else timeout + _SILENCE):
-                    line = await anext(following, None)
-                if line is None:
-                    return
-                if line and (event := self._event(line)) is not None:
-                    yield event
-        finally:
-            await lines.close()
 
-    async def _request(self, timeout: float) -> rest.Request:
-        options = self._options
-        return requests.watch(
-            await self._client.mapper.resource_for(self._kind),
-            namespace=options.get("namespace", ""),
-            labels=options.get("labels"),
-            fields=options.get("fields"),
-            resource_version=self.resource_version,
-            timeout_seconds=int(timeout),
-            metadata_only=issubclass(self._kind, PartialObjectMetadata),
-        )
-
-    def _event(self, line: bytes) -> WatchEvent[T] | None:
-        """Return the event of a line; None for a bookmark or for an object that cannot be decoded.
+    def take(self, event: str, text: msgspec.Raw) -> str:
+        """Keep the event of an object for the caller, unless the object cannot be decoded.
 
         Raises:
-            TransportError: the line is cut off.
-            StatusError: the server ended the watch with an error.
             AnswerError: the object has no readable resourceVersion.
         """
         try:
-            event = rawjson.decode_line(line)
+            version = rawjson.decode_marked(text).metadata.resource_version
+            decoded = decode_listed(self._kind, bytes(text))
         except RecursionError as error:
             _log.warning("Object skipped", kind=str(self._kind.gvk.group_kind), reason=str(error))
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise rest.TransportError(f"a watch line of {len(line)} bytes is undecodable: {error}") from error
-        if event.type == "ERROR":
-            raise errors.from_status(rest.decoded(msgspec.json.decode, event.object), http_code=500)
-        made: WatchEvent[T] | None = None
-        try:
-            version = rest.decoded(rawjson.decode_marked, event.object).metadata.resource_version
-            if event.type in _EVENTS:
-                found = decode_listed(self._kind, bytes(event.object))
-                made = None if found is None else WatchEvent(cast("EventType", event.type), found)
-        except rest.AnswerError as error:
+            return ""
+        except rawjson.UNREADABLE as error:
             raise _EventError(str(error)) from error
-        self._bookmarks |= event.type == "BOOKMARK"
-        self.resource_version = version or self.resource_version
-        return made
+        if decoded is not None:
+            self._event = WatchEvent(cast("EventType", event), decoded)
+        return version
 
-    def _delay(self, error: rest.TransportError | errors.StatusError) -> float:
-        """Return the delay before the next connection.
+    def reached(self, version: str) -> None:
+        """Do nothing: the caller reads the version of the watch loop."""
 
-        If a new connection would fail in the same way, raise ``error``.
-        """
+    def skip(self, reason: str) -> None:
+        """Log a line that cannot be read."""
+        _log.warning("Line skipped", kind=str(self._kind.gvk.group_kind), reason=reason)
+
+    def resumes(self, error: Exception, failures: int) -> bool:
+        """Return False before the first connection, and if a new connection would fail in the same way."""
+        del failures
         if isinstance(error, errors.StatusError):
             busy = error.code >= 500 or isinstance(error, errors.TooManyRequestsError)
-            lasts = not busy or isinstance(error, errors.ExpiredError)
+            passes = busy and not isinstance(error, errors.ExpiredError)
         else:
-            lasts = isinstance(error, _EventError)
-        if lasts or not self._connected:
-            raise error
-        kind = str(self._kind.gvk.group_kind)
-        _log.debug("Watch failed", kind=kind, resourceVersion=self.resource_version, error=error)
-        return (error.retry_after or 0.0) if isinstance(error, errors.StatusError) else _FIRST_PAUSE
+            passes = isinstance(error, rest.TransportError | rest.StreamStoppedError)
+            passes = passes and not isinstance(error, _EventError)
+        if passes and self._connected:
+            kind = str(self._kind.gvk.group_kind)
+            _log.debug("Watch failed", kind=kind, resourceVersion=self.resource_version, error=error)
+        return passes and self._connected

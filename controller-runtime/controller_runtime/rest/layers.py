@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -24,7 +24,7 @@ import msgspec
 from controller_runtime import fairness, log, metrics
 from controller_runtime.machinery.tokenbucket import TokenBucket
 
-from . import errors, http1
+from . import errors
 from .credentials import Credentials
 from .request import Request
 
@@ -34,7 +34,6 @@ UNTOLD_WAIT: Final = 5.0
 """Seconds that a request may wait for retries before a line in the log says so."""
 _LONGEST_WARNING: Final = 256
 _LONGEST_SHOWN: Final = 256
-_LONGEST_LINE: Final = 1 << 26
 _JSON: Final = {"Content-Type": "application/json"}
 _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _log: Final = log.logger_from("rest")
@@ -113,64 +112,6 @@ class CompleteResponse(Response):
 
     async def close(self) -> None:
         return None
-
-
-class StreamResponse(Response):
-    """A response whose body arrives in pieces, which a subclass yields."""
-
-    host: str
-    """The server's address, for errors."""
-
-    @abstractmethod
-    def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives.
-
-        Raises:
-            TransportError, http1.Error: the connection broke.
-        """
-
-    async def read(self) -> bytes:
-        try:
-            return b"".join([piece async for piece in self.pieces()])
-        except http1.Error as error:
-            raise errors.TransportError(str(error), host=self.host) from error
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        pending: list[bytes] = []
-        length = 0
-        try:
-            async for piece in self.pieces():
-                first, *others = piece.split(b"\n")
-                pending.append(first)
-                length = length + len(first) if not others else len(others[-1])
-                if length > _LONGEST_LINE:
-                    raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self.host)
-                for following in others:
-                    # A line may be large: keep no reference to it or its parts while the caller processes it.
-                    pending = [b"".join(pending)]
-                    yield pending.pop()
-                    pending.append(following)
-        except http1.Error as error:
-            raise errors.TransportError(str(error), host=self.host) from error
-        if rest := b"".join(pending):
-            yield rest
-
-
-class Lines:
-    """The lines of a watch's response. The owner must call :meth:`close`."""
-
-    def __init__(self, response: Response) -> None:
-        self._response = response
-        self._lines = response.lines()
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._lines
-
-    async def close(self) -> None:
-        """Stop reading, and close the response."""
-        if isinstance(self._lines, AsyncGenerator):
-            await self._lines.aclose()
-        await self._response.close()
 
 
 class RoundTripper(Protocol):

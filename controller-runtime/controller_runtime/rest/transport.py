@@ -18,8 +18,9 @@ import anyio
 from . import errors, http1, layers
 from .config import Config
 from .credentials import Anonymous
-from .layers import CompleteResponse, Response, RoundTripper, StreamResponse
+from .layers import CompleteResponse, Response, RoundTripper
 from .request import Request
+from .streams import StreamResponse
 
 TLS_CHECK_PERIOD: Final = 10.0
 """Seconds between checks whether certificate files were rewritten."""

@@ -182,18 +182,18 @@ async def test_a_deep_object_keeps_no_other_from_being_listed(server: Any, start
 async def test_other_tasks_get_a_turn_after_each_large_object(
     server: Any, start: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
 ) -> None:
-    between, taken = [0], reflector.Reflector._take_object
+    between, taken = [0], reflector.Reflector.take
 
-    def counting(self: Any, raw: Any) -> str:
+    def counting(self: Any, event: str, raw: Any) -> str:
         between[-1] += 1
-        return taken(self, raw)
+        return taken(self, event, raw)
 
     async def tick() -> None:
         while True:
             await anyio.lowlevel.checkpoint()
             between.append(0)
 
-    monkeypatch.setattr(reflector.Reflector, "_take_object", counting)
+    monkeypatch.setattr(reflector.Reflector, "take", counting)
     server.streams_lists = streams
     for number in range(10):
         server.put(f"large-{number}", data={"k": "x" * 300_000})

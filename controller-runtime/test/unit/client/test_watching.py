@@ -152,6 +152,17 @@ async def test_an_object_that_is_not_of_the_kind_is_named_and_skipped() -> None:
     assert len(transport.requests) == 1
 
 
+async def test_a_line_that_cannot_be_read_is_logged_and_skipped() -> None:
+    client, transport = serving(lines(line("ADDED", "a", 2), b"{]", line("ADDED", "c", 4), quiet=True))
+    with capture_logs() as logged:
+        async with client.watch(ConfigMap, resource_version="1") as watch:
+            assert await take(watch, 2) == ["ADDED a", "ADDED c"]
+    (said,) = [each for each in logged if each["event"] == "Line skipped"]
+    assert said["kind"] == "ConfigMap"
+    assert said["reason"].startswith("a watch line of 2 bytes is unreadable")
+    assert len(transport.requests) == 1
+
+
 async def test_a_page_instead_of_a_watch_is_followed_by_another_connection() -> None:
     client, transport = serving(
         lines(line("ADDED", "a", 2)),
@@ -215,7 +226,7 @@ async def test_a_watch_continues_after_the_last_event_if_its_generator_was_close
     client, transport = serving(lines(line("ADDED", "a", 2)), lines(line("ADDED", "b", 3), quiet=True))
     watch = client.watch(ConfigMap, resource_version="1")
     assert await take(watch, 1) == ["ADDED a"]
-    await watch._events.aclose()  # as asyncio.run does at its end
+    await watch._loop._lines.aclose()  # type: ignore[attr-defined]  # as asyncio.run does at its end
     assert await take(watch, 1) == ["ADDED b"]
     assert versions(transport.requests) == ["1", "2"]
     await watch.aclose()
