@@ -507,13 +507,13 @@ class NamespaceInformer:
         """Count and report an object that cannot be read."""
         self._shared.skip(error)
 
-    def failed(self, error: Exception, *, denied: bool) -> None:
+    def failed(self, error: Exception) -> None:
         """Report a failure. If the kind is denied, it is degraded until the server accepts requests for it again."""
         self.last_error = error
         if self.interrupted_since is None:
             self.interrupted_since = anyio.current_time()
         kind = str(self._shared.gvk.group_kind)
-        if not denied:
+        if not isinstance(error, rest.DENIED):
             _log.debug("List or watch failed", kind=kind, namespace=self._namespace, error=error)
             self._fail(error)
             return

@@ -8,9 +8,7 @@
  ──► Streaming ── initial-events-end ──► Watching ◄── last page ── Listing ─┐ next page
           │                                 │                      │   ▲    │
           │                            cannot resume               │   └────┘
-          └────────── any failure ──────────┴──────────────────────┘
-                                │
-                             Waiting ── then Streaming or Listing
+          └───── any failure, then a delay, then Streaming or Listing ─────┘
 ```
 
 Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
@@ -67,19 +65,10 @@ class Watching(msgspec.Struct, frozen=True):
     """Follow the changes after the last known resourceVersion."""
 
 
-class Waiting(msgspec.Struct, frozen=True):
-    """Wait after a failure."""
-
-    seconds: float
-    then: Streaming | Listing
+State = Streaming | Listing | Watching
 
 
-State = Streaming | Listing | Watching | Waiting
-
-
-def after_failure(
-    state: Streaming | Listing | Watching, error: Exception, known: str
-) -> Streaming | Listing | None:
+def after_failure(state: State, error: Exception, known: str) -> Streaming | Listing | None:
     """Return the state to enter after a failure and a pause, or None if the server cannot stream lists.
 
     ``known`` is the last resourceVersion seen. ``Streaming(…)`` means: list everything again, without streaming if the
@@ -159,31 +148,32 @@ class Reflector:
             state = self.state
             try:
                 match state:
-                    case Waiting():
-                        await anyio.sleep(state.seconds)
-                        self.state = state.then
                     case Streaming():
                         self.state = await self._stream(state)
                     case Listing():
                         self.state = await self._list(state)
                     case Watching():
                         await self._watch.follow()
+                continue
             except FAILURES as error:
-                assert not isinstance(state, Waiting)  # noqa: S101 -- a wait raises none of these errors
-                self.state = self._fail(state, error)
+                delay = self._fail(state, error)
+            if delay:
+                await anyio.sleep(delay)
 
-    def _fail(self, state: Streaming | Listing | Watching, error: Exception) -> State:
+    def _fail(self, state: State, error: Exception) -> float:
+        """Enter the state that follows a failure; return the seconds to wait before."""
         known = self._watch.version
         then = after_failure(state, error, known)
         if then is None:
             # The network may be the cause of the silence: list this time, and try to stream again the next time.
             self._stream_lists = isinstance(error, StreamStoppedError)
-            return Listing(known, paged=not known)
-        self._sink.failed(error, denied=streams.is_denied(error))
-        delay = self._watch.delay_after(error)
+            self.state = Listing(known, paged=not known)
+            return 0.0
+        self._sink.failed(error)
         if isinstance(then, Streaming) and not isinstance(state, Streaming):
             then = self._anew(then)
-        return Waiting(delay, then)
+        self.state = then
+        return self._watch.delay_after(error)
 
     def _anew(self, wish: Streaming) -> Streaming | Listing:
         if self._stream_lists:
@@ -286,5 +276,5 @@ class Reflector:
         if unknown or failures >= MAX_RESUMES:
             return False
         # A server that is starting rejects requests for a short time: resume instead of listing again.
-        self._sink.failed(error, denied=streams.is_denied(error))
+        self._sink.failed(error)
         return True

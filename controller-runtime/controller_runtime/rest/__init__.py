@@ -37,6 +37,7 @@ from .loading import in_cluster_config as in_cluster_config
 from .loading import load_config as load_config
 from .request import Request as Request
 from .request import field_selector_string as field_selector_string
+from .streams import DENIED as DENIED
 from .streams import Follower as Follower
 from .streams import StreamResponse as StreamResponse
 from .streams import StreamStoppedError as StreamStoppedError

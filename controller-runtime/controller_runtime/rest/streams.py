@@ -45,6 +45,8 @@ TURN_BYTES: Final = 256 << 10
 """Other tasks get a turn after this many bytes of objects."""
 SMALLEST_OBJECT: Final = 16 << 10
 """Each object counts as at least this many bytes of a turn."""
+DENIED: Final = (api.NotFoundError, api.ForbiddenError, api.MethodNotAllowedError, errors.NoKindMatchError)
+"""The server refuses the kind itself: it is not served, or access is denied."""
 
 
 class StreamResponse(Response):
@@ -256,7 +258,7 @@ class WatchLoop:
         if isinstance(error, api.StatusError) and error.retry_after:
             self._delay = error.retry_after * (1 + _SPREAD * self._random())
         else:
-            backoff = self._denied_backoff if is_denied(error) else self._backoff
+            backoff = self._denied_backoff if isinstance(error, DENIED) else self._backoff
             if isinstance(error, errors.TransportError):
                 backoff = self._unreachable_backoff
             self._delay = backoff.next(anyio.current_time())
@@ -338,16 +340,3 @@ class WatchLoop:
             case other:
                 self._follower.skip(f"a watch line of unknown type {other!r}")
         return False
-
-
-def is_denied(error: Exception) -> bool:
-    """Return True if the server refuses the kind itself: it is not served, or access is denied."""
-    return isinstance(error, _DENIED)
-
-
-_DENIED: Final = (
-    api.NotFoundError,
-    api.ForbiddenError,
-    api.MethodNotAllowedError,
-    errors.NoKindMatchError,
-)
