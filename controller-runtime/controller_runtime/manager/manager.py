@@ -15,6 +15,7 @@ import dataclasses
 import inspect
 import math
 import socket
+import ssl
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
@@ -52,10 +53,9 @@ _CONNECT_RETRY: Final = 1.0
 _ATTEMPT_TIMEOUT: Final = 4.0
 """Seconds that an attempt to reach the server may take. The value is small, so that failures are logged soon."""
 
-_NO_API_SERVER: Final = frozenset(
-    {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
-)
-"""Statuses of GET /version that an API server never has: the path or the scheme of the address is wrong."""
+_OF_AN_API_SERVER: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS})
+"""Statuses of GET /version between 300 and 499 that an API server may have. With any other, the path or the scheme of
+the address is wrong, or a proxy asks for a login."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -321,12 +321,22 @@ class Manager:
                 _log.info("API server cannot be reached yet", host=self.config.address, error=error)
 
         if not self._first_status:
-            self._first_status = await reach(self._main, timeout=timeout, report=report)
+            try:
+                self._first_status = await reach(self._main, timeout=timeout, report=report)
+            except UnreachableError as error:
+                cause: BaseException | None = error
+                while cause is not None and not isinstance(cause, ssl.SSLError):
+                    cause = cause.__cause__
+                if cause is None or not (problem := await self.config.refused_because()):
+                    raise
+                raise UnreachableError(f"{error}: {problem}") from error
             if self._first_status == HTTPStatus.UNAUTHORIZED:
+                problem = await self.config.refused_because()
                 raise CredentialsError(
                     f"the API server does not accept the credentials: {self.config.address}"
+                    + (f": {problem}" if problem else "")
                 )
-            if self._first_status in _NO_API_SERVER:
+            if 300 <= self._first_status < 500 and self._first_status not in _OF_AN_API_SERVER:
                 _log.warning(
                     "The address may not be that of an API server: GET /version failed",
                     host=self.config.address,

@@ -84,6 +84,12 @@ class Config:
         """:attr:`host` for logs and errors, without the user name and password that it may contain."""
         return http1.without_credentials(self.host)
 
+    async def refused_because(self) -> str:
+        """Return why a server may refuse the credentials, such as an expired certificate, or an empty string."""
+        from . import login  # only a client that is refused needs it
+
+        return await login.refused_because(self)
+
     def __repr__(self) -> str:
         """Return the settings that identify the connection, without keys, tokens and passwords."""
         return (

@@ -26,8 +26,8 @@ from controller_runtime.machinery.printable import printable_line
 
 from . import http1, proxy
 from .config import Config
-from .credentials import Issued
-from .errors import ConfigError, decoded
+from .credentials import Anonymous, Issued
+from .errors import ConfigError, RestError, decoded
 from .request import Request
 from .tls import IssuedPair, TLSConfig
 from .transport import Transport
@@ -159,7 +159,7 @@ def _issued(output: bytes, version: str) -> Issued:
     pair = IssuedPair((cert or "").encode(), (key or "").encode())
     ends = [status.expiration_timestamp] if status.expiration_timestamp is not None else []
     try:
-        ends += [pair.expiry()] if cert else []
+        ends += [pair.dates()[1]] if cert else []
     except ValueError as error:
         raise ConfigError(f"its certificate is invalid: {error}") from error
     return Issued(token, pair.cert, pair.key, min(ends, default=None))
@@ -238,3 +238,43 @@ def expiry(token: str) -> datetime:
         return datetime.fromtimestamp(float(claims.get("exp") or 0), UTC)
     except (*rawjson.UNREADABLE, IndexError, TypeError, ValueError, OverflowError, OSError) as error:
         raise ConfigError("the ID token is not a valid JWT") from error
+
+
+async def refused_because(config: Config) -> str:
+    """Return why a server may refuse the credentials of ``config``, or an empty string if they look valid.
+
+    Read are the dates of the client certificate and of the token, if the token is a JWT.
+    """
+    if problem := certificate_problem(config.tls):
+        return problem
+    try:
+        token = (await config.credentials.headers()).get("Authorization", "").removeprefix("Bearer ")
+    except RestError:
+        return ""
+    with suppress(ConfigError):
+        if (end := expiry(token)) <= datetime.now(UTC) and end.timestamp() > 0:
+            return f"the token expired on {end:%Y-%m-%d at %H:%M} UTC"
+    presents_certificate = config.tls is not None and (config.tls.cert is not None or config.tls.issued)
+    if type(config.credentials) is Anonymous and not presents_certificate:
+        return "the configuration has neither a token nor a client certificate"
+    return ""
+
+
+def certificate_problem(tls: TLSConfig | None) -> str:
+    """Return that the client certificate has expired or is not valid yet, or an empty string."""
+    if tls is None:
+        return ""
+    try:
+        cert = tls.issued.cert if tls.issued is not None else tls.cert
+        pem = cert.read_bytes() if isinstance(cert, Path) else cert
+        if not pem:
+            return ""
+        start, end = IssuedPair(pem, b"").dates()
+    except (OSError, ValueError):
+        return ""
+    now = datetime.now(UTC)
+    if end <= now:
+        return f"the client certificate expired on {end:%Y-%m-%d at %H:%M} UTC"
+    if start > now:
+        return f"the client certificate is not valid before {start:%Y-%m-%d at %H:%M} UTC: check the clock"
+    return ""

@@ -30,12 +30,13 @@ class IssuedPair:
         """Replace the pair; connections opened from now on present the new one."""
         self.cert, self.key = cert, key
 
-    def expiry(self) -> datetime:
-        """Return when the certificate expires; ValueError if the certificate is not valid."""
+    def dates(self) -> tuple[datetime, datetime]:
+        """Return from when and until when the certificate is valid; ValueError if it cannot be read."""
         # Imported here: the import takes 60 ms and only clients with issued certificates need it.
         from cryptography import x509
 
-        return x509.load_pem_x509_certificate(self.cert).not_valid_after_utc
+        cert = x509.load_pem_x509_certificate(self.cert)
+        return cert.not_valid_before_utc, cert.not_valid_after_utc
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import base64
 import dataclasses
+import json
 import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -463,13 +467,76 @@ async def test_a_server_that_does_not_accept_the_credentials_ends_the_start(diar
     assert (anyio.current_time(), diary) == (1000, [])
 
 
-@pytest.mark.parametrize("status", [200, 400, 403, 404])
+def _jwt(expiry: float) -> str:
+    return f"e30.{base64.urlsafe_b64encode(json.dumps({'exp': expiry}).encode()).decode().rstrip('=')}.c2ln"
+
+
+def _with_client(*, issued: timedelta) -> rest.Config:
+    """Return a Config with a client certificate that was issued ``issued`` from now."""
+    pair = Authority.create("ca").client("jane", now=datetime.now(UTC) + issued)
+    return rest.Config("https://api", tls=rest.TLSConfig(cert=pair.certificate, key=pair.key))
+
+
+REFUSED: dict[str, tuple[Callable[[], rest.Config], str]] = {
+    "expired certificate": (
+        lambda: _with_client(issued=timedelta(days=-5000)),
+        r": the client certificate expired on \d{4}-\d\d-\d\d at \d\d:\d\d UTC$",
+    ),
+    "certificate of the future": (
+        lambda: _with_client(issued=timedelta(days=5)),
+        ": the client certificate is not valid before .* UTC: check the clock$",
+    ),
+    "valid certificate": (lambda: _with_client(issued=timedelta()), "https://api$"),
+    "expired token": (
+        lambda: rest.Config("https://api", credentials=rest.StaticToken(_jwt(1e9))),
+        ": the token expired on 2001-09-09 at 01:46 UTC$",
+    ),
+    "valid token": (
+        lambda: rest.Config("https://api", credentials=rest.StaticToken(_jwt(9e9))),
+        "https://api$",
+    ),
+    "opaque token": (lambda: rest.Config("https://api", credentials=rest.StaticToken("a.b")), "https://api$"),
+    "password": (lambda: rest.Config("https://api", credentials=rest.Basic("jane", "x")), "https://api$"),
+    "missing token file": (
+        lambda: rest.Config("https://api", credentials=rest.TokenFile("/no/such/file")),
+        "https://api$",
+    ),
+    "nothing": (
+        lambda: rest.Config("https://api"),
+        ": the configuration has neither a token nor a client certificate$",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_the_error_for_refused_credentials_says_what_is_wrong_with_them(case: str) -> None:
+    config, problem = REFUSED[case]
+    transport = rest.FakeTransport(lambda _: rest.FakeResponse(401, {"kind": "Status", "code": 401}))
+    mgr = ctrl.Manager(config(), Options(metrics_bind_address="0"), transport=transport)
+    with pytest.raises(CredentialsError, match=problem):
+        await mgr.start()
+
+
+@pytest.mark.parametrize("by_tls", [True, False])
+async def test_a_failed_handshake_names_the_expired_client_certificate(by_tls: bool) -> None:
+    async def fail(_: rest.Request) -> rest.FakeResponse:
+        cause = ssl.SSLError("alert certificate expired") if by_tls else ConnectionRefusedError("refused")
+        raise rest.ConnectError("no connection", host="https://api") from cause
+
+    config = _with_client(issued=timedelta(days=-5000))
+    mgr = ctrl.Manager(config, Options(metrics_bind_address="0"), transport=rest.FakeTransport(fail))
+    with pytest.raises(UnreachableError) as caught:
+        await mgr.start()
+    assert ("the client certificate expired on" in str(caught.value)) is by_tls
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 407, 429])
 async def test_an_address_that_is_not_that_of_an_api_server_is_reported_once(status: int) -> None:
     mgr = new_manager(lambda _: rest.FakeResponse(status, {}))
     with log.captured() as lines:
         assert await mgr.reach(1) == await mgr.reach(1) == status
     found = [line["status"] for line in lines if "may not be that of an API server" in line["event"]]
-    assert found == ([status] if status in (400, 404) else [])
+    assert found == ([status] if status in (302, 400, 404, 407) else [])
 
 
 async def test_defaults_of_controllers_are_not_the_options_of_one() -> None:
