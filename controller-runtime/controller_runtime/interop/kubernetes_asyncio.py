@@ -219,7 +219,11 @@ def transport(api_client: ApiClient) -> rest.RoundTripper:
     The caller closes ``api_client``. Redirects are not followed. As with our own transport, warnings of the server are
     logged, and requests are sent again when the server asks for that.
     """
-    return layers.RetryAfter(layers.Warn(_Session(api_client)))
+    return _SessionTransport(layers.Warn(_Session(api_client)))
+
+
+class _SessionTransport(layers.RetryAfter):
+    over_network: Final = True
 
 
 class _Session:

@@ -145,7 +145,8 @@ class Manager:
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
         self._lifecycle.events.add(self._broadcaster)
-        if transport is None:  # a simulated loop has a clock of its own
+        # A server in memory may run in a simulated loop, which has a clock of its own.
+        if transport is None or getattr(transport, "over_network", False):
             self._lifecycle.events.add(Watchdog(self.options.graceful_shutdown_timeout))
         self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:

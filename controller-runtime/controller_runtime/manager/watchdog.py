@@ -101,7 +101,7 @@ class Watchdog:
         return time.monotonic() - stop.received_at > self._grace + _LAST_MOMENTS
 
     def _report(self, loop: asyncio.AbstractEventLoop, thread: int) -> str:
-        """Return where the loop's thread is, after a warning if it was not found there before.
+        """Return where the loop's thread is, after a warning if it was not found in this function before.
 
         Return an empty string if the loop waits for events: then the machine is too busy to run it.
         """
@@ -111,8 +111,11 @@ class Watchdog:
         frame = sys._current_frames().get(thread)
         if frame is None or (task is None and frame.f_code.co_name == "select"):
             return ""
-        innermost, own = _place(frame), _place(_own_frame(frame))
-        if own not in self._reported:
+        own_frame = _own_frame(frame)
+        innermost, own = _place(frame), _place(own_frame)
+        # A computation is found at another line each time, so each function is reported once.
+        function = f"{own_frame.f_code.co_filename}:{own_frame.f_code.co_firstlineno}"
+        if function not in self._reported:
             below = {"in": innermost} if innermost != own else {}
             _log.warning(
                 "The event loop is blocked: call slow code with asyncio.to_thread",
@@ -121,7 +124,7 @@ class Watchdog:
                 **below,
                 task=task.get_name() if task is not None else "",
             )
-        self._reported[own] = None
+        self._reported[function] = None
         return own
 
 

@@ -115,7 +115,11 @@ class CompleteResponse(Response):
 
 
 class RoundTripper(Protocol):
-    """Sends requests to one server."""
+    """Sends requests to one server.
+
+    A round tripper may have the attribute ``over_network``. If it is True, a manager with this transport reports code
+    that blocks the event loop, as it does with a transport of its own.
+    """
 
     async def send(self, request: Request) -> Response:
         """Return the server's response, regardless of its status.

@@ -37,6 +37,8 @@ class Transport:
     ``unanswered`` after each write that may have been sent but got no response.
     """
 
+    over_network: Final = True
+
     def __init__(
         self,
         config: Config,

@@ -10,10 +10,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from controller_runtime import log
+import controller_runtime as ctrl
+from controller_runtime import log, rest
+from controller_runtime.interop import kubernetes_asyncio
 from controller_runtime.manager.watchdog import BLOCKED, Watchdog
 
 pytestmark = pytest.mark.real_time
@@ -62,6 +66,53 @@ async def test_the_code_that_blocks_the_event_loop_is_reported_once(
     assert str(line["at"]).startswith(f"{blocks.__name__} ({__file__}:")
     if blocks is waits_for_a_process:
         assert "Popen." in str(line["in"])
+
+
+def computes_and_sleeps() -> None:
+    time.sleep(LONG)
+    until = time.monotonic() + LONG
+    while time.monotonic() < until:
+        pass
+
+
+async def test_a_function_that_blocks_at_several_lines_is_reported_once(
+    lines: list[dict[str, object]],
+) -> None:
+    async with watched():
+        for _ in range(2):
+            computes_and_sleeps()
+            await asyncio.sleep(0)
+    assert [line["task"] for line in lines] == [lines[0]["task"]]
+
+
+@pytest.mark.parametrize(
+    ("transport", "reported"),
+    [
+        (None, True),
+        (rest.Transport(rest.Config("http://127.0.0.1:1")), True),
+        (kubernetes_asyncio.transport(cast("Any", SimpleNamespace())), True),
+        (rest.FakeTransport(lambda _: rest.FakeResponse()), False),
+    ],
+    ids=["own", "transport", "kubernetes-asyncio", "in memory"],
+)
+async def test_a_manager_watches_the_loop_if_its_transport_uses_the_network(
+    transport: rest.RoundTripper | None, reported: bool, lines: list[dict[str, object]]
+) -> None:
+    class Blocks:
+        def need_leader_election(self) -> bool:
+            return False
+
+        async def start(self) -> None:
+            sleeps()
+            mgr.stop()
+
+    options = ctrl.Options(metrics_bind_address="0", connect_timeout=0)
+    mgr = ctrl.Manager(rest.Config("http://127.0.0.1:1"), options, transport=transport)
+    mgr.add(Blocks())
+    await mgr.start()
+    assert [line["event"] for line in lines if "event loop is blocked" in str(line["event"])] == (
+        ["The event loop is blocked: call slow code with asyncio.to_thread"] if reported else []
+    )
 
 
 async def call(blocks: Callable[[], None]) -> None:
