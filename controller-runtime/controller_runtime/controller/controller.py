@@ -115,10 +115,14 @@ class Options:
         """Return these options with every default filled in.
 
         Raises:
-            ControllerError: ``max_concurrent_reconciles`` is less than 1.
+            ControllerError: an option has a wrong type, or ``max_concurrent_reconciles`` is less than 1.
         """
         if problem := problem_of(self):
             raise ControllerError(f"ControllerOptions: {problem}")
+        limiter: object = self.rate_limiter
+        if isinstance(limiter, type) or (limiter and not callable(getattr(limiter, "when", None))):
+            given = f"the class {limiter.__name__}" if isinstance(limiter, type) else type(limiter).__name__
+            raise ControllerError(f"ControllerOptions: rate_limiter must be a RateLimiter, not {given}")
         defaults = defaults or ControllerDefaults()
         workers = self.max_concurrent_reconciles
         if workers is None and self.kind is not None:

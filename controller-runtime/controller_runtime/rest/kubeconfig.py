@@ -422,5 +422,7 @@ def _access(
 
     values = find("context", str(name)).values
     cluster, user = str(values.get("cluster") or ""), str(values.get("user") or "")
+    if not cluster:
+        raise ConfigError(f"kubeconfig {source}: context {str(name)!r} names no cluster")
     user_entry = find("user", user) if user else Entry(source, "no user", {}, Path())
     return Access(source, find("cluster", cluster), user_entry, str(values.get("namespace") or ""), save)

@@ -149,11 +149,15 @@ def load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     The key is not written to disk, except on systems without files in memory; see :class:`PrivateFile`.
 
     Raises:
-        ssl.SSLError: the certificate or the key is not valid PEM, or they do not match.
+        ssl.SSLError: the certificate or the key is not valid PEM, they do not match, or the key is encrypted.
     """
+
+    def refuse() -> str:
+        raise ssl.SSLError(1, "the private key is encrypted: use a key without a password")
+
     file = PrivateFile(cert + b"\n" + key)
     try:
-        context.load_cert_chain(file.path)
+        context.load_cert_chain(file.path, password=refuse)  # without it, OpenSSL would ask on the terminal
     finally:
         file.close()
 

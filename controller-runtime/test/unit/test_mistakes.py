@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import cache, controller, handler, log, predicate, reconcile, rest, source
+from controller_runtime import cache, controller, handler, log, predicate, reconcile, rest, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.builder import Builder
 from controller_runtime.client import LiveClient
@@ -344,6 +344,18 @@ DECLARED: dict[str, tuple[Callable[[], Any], str]] = {
     "one predicate": (
         lambda: empty().for_(ConfigMap, predicates=predicate.GenerationChanged()),  # type: ignore[arg-type]
         "takes a list of predicates, not GenerationChanged",
+    ),
+    "class of a rate limiter": (
+        lambda: (
+            empty()
+            .for_(ConfigMap)
+            .with_options(ctrl.ControllerOptions(rate_limiter=workqueue.BucketRateLimiter))
+        ),  # type: ignore[arg-type]
+        "rate_limiter must be a RateLimiter, not the class BucketRateLimiter",
+    ),
+    "delay as a rate limiter": (
+        lambda: empty().for_(ConfigMap).with_options(ctrl.ControllerOptions(rate_limiter=5.0)),  # type: ignore[arg-type]
+        "rate_limiter must be a RateLimiter, not float",
     ),
     "predicate with an async method": (
         lambda: empty().for_(ConfigMap, predicates=[AsyncPredicate()]),

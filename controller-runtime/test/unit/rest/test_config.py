@@ -84,6 +84,11 @@ async def test_an_unknown_home_directory_is_one_line(monkeypatch: pytest.MonkeyP
         pytest.param("clusters: {}\ncontexts: 3", "contexts must be a list of named entries", id="no list"),
         pytest.param("clusters: []", "current-context is not set", id="no context"),
         pytest.param("current-context: x", "context 'x' is not defined", id="undefined context"),
+        pytest.param(
+            "contexts: [{name: a, context: {user: b}}]\ncurrent-context: a",
+            "context 'a' names no cluster",
+            id="no cluster",
+        ),
         pytest.param("since: 2024-13-45", "current-context is not set", id="no such month"),
         pytest.param("a: !!bool maybe", "not YAML: line 1: a: 'maybe' is not of type bool", id="no boolean"),
         pytest.param("a: !!int ''", "not YAML", id="no number"),

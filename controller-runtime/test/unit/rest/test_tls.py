@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from controller_runtime import rest
 from controller_runtime.envtest import Authority
@@ -51,3 +52,16 @@ def test_where_no_files_are_in_memory_a_private_file_has_the_key_only_while_it_i
     rest.load_chain(Context(ssl.PROTOCOL_TLS_CLIENT), pair.certificate, pair.key)
     assert modes == [0o600]
     assert [*tmp_path.iterdir()] == []
+
+
+def test_an_encrypted_key_is_an_error_instead_of_a_question_on_the_terminal() -> None:
+    pair = Authority.create("ca").client("me")
+    plain = serialization.load_pem_private_key(pair.key, None)
+    locked = plain.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    problem = r"^client certificate: the private key is encrypted: use a key without a password"
+    with pytest.raises(rest.ConfigError, match=problem):
+        rest.TLSConfig(cert=pair.certificate, key=locked).ssl_context()
