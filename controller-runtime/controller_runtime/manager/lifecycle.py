@@ -32,6 +32,9 @@ _CANCEL_TIMEOUT: Final = 2.0
 """Seconds to wait until cancelled runnables have ended. After that they are abandoned, because code in a thread cannot
 be cancelled."""
 
+_UNTOLD_WAIT: Final = 5.0
+"""Seconds for which the stop waits for a group before it says for which runnables."""
+
 _log = log.logger_from("controller-runtime.manager")
 
 
@@ -144,6 +147,11 @@ class RunnableGroup:
         self._stopping = False
         self._changed = anyio.Event()
 
+    @property
+    def running(self) -> list[str]:
+        """The names of the members that have not ended."""
+        return [describe(member.runnable) for member in self._running]
+
     def add(self, runnable: Runnable) -> None:
         """Start ``runnable`` with the group, or now if the group has started.
 
@@ -191,17 +199,14 @@ class RunnableGroup:
         self._wake()
         for member in self._running:
             member.scope.cancel()
-        return self._names() if asked else []
+        return self.running if asked else []
 
     def abandon(self) -> list[str]:
         """Stop waiting for members that did not end after they were cancelled; return their names."""
-        names = self._names()
+        names = self.running
         for member in self._running:
             member.left.set()
         return names
-
-    def _names(self) -> list[str]:
-        return [describe(member.runnable) for member in self._running]
 
     def _launch(self, tasks: TaskGroup, runnable: Runnable) -> _Member:
         member = _Member(runnable)
@@ -402,7 +407,11 @@ class Lifecycle:
         with anyio.move_on_after(None if grace < 0 else grace) as within:
             for group in order:
                 _log.info("Stopping and waiting", group=group.name)
-                await group.stop()
+                told = asyncio.get_running_loop().call_later(_UNTOLD_WAIT, self._tell_who_runs, group)
+                try:
+                    await group.stop()
+                finally:
+                    told.cancel()
         if within.cancelled_caught:
             late = [name for group in order for name in group.kill()]
             if late and grace > 0:
@@ -412,6 +421,10 @@ class Lifecycle:
         await self._step_down()
         await self.events.stop()
         _log.info("Manager stopped")
+
+    def _tell_who_runs(self, group: RunnableGroup) -> None:
+        limit = {"limit": self._grace} if self._grace >= 0 else {}
+        _log.warning("Waiting for runnables to end", group=group.name, runnables=group.running, **limit)
 
     async def _abandon_remaining(self, groups: list[RunnableGroup]) -> None:
         """Wait briefly for cancelled runnables to end, then abandon them."""

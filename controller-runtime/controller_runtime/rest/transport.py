@@ -76,7 +76,10 @@ class Transport:
     def _move(self) -> None:
         """Continue in the running event loop. Connections and waiting requests of the closed one are lost."""
         if self._loop is not None and not self._loop.is_closed():
-            raise RuntimeError("the transport is open in another event loop: open a transport in each loop")
+            raise RuntimeError(
+                "the transport is open in another event loop: open a transport in each loop, or call the client with "
+                "asyncio.run_coroutine_threadsafe"
+            )
         self._loop = asyncio.get_running_loop()
         self._wire.move(self._loop)
         self._throttle.forget()

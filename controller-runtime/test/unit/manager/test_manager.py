@@ -467,6 +467,20 @@ async def test_a_server_that_does_not_accept_the_credentials_ends_the_start(diar
     assert (anyio.current_time(), diary) == (1000, [])
 
 
+@pytest.mark.parametrize("grace", [30, -1])
+async def test_a_stop_that_takes_long_says_once_for_what_it_waits(diary: list[str], grace: int) -> None:
+    mgr = new_manager(graceful_shutdown_timeout=grace)
+    mgr.add(Polite("slow", diary, takes=20))
+    mgr.add(Polite("quick", diary, takes=1))
+    with log.captured() as lines:
+        async with running(mgr):
+            await mgr.elected.wait()
+    told = [line for line in lines if line["event"] == "Waiting for runnables to end"]
+    assert [(line["group"], line["runnables"], line.get("limit")) for line in told] == [
+        ("leader-elected", ["slow"], 30 if grace > 0 else None)
+    ]
+
+
 def _jwt(expiry: float) -> str:
     return f"e30.{base64.urlsafe_b64encode(json.dumps({'exp': expiry}).encode()).decode().rstrip('=')}.c2ln"
 
