@@ -38,6 +38,8 @@ HEAD_GROUP: Final = "headgroup"
 _JOB: Final = GroupKind("batch", "Job")
 _log: Final = log.logger_from("podgrouper")
 
+_SubGroups = dict[str, SubGroupMetadata]
+
 
 # +kubebuilder:rbac:groups=ray.io,resources=rayclusters;raycronjobs;rayjobs;rayservices,verbs=get;list;watch
 class RayGrouper(ReadingGrouper):
@@ -69,14 +71,16 @@ class RayGrouper(ReadingGrouper):
         sub_groups = self._sub_groups(cluster)
         if other_owners and other_owners[0].gvk.kind == cluster.gvk.kind:
             sub_groups = await self._of_own_cluster(metadata, cluster, sub_groups, pod, other_owners[0].name)
-        metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups))
+        metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups.values()))
         existing = await self._existing(metadata.namespace, metadata.name)
         if existing is None or existing.spec.sub_groups:  # an older release created groups without subgroups
-            metadata.sub_groups = sub_groups
+            metadata.sub_groups = [*sub_groups.values()]
+            # KubeRay sets the label of each pod. Its value is empty if the name of the worker group is.
             label = pod.labels.get(NODE_GROUP_LABEL)
-            if (part := next((each for each in sub_groups if each.name == label), None)) is not None:
-                part.pods_references.append(pod.name)
-            elif label and not runs_in(pod, metadata.name):
+            parts = {**{each.name: each for each in metadata.sub_groups}, **sub_groups}
+            if label in parts:
+                parts[label].pods_references.append(pod.name)
+            elif label is not None and not runs_in(pod, metadata.name):
                 metadata.name += f"-{fitting(label)}"
                 metadata.min_available, metadata.sub_groups = 1, []
             else:
@@ -108,10 +112,10 @@ class RayGrouper(ReadingGrouper):
         self,
         metadata: Metadata,
         cluster: Unstructured,
-        sub_groups: list[SubGroupMetadata],
+        sub_groups: _SubGroups,
         pod: Pod,
         own: str,
-    ) -> list[SubGroupMetadata]:
+    ) -> _SubGroups:
         """Name the group after the pod's own cluster if that is necessary, and return the subgroups of the group.
 
         ``cluster`` is the cluster that the top owner reports, and ``own`` is the name of the pod's own cluster. Both
@@ -122,8 +126,7 @@ class RayGrouper(ReadingGrouper):
                 metadata.name += f"-{own}"
             return sub_groups
         found = self._sub_groups(await self._client.get(type(cluster), (cluster.namespace, own)))
-        names = {each.name for each in sub_groups}
-        if all(each.name in names for each in found):
+        if found.keys() <= sub_groups.keys():
             reported = await self._existing(metadata.namespace, f"{metadata.name}-{cluster.name}")
             if reported is None:
                 return sub_groups
@@ -131,26 +134,44 @@ class RayGrouper(ReadingGrouper):
             metadata.name += f"-{own}"
         return found
 
-    def _sub_groups(self, cluster: Unstructured) -> list[SubGroupMetadata]:
+    def _sub_groups(self, cluster: Unstructured) -> _SubGroups:
+        """Return the subgroups of the head and of the worker groups that have pods, by the label of their pods.
+
+        KubeRay counts the pods of a worker group by this label. If worker groups have the same name, it creates the
+        pods of one and deletes those that exceed the number of the other, so only the smaller number always exists.
+        The head counts as a pod of a worker group that has its name.
+        """
         head = SubGroupMetadata(name=HEAD_GROUP, min_available=1)
-        groups, with_topology = [head], self._rules is not Rules.V0_13
+        with_topology = self._rules is not Rules.V0_13
         if with_topology:
             spec = fields.nested_map(cluster, "spec", "headGroupSpec")
             head.topology_constraints = _topology(spec or {}, "headGroupSpec")
         is_elastic = fields.nested_field(cluster, "spec", "enableInTreeAutoscaling") is True
+        groups: _SubGroups = {HEAD_GROUP: head}
+        pods_of: dict[str, int | None] = {}
         for index, spec in enumerate(fields.nested_list(cluster, "spec", "workerGroupSpecs") or []):
             if not isinstance(spec, dict):
                 raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
-            if (pods := _required_pods(spec, is_elastic=is_elastic)) is None:
-                continue
+            unnamed = f"worker-group-{index}"
             try:
-                name = fields.nested_string(spec, "groupName")
+                label = fields.nested_string(spec, "groupName")
             except AccessorError:
-                name = None
-            group = SubGroupMetadata(name=name or f"worker-group-{index}", min_available=pods)
+                label = None
+            label = unnamed if label is None else label
+            pods = _required_pods(spec, is_elastic=is_elastic)
+            others = pods_of.get(label, pods)
+            pods_of[label] = None if pods is None or others is None else min(pods, others)
+            if pods is None or label in groups:
+                continue
+            groups[label] = group = SubGroupMetadata(name=label or unnamed)
             if with_topology:
                 group.topology_constraints = _topology(spec, f"workerGroupSpecs.{group.name}")
-            groups.append(group)
+        head.min_available = max(1, pods_of.pop(HEAD_GROUP, None) or 1)
+        for label, pods in pods_of.items():
+            if pods is None:
+                groups.pop(label, None)
+            else:
+                groups[label].min_available = pods
         return groups
 
     async def _existing(self, namespace: str, name: str) -> PodGroup | None:

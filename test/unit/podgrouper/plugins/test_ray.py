@@ -329,3 +329,46 @@ async def test_a_subgroup_of_any_worker_group_has_a_name_that_the_newer_schema_p
     assert not valid.is_dns1123_label(newer.sub_groups[1].name)
     assert (newer.sub_groups[1].name == name) is (not valid.is_dns1123_label(name))
     assert newer.sub_groups[1].pods_references == ["p"]
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+@pytest.mark.parametrize(
+    ("worker_groups", "is_elastic", "parts", "own"),
+    [
+        pytest.param([("w", 3), ("w", 1)], False, {"w": 1}, "w", id="the same name"),
+        pytest.param([("w", 1), ("x", 2), ("w", 3)], False, {"w": 1, "x": 2}, "w", id="not adjacent"),
+        pytest.param([("w", 3), ("w", 0)], False, {}, None, id="one of them has no pods"),
+        pytest.param([("w", 0), ("w", 3)], False, {}, None, id="the first has no pods"),
+        pytest.param([("w", 3), ("w", 1)], True, {"w": 0}, "w", id="with an autoscaler"),
+        pytest.param([("", 2)], False, {"worker-group-0": 2}, "worker-group-0", id="an empty name"),
+        pytest.param([("", 0)], False, {}, None, id="an empty name, and no pods"),
+        pytest.param([("", 2), ("", 3)], False, {"worker-group-0": 2}, "worker-group-0", id="empty names"),
+        pytest.param([("headgroup", 3)], False, {"headgroup": 3}, "headgroup", id="the name of the head"),
+        pytest.param([("headgroup", 0)], False, {}, "headgroup", id="the name of the head, and no pods"),
+    ],
+)
+async def test_worker_groups_whose_pods_have_the_same_label_are_one_subgroup_of_the_pods_that_always_exist(
+    worker_groups: list[tuple[str, int]],
+    is_elastic: bool,
+    parts: dict[str, int],
+    own: str | None,
+    rules: Rules,
+    make_object: Any,
+    make_pod: Any,
+    group: Any,
+) -> None:
+    """KubeRay counts the pods of a worker group by their label, and deletes those that exceed its number."""
+    specs = [{"groupName": name, "replicas": replicas} for name, replicas in worker_groups]
+    spec = {"enableInTreeAutoscaling": is_elastic, "workerGroupSpecs": specs}
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
+    label = worker_groups[-1][0]
+
+    metadata = await group(make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules)
+    of_worker = await group(make_pod("p", cluster, labels={"ray.io/group": label}), cluster, rules=rules)
+
+    numbers = {"headgroup": 1, **parts}
+    assert [(each.name, each.min_available) for each in metadata.sub_groups] == [*numbers.items()]
+    assert metadata.min_available == sum(numbers.values())
+    part = of_worker.find_sub_group_for_pod("team-a", "p")
+    assert (part and part.name) == own
+    assert (of_worker.name == metadata.name) is (own is not None)
