@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from controller_runtime import client
@@ -68,6 +69,16 @@ def kind_of(owner: OwnerReference) -> GVK:
     if not names.is_path_segment(owner.name) or len(owner.name) > names.DNS1123_SUBDOMAIN_MAX_LENGTH:
         raise InvalidOwnerError(f'"{short(owner.name)}" is not a valid name')
     return GVK(group, version, owner.kind)
+
+
+def followed(references: Sequence[OwnerReference]) -> OwnerReference | None:
+    """Return the reference of an owner to its own owner, or None if it has none or it is unclear which one counts.
+
+    If there are several references, the one to the controller counts. The others only delay or cause a deletion.
+    """
+    if len(references) == 1:
+        return references[0]
+    return next((each for each in references if each.controller), None)
 
 
 def short(text: str, limit: int = _SHOWN) -> str:

@@ -28,7 +28,7 @@ from pkg.constants import kai
 
 from .budget import Budget, OverBudgetError
 from .ownercache import READ_TTL
-from .owners import short
+from .owners import followed, short
 from .plugins import GroupingError, InvalidOwnerError
 from .plugins.grouper import HASH_LENGTH, fitting
 from .plugins.native import native_gang
@@ -302,7 +302,8 @@ class PodReconciler:
         kind, grouper = type(found.top_owner).gvk, found.grouper.name
         if references := found.top_owner.metadata.owner_references:
             reason = "denied"
-            denied = f"{short(references[0].kind)} {pod.namespace}/{short(references[0].name)}"
+            owner = followed(references) or references[0]
+            denied = f"{short(owner.kind)} {pod.namespace}/{short(owner.name)}"
             message = f"not allowed to read the owner {denied}: the pod is grouped without it"
             self._notice(pod, kai.OWNER_NOT_READABLE, message)
         else:

@@ -16,7 +16,7 @@ from controller_runtime.rest import RestError
 
 from .hub import PluginsHub
 from .ownercache import OwnerCache
-from .owners import DirectOwners, pod_as_owner, short
+from .owners import DirectOwners, followed, pod_as_owner, short
 from .plugins import Grouper, GroupingError, Inputs, InvalidOwnerError, fields
 from .plugins.grouper import fitting, inputs
 from .plugins.native import native_gang
@@ -106,7 +106,7 @@ class PodGrouper:
         references = pod.metadata.owner_references or []
         seen: set[tuple[str, str, str]] = set()
         while references:
-            if owners and len(references) > 1:
+            if (reference := followed(references)) is None and owners:
                 shown = [
                     short(fields.go_owner_reference(each), _SHOWN_LENGTH) for each in references[:_SHOWN]
                 ]
@@ -115,7 +115,8 @@ class PodGrouper:
                     f"found {type(owners[-1]).gvk.kind} <{owners[-1].name} in namespace {pod.namespace}> with multiple"
                     f" owners: [{' '.join(shown)}{more}]"
                 )
-            reference = references[0]
+            if reference is None or not owners:
+                reference = references[0]  # as in upstream, the first owner of a pod counts
             if (which := (reference.kind, reference.name, reference.uid)) in seen:
                 raise GroupingError(
                     f"found {short(reference.kind)} <{short(reference.name)} in namespace {pod.namespace}> "

@@ -71,6 +71,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
             _flatten(metadata, owner, jobs, pod)
             return
         own_job = pod.labels.get(REPLICATED_JOB_NAME_KEY)
+        names = frozenset(map(name_of, jobs))
         # The replicated jobs that must complete before another one is created.
         awaited = {name for job in jobs for name, status in _dependencies(job) if status != READY}
         dependencies = {name_of(job): [name for name, _ in _dependencies(job)] for job in jobs}
@@ -82,8 +83,8 @@ class JobSetTreeGrouper(DelegatingGrouper):
         jobs = [job for job in jobs if name_of(job) == own_job or (_replicas(job) and _needed_pods(job))]
         metadata.min_sub_group = _required_jobs(owner, jobs, dependencies)
         metadata.min_available = 0
-        metadata.sub_groups = _tree(owner, jobs)
-        leaf = _leaf_name(_label(pod, REPLICATED_JOB_NAME_KEY), _label(pod, JOB_INDEX_KEY))
+        metadata.sub_groups = _tree(owner, jobs, names)
+        leaf = _leaf_name(_label(pod, REPLICATED_JOB_NAME_KEY), _label(pod, JOB_INDEX_KEY), names)
         own = next((each for each in metadata.sub_groups if each.name == leaf), None)
         if own is None:
             raise GroupingError(f"leaf subgroup {quote(leaf)} not found for pod {pod.namespace}/{pod.name}")
@@ -142,10 +143,11 @@ def _required_jobs(job_set: Unstructured, jobs: list[_Job], dependencies: Mappin
     return at_once if text is None else min(_at_least_one(text, "JobSet"), at_once)
 
 
-def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
+def _tree(job_set: Unstructured, jobs: list[_Job], names: frozenset[str]) -> list[SubGroupMetadata]:
     """Return the subgroups. After the subgroup of each replicated job come the subgroups of its replicas.
 
-    The webhook of v0.17 refuses a subgroup that requires subgroups but contains none.
+    ``names`` are those of all replicated jobs of the set, even those that are not in the group. The webhook of v0.17
+    refuses two subgroups of the same name, and a subgroup that requires subgroups but contains none.
     """
     groups: list[SubGroupMetadata] = []
     leaves = 0
@@ -165,7 +167,7 @@ def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
         groups.append(SubGroupMetadata(name=name, min_sub_group=replicas))
         groups += [
             SubGroupMetadata(
-                name=_leaf_name(name, replica),
+                name=_leaf_name(name, replica, names),
                 parent=name,
                 min_available=needed,
                 topology_constraints=constraint,
@@ -214,5 +216,9 @@ def _label(pod: Pod, key: str) -> str:
     return value
 
 
-def _leaf_name(replicated_job: str, replica: int | str) -> str:
-    return f"{replicated_job}-replica-{replica}"
+def _leaf_name(replicated_job: str, replica: int | str, taken: frozenset[str]) -> str:
+    """Return the name of the subgroup of a replica, which is none of the names ``taken`` by replicated jobs."""
+    name = f"{replicated_job}-replica-{replica}"
+    while name in taken:
+        name += "-x"
+    return name

@@ -32,6 +32,26 @@ async def test_owners_that_own_each_other_are_an_error_and_no_endless_walk(
         await make_grouper(FakeClient(first, second, pod)).get_pod_owners(pod)
 
 
+async def test_of_several_owners_of_an_owner_the_controller_counts(
+    make_object: MakeObject, make_pod: MakePod, make_grouper: MakeGrouper
+) -> None:
+    """For example, an Application references all its objects, so that they are deleted with it."""
+    app = make_object("app.k8s.io/v1beta1", "Application", "app")
+    top = make_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "t")
+    job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js")
+    of_app, of_top = reference(app), reference(top)
+    job_set.metadata.owner_references = [of_app, of_top]
+    pod = make_pod("p", job_set)
+    grouper = make_grouper(FakeClient(app, top, job_set, pod))
+
+    with pytest.raises(GroupingError, match="found JobSet <js in namespace team-a> with multiple owners"):
+        await grouper.get_pod_owners(pod)
+
+    of_top.controller = True
+    found = await make_grouper(FakeClient(app, top, job_set, pod)).get_pod_owners(pod)
+    assert [each.name for each in found.owners] == ["js", "t"]
+
+
 async def test_an_owner_that_is_replaced_between_its_two_reads_is_not_the_owner(
     cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, make_pod: MakePod
 ) -> None:

@@ -104,6 +104,20 @@ async def test_the_name_of_a_subgroup_fits_into_the_label_of_its_pods(group_job_
     assert replicas[0].pods_references == ["p"]
 
 
+@pytest.mark.parametrize("own", ["a", "a-replica-0", "a-replica-0-x"])
+async def test_a_replica_is_a_subgroup_although_a_replicated_job_has_its_name(
+    own: str, group_job_set: GroupJobSet
+) -> None:
+    metadata = await group_job_set(_job("a", 2), _job("a-replica-0"), _job("a-replica-0-x"), job=own)
+
+    parents = {each.name: each.parent for each in metadata.sub_groups}
+    assert len(parents) == len(metadata.sub_groups)
+    assert [name for name, parent in parents.items() if parent == "a"] == ["a-replica-0-x-x", "a-replica-1"]
+    part = metadata.find_sub_group_for_pod("team-a", "p")
+    assert part is not None
+    assert part.parent == own
+
+
 @pytest.mark.parametrize(
     ("number", "left_out"), [("parallelism", True), ("completions", True), ("backoffLimit", False)]
 )
