@@ -36,7 +36,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     except config.ConfigurationError as error:
         raise inputfiles.InputError(str(error)) from error
     namespace = arguments.namespace or inputfiles.DEFAULT_NAMESPACE
-    objects = by_key(await inputfiles.load(arguments.files, streams.say_note), namespace)
+    objects = madepods.as_stored(by_key(await inputfiles.load(arguments.files, streams.say_note), namespace))
     if not any(key.kind == Pod.gvk for key in objects):
         workloads, objects = objects, madepods.with_pods(objects)
         if not any(key.kind == Pod.gvk for key in objects):

@@ -536,6 +536,25 @@ def test_a_job_has_the_numbers_that_the_api_server_sets(
     job = obj("batch/v1", "Job", "w", spec={**spec, "template": TEMPLATE}, annotations=annotations)
 
     assert group(tmp_path, capsys, job, rules="v0.17")["group"]["minMember"] == needed
+    assert group(tmp_path, capsys, job, pod("p", job), rules="v0.17")["group"]["minMember"] == needed
+
+
+def test_fields_without_a_value_are_dropped_as_the_api_server_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A template of a chart often writes a field without its value."""
+    worker_group = {"groupName": "w", "replicas": 2, "minReplicas": None, "numOfHosts": None, "suspend": None}
+    spec = {"headGroupSpec": None, "enableInTreeAutoscaling": None, "workerGroupSpecs": [worker_group]}
+    cluster = obj("ray.io/v1", "RayCluster", "rc", spec=spec)
+    lws = obj(
+        "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec={"leaderWorkerTemplate": {"size": None}}
+    )
+    head, leader = pod("h", cluster, labels={"ray.io/group": "headgroup"}), pod("l-0", lws)
+
+    assert run(tmp_path, cluster, lws, head, leader, flags=("-o", "json", "--rules=v0.17")) == 0
+
+    shown = json.loads(capsys.readouterr().out)["pods"]
+    assert [each["group"]["minMember"] for each in shown] == [3, 1]
 
 
 def test_a_workload_of_which_no_pods_are_shown_is_named(

@@ -41,12 +41,38 @@ class _Made(NamedTuple):
     labels: dict[str, str]
 
 
+def as_stored(objects: Objects) -> Objects:
+    """Return ``objects`` as the API server stores them, as far as groupers read them.
+
+    It drops fields whose value is null, and sets the numbers of LeaderWorkerSets and Jobs that have defaults.
+    """
+    stored = {}
+    for key, data in objects.items():
+        stored[key] = data = {**_without_nulls(data), "metadata": data["metadata"]}
+        kind, spec, template = key.kind.group_kind, data.get("spec"), at(data, "spec", "leaderWorkerTemplate")
+        if kind == _LWS and isinstance(spec, dict) and isinstance(template, dict):
+            data["spec"] = {**spec, "leaderWorkerTemplate": {"size": 1, **template}}
+        elif kind == _JOB and isinstance(spec, dict) and "parallelism" not in spec:
+            data["spec"] = {"parallelism": 1, **({} if "completions" in spec else {"completions": 1}), **spec}
+    return stored
+
+
+def _without_nulls(value: Data) -> Data:
+    return {name: _kept(held) for name, held in value.items() if held is not None}
+
+
+def _kept(value: JSON) -> JSON:
+    if isinstance(value, list):
+        return [_kept(each) for each in value]
+    return _without_nulls(value) if isinstance(value, dict) else value
+
+
 def with_pods(objects: Objects) -> Objects:
     """Return ``objects`` and the pods of the workloads whose pods we can make."""
     made: Objects = {}
     for key, data in objects.items():
         metadata = {"uid": _UID, **(data.get("metadata") or {})}
-        made[key] = data = {**_defaulted(key, data), "metadata": metadata}
+        made[key] = data = {**data, "metadata": metadata}
         reference = {
             "apiVersion": data["apiVersion"],
             "kind": data["kind"],
@@ -89,17 +115,6 @@ def without_pods(objects: Objects) -> list[Key]:
                 owning.add(owner)
                 pending.append(by_name[owner])
     return [key for name, key in by_name.items() if name[0] in kinds and name not in owning]
-
-
-def _defaulted(key: Key, data: Data) -> Data:
-    """Return a LeaderWorkerSet or a Job with the numbers that the API server sets by default; others as they are."""
-    kind, spec, template = key.kind.group_kind, data.get("spec"), at(data, "spec", "leaderWorkerTemplate")
-    if kind == _LWS and isinstance(spec, dict) and isinstance(template, dict):
-        return {**data, "spec": {**spec, "leaderWorkerTemplate": {"size": 1, **template}}}
-    if kind == _JOB and isinstance(spec, dict):
-        numbers = {"parallelism": 1} if "completions" in spec else {"parallelism": 1, "completions": 1}
-        return {**data, "spec": {**({} if "parallelism" in spec else numbers), **spec}}
-    return data
 
 
 def _has_pods(*numbers: JSON) -> bool:
