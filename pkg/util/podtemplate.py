@@ -171,6 +171,10 @@ def _not_negative(value: Any) -> str:
     return "must not be negative" if _amount(value) < 0 else ""
 
 
+def _positive(value: Any) -> str:
+    return "must be greater than 0" if _amount(value) <= 0 else ""
+
+
 def _node(values: Any) -> str:
     return _SUBDOMAIN(values[0]) if len(values) == 1 else "must have one value"
 
@@ -322,6 +326,8 @@ def _pod(data: Data) -> Problems:
         for name in _map(data, "resources", kind):
             if name not in ("cpu", "memory") and not name.startswith(_HUGE_PAGES):
                 yield ("resources", kind, name), "only containers can have this resource"
+    if data.get("runtimeClassName") == "":
+        yield ("runtimeClassName",), "must not be empty"
     servers = len(_at(data, ("dnsConfig", "nameservers")) or ())
     if servers > 3 or (data.get("dnsPolicy") == "None" and not servers):
         yield ("dnsConfig", "nameservers"), "must have at most 3 servers" if servers else ""
@@ -348,14 +354,16 @@ def _of_containers(data: Data) -> Problems:
             path = ("lifecycle", event, "sleep", "seconds")
             if (seconds := _at(container, path)) and seconds > longest:
                 yield (kind, index, *path), f"must be at most {longest}, the grace period"
-        for at, port in enumerate(_maps(container, "ports") if kind == "containers" else ()):
+        is_main, in_use = kind == "containers", taken if kind == "containers" else set[Any]()
+        for at, port in enumerate(_maps(container, "ports")):
             host_port, number = (kind, index, "ports", at, "hostPort"), port.get("hostPort") or None
-            if on_host and number not in (None, port.get("containerPort")):
+            if is_main and on_host and number not in (None, port.get("containerPort")):
                 yield host_port, "must equal containerPort with hostNetwork"
-            used = number or (port.get("containerPort") if on_host else None)
-            if used and (key := (port.get("protocol") or "TCP", port.get("hostIP") or "", used)) in taken:
-                yield host_port, "must be unique in the pod" if number else _HOST_PORT
-            taken.add(used and key)
+            used = number or (port.get("containerPort") if is_main and on_host else None)
+            if used and (key := (port.get("protocol") or "TCP", port.get("hostIP") or "", used)) in in_use:
+                where = "pod" if is_main else "init container"
+                yield host_port, f"must be unique in the {where}" if number else _HOST_PORT
+            in_use.add(used and key)
 
 
 def _job(data: Data) -> Problems:
@@ -552,6 +560,8 @@ _VOLUME: Final = {
         "nodePublishSecretRef": {"name!": None},
     },
     "azureFile": {"secretName!": None, "shareName!": None}, "cephfs": {"monitors!": None},
+    "azureDisk": {"diskName!": None, "diskURI!": None}, "flexVolume": {"driver!": None},
+    "gcePersistentDisk": {"pdName!": None}, "portworxVolume": {"volumeID!": None},
     "cinder": {"volumeID!": None}, "glusterfs": {"endpoints!": None, "path!": None},
     "gitRepo": {"repository!": None}, "rbd": {"monitors!": None, "image!": None},
     "nfs": {"server!": None, "path!": _matching("/.*", "must be an absolute path")},
@@ -572,7 +582,8 @@ _VOLUME: Final = {
             "spec!": {
                 "accessModes!": [_one_of("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")],
                 "storageClassName": _SUBDOMAIN, "volumeMode": _one_of("Block", "Filesystem"), "": [_modes],
-                "resources!": {"requests!": {"storage!": None}},
+                "volumeAttributesClassName": _SUBDOMAIN, "selector": _SELECTOR,
+                "dataSource": {"kind!": None, "name!": None}, "resources!": {"requests!": {"storage!": _positive}},
             },
         },
     },

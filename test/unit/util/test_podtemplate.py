@@ -119,3 +119,32 @@ def test_values_must_have_the_form_that_the_api_server_asks_for(changes: Any, pa
     pod = {"containers": [{"name": "a", "image": "x", **changes}], "volumes": [{"name": "v", "emptyDir": {}}]}
     (found,) = podtemplate.violations(job_set(pod))
     assert found.path[7:] == ("containers", 0, *path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"storage": "-1Gi"}, ("resources", "requests", "storage")),
+        ({"selector": {"matchLabels": {"disk": "very fast"}}}, ("selector", "matchLabels", "disk")),
+        ({"dataSource": {"kind": "PersistentVolumeClaim"}}, ("dataSource", "name")),
+        ({"volumeAttributesClassName": "Fast Disks"}, ("volumeAttributesClassName",)),
+    ],
+)
+def test_the_claim_of_an_ephemeral_volume_is_checked(changes: dict[str, Any], path: tuple[Any, ...]) -> None:
+    storage = changes.pop("storage", "1Gi")
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}, **changes}
+    volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+    pod = {"containers": [{"name": "a", "image": "x"}], "volumes": [volume]}
+    (found,) = podtemplate.violations(job_set(pod))
+    assert found.path[7:] == ("volumes", 0, "ephemeral", "volumeClaimTemplate", "spec", *path)
+
+
+def test_an_init_container_uses_each_port_of_the_host_once() -> None:
+    port = {"containerPort": 80, "hostPort": 80}
+    init = {"name": "i", "image": "x", "ports": [port]}
+    pod = {"containers": [{"name": "a", "image": "x", "ports": [port]}], "initContainers": [init]}
+    assert podtemplate.violations(job_set(pod)) == []
+    init["ports"] = [port, {"containerPort": 81, "hostPort": 80}]
+    (found,) = podtemplate.violations(job_set(pod))
+    assert found.path[7:] == ("initContainers", 0, "ports", 1, "hostPort")
+    assert found.error.detail == "must be unique in the init container"
