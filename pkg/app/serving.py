@@ -52,7 +52,10 @@ def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runti
 
 
 def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | None) -> StatusServer:
-    """Serve status updates with the certificates of the webhooks. The manager is ready only when the server runs."""
+    """Serve status updates with the certificates of the webhooks. The manager is ready only when the server runs.
+
+    In the preview of Trainer v2.4, the server is also part of the liveness probe.
+    """
     from pkg import statusserver  # slow to load, and off by default
 
     if certificates is not None:
@@ -61,7 +64,9 @@ def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | N
         folder = Path(config.cert_dir(cfg))
         source = CertWatcher(folder / "tls.crt", folder / "tls.key")
     options = tlsconfig.resolve(cfg.tls).server_options()
-    return statusserver.setup_server(mgr, cfg.status_server, source, options)
+    return statusserver.setup_server(
+        mgr, cfg.status_server, source, options, probes_of_v2_4=cfg.previews_v2_4
+    )
 
 
 def log_remarks(cfg: Configuration, *, enable_http2: bool) -> None:

@@ -50,6 +50,7 @@ class StatusServer:
         self._reads, self._cached = mgr.config, mgr.client
         self._certificates = certificates
         self._handler: StatusHandler | None = None
+        self._has_served = False
         self._server = serving.Server(
             serving.Address(mgr.options.webhook_host, cfg.port or 0),
             {"/": self._serve},
@@ -77,6 +78,14 @@ class StatusServer:
             raise healthz.NotHealthyError("the status server has not been started yet")
         return self._handler.denied
 
+    def check_alive(self) -> None:
+        """Raise NotHealthyError if updates were served and are no longer.
+
+        Before the first start, it passes: a restart of the manager does not bring a certificate.
+        """
+        if self._has_served and self._handler is None:
+            raise healthz.NotHealthyError("the status server has ended")
+
     async def start(self) -> None:
         """Serve until cancelled.
 
@@ -100,6 +109,7 @@ class StatusServer:
             owners = PodOwners(client.LiveClient(reads, self._mapper), self._cached)
             authorizer = ProjectedServiceAccountTokenAuthorizer(Issuer(reads), owners.require)
             self._handler = StatusHandler(statuses, authorizer.authorize)
+            self._has_served = True
             _log.info("Serving status server", port=self.port)
             try:
                 await self._server.start()
@@ -117,9 +127,18 @@ def setup_server(
     cfg: StatusServerConfiguration,
     certificates: Certificates | CertWatcher,
     tls_options: serving.TLSOptions,
+    *,
+    probes_of_v2_4: bool = False,
 ) -> StatusServer:
-    """Add the status server and its readiness check to a manager."""
+    """Add the status server and its readiness check to a manager.
+
+    With ``probes_of_v2_4``, the checks of readiness and of liveness have the names that Trainer's main branch gives
+    them. Trainer connects to its own port. Here, that could fail because of the load that pods cause, and the liveness
+    probe would then restart the manager.
+    """
     server = StatusServer(mgr, cfg, certificates, tls_options)
     mgr.add(server)
-    mgr.add_readyz_check("status-server", server.check)
+    mgr.add_readyz_check("status-server-readyz" if probes_of_v2_4 else "status-server", server.check)
+    if probes_of_v2_4:
+        mgr.add_healthz_check("status-server-healthz", server.check_alive)
     return server

@@ -80,7 +80,7 @@ def check_runtime(
     errors = list(v23rules.runtime_violations(old.spec if old is not None else None, new.spec))
     if cfg.second_generation:
         low = v23rules.low_runtime_numbers(old.spec if old is not None else None, new.spec)
-        v23rules.refuse(new, [*errors, *(low if cfg.refuses_low_numbers else ())])
+        v23rules.refuse(new, [*errors, *(low if cfg.previews_v2_4 else ())])
     found = [v23rules.REFUSED_LATER.format(error) for error in errors]
     found += ttl_warnings(
         cfg, old.spec.run_policy if old is not None else None, new.spec.run_policy, "spec.runPolicy"

@@ -65,7 +65,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         if self._cfg.second_generation:
             # First, because the API server checks the rules of a CRD before it asks webhooks.
             found = v23rules.violations(old, new, resizes=self._resizes)
-            low = v23rules.low_numbers(old, new) if self._cfg.refuses_low_numbers else ()
+            low = v23rules.low_numbers(old, new) if self._cfg.previews_v2_4 else ()
             await offload.run(new, lambda: v23rules.refuse(new, (*found, *low)))
         try:
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)

@@ -130,8 +130,28 @@ async def test_status_updates_are_served_with_their_feature_gate_in_every_replic
     if serves:
         with pytest.raises(NotHealthyError, match="has not been started yet"):
             mgr._readyz["status-server"]()
+    assert list(mgr._healthz) == ["healthz"]
     enabled = program.reports_status(parsed, cfg)
     assert (Secret in program.options(parsed, cfg).cache.by_object) is enabled
+
+
+@pytest.mark.parametrize("gates", [{"TrainJobStatus": True}, {}], ids=["gate", "no gate"])
+async def test_the_preview_of_v2_4_adds_the_status_server_to_both_probes_by_the_names_of_trainer(
+    gates: dict[str, bool],
+) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.compatibility_version, cfg.feature_gates = "2.4", gates
+
+    mgr = await managed_by(flags.parse([]), cfg)
+
+    live, ready = set(mgr._healthz) - {"healthz"}, {each for each in mgr._readyz if "status" in each}
+    assert live == ({"status-server-healthz"} if gates else set())
+    assert ready == ({"status-server-readyz"} if gates else set())
+    if gates:
+        mgr._healthz["status-server-healthz"]()  # a restart does not bring a certificate
+        with pytest.raises(NotHealthyError, match="has not been started yet"):
+            mgr._readyz["status-server-readyz"]()
 
 
 @pytest.mark.parametrize(

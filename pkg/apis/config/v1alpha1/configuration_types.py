@@ -300,8 +300,8 @@ class Configuration(Struct):
         return self.compatibility_version in (V2_3, V2_4)
 
     @property
-    def refuses_low_numbers(self) -> bool:
-        """True if the manager refuses the numbers of nodes and processes that Trainer v2.4 refuses."""
+    def previews_v2_4(self) -> bool:
+        """True if the manager behaves like Trainer's main branch where it differs from Trainer v2.3."""
         return self.compatibility_version == V2_4
 
     @property

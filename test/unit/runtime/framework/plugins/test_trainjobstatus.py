@@ -10,7 +10,7 @@ from controller_runtime.machinery import Object, metadata_only
 from pkg import config, features
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import MLPolicy, Trainer
+from pkg.apis.trainer.v1alpha1 import MLPolicy, Trainer, TrainingRuntimeSpec
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import PluginError, core
 from pkg.runtime.framework.plugins import registry, trainjobstatus
@@ -41,10 +41,12 @@ def secret(**data: str) -> Secret:
     return Secret.from_dict({"metadata": {"namespace": "kubeflow-system", "name": "certs"}, "data": data})
 
 
-async def build(client: FakeClient) -> list[Object]:
+async def build(
+    client: FakeClient, cfg: Configuration | None = None, spec: TrainingRuntimeSpec = SPEC
+) -> list[Object]:
     gates = features.resolve({features.TRAIN_JOB_STATUS: True})
-    framework = await core.new(client, registry.new_registry((), gates), client, enabled())
-    return await runtimes.TrainingRuntime(framework, client).objects_from(SPEC, JOB)
+    framework = await core.new(client, registry.new_registry((), gates), client, cfg or enabled())
+    return await runtimes.TrainingRuntime(framework, client).objects_from(spec, JOB)
 
 
 def job_set(objects: list[Object]) -> JobSet:
@@ -89,6 +91,26 @@ async def test_the_trainers_pods_get_address_token_and_authority() -> None:
         "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{folder}/ca.crt",
         "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{folder}/token",
     }
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.3", "2.4"])
+async def test_the_variables_follow_those_of_the_policies_and_the_train_jobs_own_are_kept(
+    version: str,
+) -> None:
+    cfg = enabled().model_copy(update={"compatibility_version": version})
+    spec = SPEC.model_copy(update={"ml_policy": MLPolicy.from_dict({"numNodes": 2, "torch": {}})})
+    client = FakeClient(secret(**{"ca.crt": base64.b64encode(b"PEM").decode()}))
+
+    _, node = job_set(await build(client, cfg, spec)).spec.replicated_jobs or ()
+
+    (container,) = node.template.spec.template.spec.to_dict()["containers"]
+    names = [each["name"] for each in container["env"]]
+    added = [index for index, name in enumerate(names) if name.startswith("KUBEFLOW_TRAINER_SERVER_")]
+    of_torch = [index for index, name in enumerate(names) if name.startswith("PET_")]
+    assert (len(added), len(of_torch)) == (3, 5)
+    own = names.index("KUBEFLOW_TRAINER_SERVER_URL")
+    assert container["env"][own]["value"] == "mine"
+    assert all(index > max(of_torch) for index in added if index != own)
 
 
 async def test_pods_trust_the_former_authority_too_while_the_secret_holds_it() -> None:
