@@ -51,6 +51,7 @@ def files() -> dict[str, str]:
     found = {}
     for path in sorted((_CONFIG / "crd" / "bases").glob("*.yaml")):
         found[f"files/crds/{path.name}"] = _text(path)
+    found["files/crds-of-preview/optimizationjobs.yaml"] = _text(_CONFIG / "optimizationjobs" / "crd.yaml")
     for name, source in _ROLES.items():
         role = yaml.load_map((_CONFIG / source).read_text())
         found[f"files/rbac/{name}.yaml"] = _NOTE.format(source) + yaml.dump({"rules": role["rules"]})

@@ -359,6 +359,28 @@ def test_the_manager_has_a_right_of_a_feature_gate_only_with_this_gate(
 
 
 @pytest.mark.parametrize(
+    ("values", "installed"),
+    [
+        ({}, False),
+        ({"manager": {"config": {"compatibilityVersion": "2.3"}}}, False),
+        ({"manager": {"config": {"compatibilityVersion": "2.4"}}}, True),
+        ({"crds": {"enabled": False}, "manager": {"config": {"compatibilityVersion": "2.4"}}}, False),
+    ],
+    ids=str,
+)
+def test_optimization_jobs_are_kept_in_the_preview_of_v2_4(
+    values: Manifest, installed: bool, render: Render
+) -> None:
+    crds = {name for kind, name in render(values) if kind == "CustomResourceDefinition"}
+    assert ("optimizationjobs.trainer.kubeflow.org" in crds) is installed
+    others = {
+        f"{each}.trainer.kubeflow.org"
+        for each in ("clustertrainingruntimes", "trainingruntimes", "trainjobs")
+    }
+    assert (others <= crds) is ("crds" not in values)
+
+
+@pytest.mark.parametrize(
     ("values", "words"),
     [
         ({"manager": {"replica": 2}}, "replica"),

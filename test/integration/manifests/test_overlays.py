@@ -116,6 +116,31 @@ async def test_an_api_server_takes_every_object_of_the_overlay(
     await install(bare_cluster, objects)
 
 
+async def test_an_optimization_job_is_stored_with_all_its_fields(
+    build: Build, bare_cluster: Environment
+) -> None:
+    objects = build("optimizationjobs")
+    await bare_cluster.install_crds(*objects)
+    choices = {"categorical": {"choices": ["1e-3", "1e-4"]}}
+    spec = {
+        "objectives": [{"metric": "loss", "direction": "Minimize"}],
+        "parameters": [{"name": "lr", "searchSpace": choices}],
+        "numTrials": 2,
+        "trainJobTemplate": {"spec": {"runtimeRef": {"name": "torch-distributed"}}},
+    }
+    wanted = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "OptimizationJob",
+        "metadata": {"name": "search", "namespace": "default"},
+        "spec": spec,
+    }
+    async with Transport(bare_cluster.config) as transport:
+        client = strict(transport)
+        created = await client.create(Unstructured.wrap(wanted))
+        assert created.to_dict()["spec"] == spec
+        await client.delete(created)
+
+
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_every_reference_inside_an_overlay_is_met(name: str, build: Build) -> None:
     objects = build(name)
