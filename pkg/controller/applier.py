@@ -313,21 +313,19 @@ def _compared(desired: Object, live: Object, known: Digests | None) -> tuple[Dig
 
     ``known`` are the remembered digests. The result is None instead of False if ``live`` has only metadata.
     """
-    wire = desired.to_dict()
-    found = _digests(desired, live, _digest(wire))
+    found = _digests(desired, live)
     if known == found:
         return found, True
     if live.gvk in _AS_METADATA:
         return found, None
-    if known is not None and known[0] == found[0]:
-        return found, covers(content(live.to_dict()), content(wire))
     # A field that only the live object has may come from an earlier apply: only the server can know.
-    return found, equal(content(live.to_dict()), content(wire))
+    compare = covers if known is not None and known[0] == found[0] else equal
+    return found, compare(content(live.to_dict()), content(desired.to_dict()))
 
 
 def _digests(desired: Object, live: Object | LazyObject[Object], digest: bytes | None = None) -> Digests:
     """Return the digests of both objects. ``digest`` is that of ``desired``, if it is known already."""
-    own = _digest(desired.to_dict()) if digest is None else digest
+    own = _digest(desired.to_json()) if digest is None else digest
     live = LazyObject.of(live)
     metadata = live.metadata
     if live.kind.gvk in _AS_METADATA:
@@ -335,11 +333,12 @@ def _digests(desired: Object, live: Object | LazyObject[Object], digest: bytes |
     # The generation changes with every field except metadata and a status subresource.
     counted = metadata.generation is not None
     wire = {"metadata": metadata.to_dict()} if counted else live.object.to_dict()
-    return own, _digest([metadata.uid, metadata.generation, content(wire)])
+    identity = [metadata.uid, metadata.generation, content(wire)]
+    return own, _digest(msgspec.json.encode(identity, order="sorted"))
 
 
-def _digest(data: object) -> bytes:
-    return hashlib.blake2b(msgspec.json.encode(data, order="sorted"), digest_size=16).digest()
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> ctrl_client.Patch:

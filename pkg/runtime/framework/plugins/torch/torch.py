@@ -119,8 +119,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
             found.env = apply.upsert_env_vars(found.env, [*node_env, *master_env])
         if trainer is None or container is None:
             return
-        env = apply.upsert_env_vars(container.env, apply.env_vars(trainer.env))
-        env = apply.upsert_env_vars(env, node_env)
+        env = [*apply.env_vars(trainer.env), *node_env]
         if torchtune.is_torchtune(trainer):
             run = torchtune.plan(
                 train_job,
@@ -131,8 +130,8 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
             )
             info.trainer_command = torchtune.command(info, master, run)
         else:
-            env = apply.upsert_env_vars(env, master_env)
-        container.env = env
+            env += master_env
+        container.env = apply.upsert_env_vars(container.env, env)
         container.ports = apply.upsert_port(container.ports, [trainernodes.PORT])
 
 
