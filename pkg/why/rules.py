@@ -227,7 +227,8 @@ RULES: Final[dict[str, Rule]] = {
         "{remedy}"),
     "evicted": Rule(
         "a pod was evicted", "the kubelet evicted {pod}: {words}",
-        "Raise the requests for memory and ephemeral-storage to the real usage of the pods."),
+        "Raise the requests for memory and ephemeral-storage, and the limit that the message names, to the real usage "
+        "of the pods."),
     "evicted/drain": Rule("", "{pod} was evicted, for example by a drain of its node", _AGAIN),
     "evicted/kubelet": Rule("", "the kubelet ended {pod}", _AGAIN),
     "evicted/disrupted": Rule("", "{pod} was disrupted", _AGAIN),
@@ -281,6 +282,10 @@ RULES: Final[dict[str, Rule]] = {
         "template.", _WAITING),
     "probe-failing": Rule(
         "a probe of a container fails", "a probe of {pod} fails: {words}", "Correct the probe or its target."),
+    "probe-failing/killed": Rule(
+        "", "the kubelet killed the {status.label} because its {probe} probe failed",
+        "Correct the probe or its target, or give it more time (failureThreshold, periodSeconds): a program that "
+        "computes or loads a model may not answer in time."),
     "sandbox-failed": Rule(
         "the sandbox or network of a pod cannot be set up", "the sandbox of {pod} cannot be set up: {words}",
         "Check the network plugin (CNI) and the container runtime of the node."),
@@ -394,6 +399,10 @@ RULES: Final[dict[str, Rule]] = {
     "deadline-exceeded": Rule(
         "a deadline has passed", "the {deadline} of the {obj} has passed: {words}",
         "Raise activeDeadlineSeconds, or make the training shorter."),
+    "deadline-exceeded/waited": Rule(
+        "", "the {deadline} of the {obj} passed while a pod waited to start: {words}",
+        "Correct what kept the pod from starting, and create the TrainJob again. activeDeadlineSeconds also counts the "
+        "time before the start."),
     "deadline-exceeded/pod": Rule(
         "", "the {deadline} of {pod} has passed",
         "Raise activeDeadlineSeconds of the pods, or make the training shorter."),

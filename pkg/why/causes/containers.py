@@ -17,7 +17,7 @@ from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, moment, number, text
 from pkg.why.rules import Severity, keep
-from pkg.why.snapshot import Snapshot, rank_of, step_of
+from pkg.why.snapshot import Snapshot, event_time, rank_of, step_of
 
 _CONFIG: Final = (
     "CreateContainerConfigError",
@@ -99,15 +99,66 @@ _SAID: Final = {
         "Not all ranks met: check that all pods started, and that the container sets none of MASTER_ADDR, RANK, "
         "WORLD_SIZE and PET_*, which the runtime sets. "
     ),
-    r"insufficient shared memory|unable to (?:open|write to) (?:shared memory|file </torch_)": (
+    r"ncclSystemError|NCCL error in: [^\n]{0,200}unhandled system error": (
+        "NCCL could not use the network or the shared memory: set NCCL_DEBUG=INFO in spec.trainer.env to see which, "
+        "and check /dev/shm and the network between the nodes. "
+    ),
+    r"gloo/transport/\S{0,80}\] .{0,40}Connection (?:closed|reset) by peer|ncclInternalError: .{0,80}peer": (
+        "Another rank ended first. Compare all logs: {everything}. "
+    ),
+    r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA enabled": (
+        "The program found no GPU: request one in spec.trainer.resourcesPerNode, such as nvidia.com/gpu: 1, and use an "
+        "image that is built for it. "
+    ),
+    r"NVIDIA driver on your system is too old|driver version is insufficient|no kernel image is available": (
+        "The image does not fit the GPU or the driver of the node: use an image that is built for them, or other "
+        "nodes. "
+    ),
+    r"uncorrectable (?:ECC|NVLink) error|GPU has fallen off the bus|GPU is lost": (
+        "The GPU is faulty: let the node {node} be repaired, and use other nodes until then. "
+    ),
+    r"failed \(exitcode: -9\)|killed by signal: Killed": (
+        "A process was killed, usually because the memory ran out: raise the memory in spec.trainer.resourcesPerNode, "
+        "or use less: a smaller batch, fewer data workers. "
+    ),
+    r"insufficient shared memory|unable to (?:open|write to) (?:shared memory|file </torch_)"
+    r"|failed \(exitcode: -7\)|killed by signal: Bus error": (
         "The shared memory is full: mount an emptyDir with medium: Memory at /dev/shm, or use fewer data workers. "
     ),
     r"No space left on device|Disk quota exceeded": (
         "A disk is full: write to a volume with more room, or raise ephemeral-storage in "
         "spec.trainer.resourcesPerNode. "
     ),
-    r"\b40[13] Client Error|GatedRepoError|ExpiredToken|InvalidAccessKeyId|invalid_grant": (
-        "A server refused the credentials: check the token in its Secret, and what it permits. "
+    r"\b40[13] Client Error|GatedRepoError|ExpiredToken|InvalidAccessKeyId|invalid_grant|api_key not configured": (
+        "A server refused the credentials, or there are none: check the token in its Secret, and what it permits. "
+    ),
+    r"is not a valid model identifier|RepositoryNotFoundError|\b404 Client Error|DatasetNotFoundError": (
+        "A server does not have this model, dataset or file: correct its name, or, if it is private, check the token "
+        "in its Secret. "
+    ),
+    r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": (
+        "The certificate of a server is not trusted: add its authority to the image, or mount it and set SSL_CERT_FILE "
+        "and REQUESTS_CA_BUNDLE in spec.trainer.env. "
+    ),
+    r"Max retries exceeded with url|Network is unreachable|ConnectTimeout": (
+        "A server was not reached: check the proxy (HTTPS_PROXY in spec.trainer.env) and the network policies. "
+    ),
+    r"PermissionError: \[Errno 13\]|Errno 30\] Read-only file system": (
+        "The program may not use this path: use a path in a volume, and let the runtime's securityContext (runAsUser, "
+        "fsGroup) match the owner of its files. "
+    ),
+    r"EADDRINUSE|[Aa]ddress already in use": (
+        "A port is in use: the command starts the program twice, or pods with hostNetwork share a node. "
+    ),
+    r"\w: error: (?:unrecognized arguments|the following arguments are required|argument )": (
+        "The program refuses its arguments: correct spec.trainer.args or spec.trainer.command. "
+    ),
+    r"not enough slots available": (
+        "mpirun should start more processes than there is room for: lower their number in the command, or raise "
+        "numNodes or numProcPerNode of spec.trainer. "
+    ),
+    r"ssh: connect to host|(?:ORTE|PRTE) was unable to reliably start": (
+        "The launcher did not reach a worker by SSH. Look at the workers: {everything}. "
     ),
     r"ModuleNotFoundError: No module named|cannot open shared object file": (
         "The image lacks a package: use an image that contains it, or let the command install it. "
@@ -126,6 +177,18 @@ _OTHER_MACHINE: Final = re.compile(r"\bexec(?: user process caused:?|[ /]\S*:) e
 _NOT_EXECUTED: Final = (126, 127)
 """A shell ends with these codes if it cannot execute a command or does not find it."""
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
+_BY_SIGNAL: Final = {
+    135: (
+        "Usually the shared memory is full: mount an emptyDir with medium: Memory at /dev/shm, or use fewer data "
+        "workers. "
+    ),
+    139: "To see where a Python program crashes, set PYTHONFAULTHANDLER=1 in spec.trainer.env. ",
+}
+"""The advice for a container that a signal ended and whose output does not say more."""
+_PROBED: Final = re.compile(r"Container (?P<name>\S{1,63}) failed (?P<probe>liveness|startup) probe")
+_GRACE: Final = 30
+"""Kubernetes' default of terminationGracePeriodSeconds."""
+_SKEW: Final = timedelta(seconds=5)
 _KILLED: Final = 137
 _STABLE: Final = timedelta(minutes=10)
 """After a container has run for this time, the kubelet no longer delays its next restart."""
@@ -156,6 +219,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield found("out-of-memory", status.pod, *evidence, status=status, limit=limit)
         elif status.pod.text("status", "reason") == "DeadlineExceeded":
             continue  # the deadline of the pod ended the container
+        elif (probed := _probed(snapshot, status)) is not None:
+            yield probed
         elif status.waiting == "CrashLoopBackOff" or (failed and not _replaced(status)):
             yield _failed(snapshot, status)
         elif (unstable := _unstable(snapshot, status)) is not None:
@@ -299,6 +364,27 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     return found("container-failed", pod, *evidence, **_told(snapshot, status, named))
 
 
+def _probed(snapshot: Snapshot, status: Status) -> Finding | None:
+    """Return a finding if the kubelet killed the container because of a probe, unless it has run well since.
+
+    For the first two restarts, the finding is a note.
+    """
+    pod, end = status.pod, moment(last_end(status), "finishedAt")
+    since = moment(status.data, "state", "running", "startedAt")
+    if end is None or (since is not None and snapshot.now - since > _STABLE):
+        return None
+    grace = timedelta(seconds=pod.number("spec", "terminationGracePeriodSeconds") or _GRACE)
+    for event in snapshot.events(pod, "Killing"):
+        match, seen = _PROBED.search(event.text("message")[:MOST_MATCHED]), event_time(event)
+        if match and match["name"] == status.name and seen and -_SKEW <= end - seen <= grace + _SKEW:
+            severity = Severity.NOTE if since is not None and status.restarts < 3 else Severity.ERROR
+            failures = (snapshot.quote(each) for each in (event, *snapshot.events(pod, "Unhealthy")[:1]))
+            evidence = (status.line, *failures, *lines_of(snapshot, status))
+            named: dict[str, Any] = {"status": status, "probe": match["probe"]}
+            return found("probe-failing/killed", pod, *evidence, severity=severity, **named)
+    return None
+
+
 def _told(snapshot: Snapshot, status: Status, named: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a rule with the last line of the output that tells the cause, and what to do about it.
 
@@ -318,12 +404,17 @@ def _told(snapshot: Snapshot, status: Status, named: dict[str, Any]) -> dict[str
     ]
     raised = [(line, "") for line in after if _RAISED.match(line)]
     for line, advice in (*known, *raised):
-        place = f"{job.name} -n {job.namespace} --step {step_of(status.pod)}"
-        shown = " ".join(line.split())
-        shown = shown if len(shown) <= 160 else f"{shown[:160]}…"
-        advice = advice.format(everything=f"trainerctl logs {place} --all")
+        step = NODE if step_of(status.pod) == LAUNCHER else step_of(status.pod)
+        everything = f"trainerctl logs {job.name} -n {job.namespace} --step {step} --all"
+        shown = " ".join(line[:MOST_MATCHED].split())
+        shown = (
+            shown if len(shown) <= 160 else f"{shown[:80]}…{shown[-80:]}"
+        )  # the class of the error, and its cause
+        advice = advice.format(
+            everything=everything, node=status.pod.text("spec", "nodeName") or "of the pod"
+        )
         return {**named, "said": f": {shown}", "remedy": advice + named["remedy"]}
-    return {**named, "said": ""}
+    return {**named, "said": "", "remedy": _BY_SIGNAL.get(named["code"], "") + named["remedy"]}
 
 
 def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
 from pkg.apis.jobset.labels import REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
+from pkg.why.causes.admission import RETRIED
 from pkg.why.finding import Finding, found
-from pkg.why.liveobject import LiveObject, deadline, text
+from pkg.why.liveobject import LiveObject, deadline, moment, text
 from pkg.why.rules import keep
 from pkg.why.snapshot import Snapshot, condition_line, event_time
 
@@ -18,6 +20,15 @@ UNSUPPORTED: Final = "TrainingRuntimeNotSupported"
 """The reason with which a TrainJob fails whose runtime has another kind. It can still be corrected."""
 _DISRUPTIONS: Final = {"Preempted": "preempted/deleted", "TaintManagerEviction": "node-lost/taints"}
 """The rule for each reason that an event of a deleted pod may have."""
+_WAITS: Final = (
+    "FailedScheduling",
+    "Unschedulable",
+    "Failed",
+    "FailedMount",
+    "FailedAttachVolume",
+    "FailedCreatePodSandBox",
+)
+"""The reasons of events of pods that cannot start."""
 _RETRIED: Final = (
     "BackoffLimitExceeded",
     "MaxFailedIndexesExceeded",
@@ -65,6 +76,22 @@ def _disrupted(snapshot: Snapshot, job: LiveObject) -> Iterator[Finding]:
             yield found(rule, f"Pod {name}", snapshot.quote(event))
 
 
+def _waited(snapshot: Snapshot, failed: datetime | None) -> LiveObject | None:
+    """Return the newest event that says why a pod had not started when the TrainJob failed, or None."""
+    events = [
+        each for pod in snapshot.all_pods for each in snapshot.events(pod)
+    ] + snapshot.events_of_removed()
+    started = {each.text("involvedObject", "uid") for each in events if each.text("reason") == "Started"}
+    newest: LiveObject | None = None
+    for each in sorted(events, key=lambda each: event_time(each) or snapshot.now):
+        of, seen = each.at("involvedObject"), event_time(each)
+        if text(of, "kind") != "Pod" or text(of, "uid") in started or each.text("reason") not in _WAITS:
+            continue
+        if failed is not None and seen is not None and seen >= failed - RETRIED:
+            newest = each
+    return newest
+
+
 def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
     condition = obj.condition("Failed")
     reason, words = text(condition, "reason"), " ".join(text(condition, "message").split())
@@ -73,7 +100,11 @@ def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
     )
     evidence = (condition_line(obj, "Failed"), *(snapshot.quote(each) for each in events[:1]))
     if reason == "DeadlineExceeded":
-        return found("deadline-exceeded", obj, *evidence, deadline=deadline(obj), obj=obj, words=words)
+        rule = "deadline-exceeded"
+        if (kept := _waited(snapshot, moment(condition, "lastTransitionTime"))) is not None:
+            rule, words = "deadline-exceeded/waited", " ".join(kept.text("message").split())
+            evidence = (*evidence, snapshot.quote(kept))
+        return found(rule, obj, *evidence, deadline=deadline(obj), obj=obj, words=words.rstrip("."))
     job, step = snapshot.train_job, obj.label(REPLICATED_JOB_NAME_KEY)
     stored = keep(job.namespace, f"{obj.name}-")
     remedy = f"The failed pods were removed, and their logs with them. {stored}"

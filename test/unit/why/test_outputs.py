@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from testkit.why.world import TrainJobObjects
+from testkit.why.states import failed
+from testkit.why.world import TrainJobObjects, condition, when
 
 COMPARE = "Compare all logs: trainerctl logs llama -n team-a --step node --all. Read its log: "
 
@@ -24,6 +25,25 @@ COMPARE = "Compare all logs: trainerctl logs llama -n team-a --step node --all. 
         ("401 Client Error: Unauthorized for url: https://hub.example/api/models/x", "A server refused the credentials"),
         ("ImportError: libcudnn.so.9: cannot open shared object file", "The image lacks a package"),
         ("ValueError: bad learning rate", ""),
+        ("RuntimeError: No CUDA GPUs are available", "The program found no GPU"),
+        ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).", "The image does not fit the GPU"),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "The image does not fit the GPU"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "The GPU is faulty: let the node worker-0 be repaired"),
+        ("ncclSystemError: System call (e.g. socket, malloc) or external library call failed", "set NCCL_DEBUG=INFO"),
+        ("RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.1.2.3]:41234", "Another rank ended first. Compare"),
+        ("E0612 10:01:02.1 7 api.py:869] failed (exitcode: -9) local_rank: 0 (pid: 42) of binary: python", "A process was killed"),
+        ("RuntimeError: DataLoader worker (pid 42) is killed by signal: Killed.", "A process was killed"),
+        ("RuntimeError: DataLoader worker (pid 42) is killed by signal: Bus error.", "The shared memory is full"),
+        ("train.py: error: unrecognized arguments: --learning-rate 3", "The program refuses its arguments"),
+        ("There are not enough slots available in the system to satisfy the 8", "mpirun should start more processes"),
+        ("ssh: connect to host llama-node-0-1.llama port 22: Connection refused", "The launcher did not reach a worker"),
+        ("OSError: meta/lama-9 is not a local folder and is not a valid model identifier", "correct its name"),
+        ("ConnectionError: [Errno 101] Network is unreachable", "A server was not reached"),
+        ("SSLError: Max retries exceeded with url: / (certificate verify failed: self-signed certificate)", "certificate of a server is not trusted"),
+        ("PermissionError: [Errno 13] Permission denied: '/checkpoints/epoch-1'", "The program may not use this path"),
+        ("OSError: [Errno 30] Read-only file system: '/workspace/out'", "The program may not use this path"),
+        ("wandb.errors.UsageError: api_key not configured (no-tty).", "A server refused the credentials, or there are none"),
+        ("OSError: [Errno 98] Address already in use", "A port is in use"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["log", "message", "crash loop"])
@@ -146,6 +166,79 @@ def test_an_empty_log_is_not_advised(loops: bool) -> None:
     assert advice.endswith("for a crash of Python.")
 
 
+def test_the_end_of_a_long_line_tells_the_cause_of_the_error() -> None:
+    world = TrainJobObjects()
+    world.ended(1)
+    line = (
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='hub.example', port=443): Max retries exceeded with "
+        "url: /api/models/x (Caused by NewConnectionError('<urllib3 object>: [Errno 101] Network is unreachable'))"
+    )
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [line]
+
+    summary = world.verdict().findings[0].summary
+
+    assert "requests.exceptions.ConnectionError: HTTPS" in summary
+    assert summary.endswith("Network is unreachable'))")
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"), [(135, "Usually the shared memory is full"), (139, "To see where")]
+)
+def test_a_signal_without_a_word_in_the_log_has_a_remedy(code: int, advice: str) -> None:
+    world = TrainJobObjects()
+    world.ended(code)
+
+    assert world.verdict().findings[0].advice.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("killed", "restarts", "expected"),
+    [
+        (35, 3, ("probe-failing", "error")),
+        (35, 1, ("probe-failing", "note")),
+        (
+            3000,
+            3,
+            ("crash-loop", "error"),
+        ),  # the probe failed long before the container ended for another reason
+    ],
+)
+def test_a_container_that_the_kubelet_killed_because_of_a_probe_did_not_run_out_of_memory(
+    killed: float, restarts: int, expected: tuple[str, str]
+) -> None:
+    world = TrainJobObjects()
+    last = {"exitCode": 137, "reason": "Error", "finishedAt": when(30)}
+    world.container(phase="Running", restarts=restarts, last=last, running={"startedAt": when(25)})
+    killing = "Container node failed liveness probe, will be restarted"
+    world.event(world.pods[0], "Killing", killing, kind="Normal", age=killed)
+    world.event(
+        world.pods[0], "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 503", age=40
+    )
+
+    found = world.verdict().findings[0]
+
+    assert (found.cause, found.severity) == expected
+    assert ("statuscode: 503" in "\n".join(found.evidence)) is (found.cause == "probe-failing")
+    assert "memory" not in found.advice
+
+
+def test_a_pod_that_a_failed_probe_ended_for_good_is_no_lack_of_memory() -> None:
+    world = TrainJobObjects()
+    world.ended(137)
+    world.event(
+        world.pods[0],
+        "Killing",
+        "Container node failed startup probe, will be restarted",
+        kind="Normal",
+        age=35,
+    )
+
+    assert (
+        world.verdict().findings[0].summary
+        == "the kubelet killed the container node because its startup probe failed"
+    )
+
+
 @pytest.mark.parametrize(
     "line",
     ["exec /usr/bin/python: exec format error",
@@ -172,7 +265,7 @@ def test_long_lines_are_cut_and_read_in_bounded_time() -> None:
     found = world.verdict().findings[0]
 
     assert time.process_time() - began < 2
-    assert found.summary.endswith(f": {line[:160]}…")
+    assert found.summary.endswith(f": {line[:80]}…{'9' * 80}")
 
 
 def test_of_ranks_that_failed_in_the_same_second_the_lowest_is_named_first() -> None:
@@ -192,6 +285,47 @@ def test_a_container_that_the_deadline_of_its_pod_ended_did_not_fail() -> None:
     world.pods[0]["status"].update(reason="DeadlineExceeded", message="Pod was active too long")
 
     assert [each.cause for each in world.verdict().findings] == ["deadline-exceeded"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "age", "started", "waited"),
+    [
+        ("FailedScheduling", 100, False, True),
+        ("Failed", 100, False, True),
+        ("Failed", 100, True, False),
+        ("FailedScheduling", 3000, False, False),  # long before the deadline: the pod started later
+        ("Unhealthy", 100, False, False),
+    ],
+)
+@pytest.mark.parametrize("of_train_job", [False, True])
+def test_a_deadline_that_passed_before_a_pod_started_names_what_the_pod_waited_for(
+    reason: str, age: float, started: bool, waited: bool, of_train_job: bool
+) -> None:
+    world = TrainJobObjects(age=4000)
+    world.event(world.pods[0], reason, "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.", age=age)
+    if started:
+        world.event(world.pods[0], "Started", "Started container node", kind="Normal", age=90)
+    world.without_pods()
+    if of_train_job:
+        world.without_children()
+        late = "TrainJob was active longer than the specified deadline"
+        world.train_job["status"] = {
+            "conditions": [condition("Failed", reason="DeadlineExceeded", message=late)],
+            "jobsStatus": [{"name": "node", "ready": 0}],
+        }
+    else:
+        failed(world, "DeadlineExceeded", "Job was active longer than specified deadline")
+
+    found = world.verdict().findings[0]
+
+    assert found.cause == "deadline-exceeded"
+    assert (
+        found.summary.endswith(
+            "a pod waited to start: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
+        )
+        is waited
+    )
+    assert found.advice.startswith("Correct what kept the pod from starting") is waited
 
 
 @pytest.mark.parametrize(
