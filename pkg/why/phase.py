@@ -196,4 +196,6 @@ def _reason(pod: LiveObject) -> str:
     scheduled = pod.condition("PodScheduled")
     if scheduled.get("status") == "False":
         return text(scheduled, "reason")
-    return pod.text("status", "reason") or pod.text("spec", "nodeName")
+    shown = pod.text("status", "reason") or pod.text("spec", "nodeName")
+    restarts = sum(each.restarts for each in of_pod(pod) if not each.is_init)
+    return f"{shown}, {restarts} restart{'s' if restarts > 1 else ''}" if restarts else shown

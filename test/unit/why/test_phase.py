@@ -128,6 +128,13 @@ def test_a_container_that_crashes_again_and_again_is_a_state_of_its_own() -> Non
     assert next(tree(world.snapshot())).status == "CrashLoop"
 
 
+def test_a_running_pod_is_shown_with_its_restarts() -> None:
+    world = TrainJobObjects()
+    world.container(phase="Running", restarts=2, running={"startedAt": when(25)})
+
+    assert [row.reason for row in tree(world.snapshot())][3:] == ["worker-0, 2 restarts", "worker-1"]
+
+
 def test_a_pod_that_is_being_deleted_does_not_make_a_train_job_run() -> None:
     world = TrainJobObjects(nodes=1)
     world.pods[0]["metadata"]["deletionTimestamp"] = when(1)
