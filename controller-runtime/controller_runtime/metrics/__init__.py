@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics: the registry of series, their text format, and the server for them."""
 
-from .filters import FilterProvider as FilterProvider
-from .filters import Reviewer as Reviewer
-from .filters import ReviewError as ReviewError
-from .filters import with_authentication_and_authorization as with_authentication_and_authorization
+from typing import TYPE_CHECKING
+
+from controller_runtime import _ondemand
+
 from .registry import ACTIVE_WORKERS as ACTIVE_WORKERS
 from .registry import CACHE_DEGRADED as CACHE_DEGRADED
 from .registry import CACHE_SKIPPED_OBJECTS as CACHE_SKIPPED_OBJECTS
@@ -39,5 +39,19 @@ from .registry import WORKQUEUE_WORK_DURATION as WORKQUEUE_WORK_DURATION
 from .registry import Registry as Registry
 from .registry import exponential_buckets as exponential_buckets
 from .registry import render as render
-from .server import Filter as Filter
-from .server import MetricsServer as MetricsServer
+
+if TYPE_CHECKING:
+    from .filters import FilterProvider as FilterProvider
+    from .filters import Reviewer as Reviewer
+    from .filters import ReviewError as ReviewError
+    from .filters import with_authentication_and_authorization as with_authentication_and_authorization
+    from .server import Filter as Filter
+    from .server import MetricsServer as MetricsServer
+else:  # clients have metrics, and no server for them
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            "filters": ("FilterProvider", "Reviewer", "ReviewError", "with_authentication_and_authorization"),
+            "server": ("Filter", "MetricsServer"),
+        },
+    )
