@@ -13,6 +13,7 @@ from controller_runtime import _ondemand
 if TYPE_CHECKING:
     from .certificates import Certificates as Certificates
     from .certificates import Metrics as Metrics
+    from .certificates import add_to_manager as add_to_manager
     from .cluster import Cluster as Cluster
     from .cluster import Options as Options
     from .cluster import connect as connect
@@ -20,14 +21,12 @@ if TYPE_CHECKING:
     from .pki import Material as Material
     from .pki import Subjects as Subjects
     from .pki import issue as issue
-    from .setup import add_to_manager as add_to_manager
 else:
     __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
-            "certificates": ("Certificates", "Metrics"),
+            "certificates": ("Certificates", "Metrics", "add_to_manager"),
             "cluster": ("Cluster", "Options", "connect"),
             "pki": ("FORMER", "Material", "Subjects", "issue"),
-            "setup": ("add_to_manager",),
         },
     )

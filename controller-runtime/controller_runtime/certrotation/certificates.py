@@ -26,7 +26,7 @@ import anyio
 import anyio.to_thread
 from prometheus_client.metrics import Counter, Gauge
 
-from controller_runtime import healthz, log, metrics, recorder, rest
+from controller_runtime import healthz, log, manager, metrics, recorder, rest
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import NamespacedName
@@ -41,9 +41,10 @@ from controller_runtime.serving.certificates import SKEW
 from controller_runtime.webhook import server_context
 
 from . import configurations, pki
-from .cluster import Cluster, Options
+from .cluster import Cluster, Options, connect
 from .pki import Material, Verdict
 
+EVENT_SOURCE: Final = "webhook-certificates"
 CREATED: Final = "WebhookCertificatesCreated"
 RENEWED: Final = "WebhookCertificatesRenewed"
 REPAIRED: Final = "WebhookCertificatesRepaired"
@@ -302,3 +303,39 @@ class Certificates:
         if not self._ready.is_set():
             self._ready.set()
             self._when_served()
+
+
+def add_to_manager(
+    mgr: manager.Manager,
+    options: Options,
+    register: Callable[[], None],
+    *,
+    event_source: str = EVENT_SOURCE,
+    metrics: Metrics | None = None,
+    check: str = "webhooks",
+) -> Certificates:
+    """Serve the webhooks that ``register`` adds to ``mgr.webhook_server``, with certificates that this program makes.
+
+    ``register`` is called once, as soon as the first certificate is served. Until the webhooks are served, the
+    readiness check named ``check`` fails. Every replica answers webhooks, so controllers and leader election do not
+    wait.
+    """
+
+    def begin() -> None:  # an earlier access to the server would start it
+        mgr.webhook_server.use(certificates)
+        register()
+
+    def ready() -> None:
+        certificates.check()
+        mgr.webhook_server.started_checker()()
+
+    certificates = Certificates(
+        options,
+        functools.partial(connect, mgr.config, options),
+        mgr.event_recorder_for(event_source),
+        when_served=begin,
+        metrics=metrics,
+    )
+    mgr.add(certificates)
+    mgr.add_readyz_check(check, ready)
+    return certificates
