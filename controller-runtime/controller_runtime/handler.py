@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from controller_runtime import event, workqueue
-from controller_runtime.machinery import GVK, Object, Resource, callables
+from controller_runtime.machinery import GVK, Object, Resource, arguments
 from controller_runtime.machinery.object import Owners
 from controller_runtime.reconcile import Request
 
@@ -229,8 +229,8 @@ def enqueue_requests_from_map_func(
     Raises:
         TypeError: ``fn`` is not ``async`` or does not take an object.
     """
-    callables.must_be_async(fn)
-    callables.must_take(fn, "obj")
+    arguments.must_be_async(fn)
+    arguments.must_take(fn, "obj")
     return _EnqueueRequestsFromMapFunc(fn, reads)
 
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from controller_runtime import event
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LabelSelectorLike
-from controller_runtime.machinery import Object, callables, labels
+from controller_runtime.machinery import Object, arguments, labels
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
@@ -59,8 +59,8 @@ class Funcs(Predicate[T]):
         """Raises TypeError if a function is ``async`` or does not take an event."""
         for each in (create, update, delete, generic):
             if each is not None:
-                callables.must_be_plain(each)
-                callables.must_take(each, "evt")
+                arguments.must_be_plain(each)
+                arguments.must_take(each, "evt")
         self._create = create
         self._update = update
         self._delete = delete
@@ -89,8 +89,8 @@ def from_object(fn: Callable[[T], bool]) -> Predicate[T]:
     Raises:
         TypeError: ``fn`` is ``async`` or does not take an object.
     """
-    callables.must_be_plain(fn)
-    callables.must_take(fn, "obj")
+    arguments.must_be_plain(fn)
+    arguments.must_take(fn, "obj")
     return Funcs(
         create=lambda evt: fn(evt.object),
         update=lambda evt: fn(evt.new),

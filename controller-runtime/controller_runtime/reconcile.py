@@ -23,7 +23,7 @@ from datetime import timedelta
 from typing import Final, Generic, Protocol, TypeVar, get_args
 
 from controller_runtime.client.interfaces import Reader
-from controller_runtime.machinery import NamespacedName, Object, callables, raised
+from controller_runtime.machinery import NamespacedName, Object, arguments, raised
 from controller_runtime.machinery.errors import NotFoundError
 
 T = TypeVar("T", bound=Object)
@@ -146,13 +146,13 @@ def check(reconciler: object) -> None:
 
 
 def _check_function(function: Callable[..., object], name: str) -> None:
-    if inspect.isasyncgenfunction(callables.unwrapped(function)):
+    if inspect.isasyncgenfunction(arguments.unwrapped(function)):
         raise ControllerError(f"{name} yields; it must return a Result")
-    if callables.is_plain(function):
+    if arguments.is_plain(function):
         raise ControllerError(f"{name} must be declared with async def")
-    if not callables.takes(function, "request"):
+    if not arguments.takes(function, "request"):
         raise ControllerError(f"{name} must take one argument, the request")
-    plain = callables.unwrapped(function)
+    plain = arguments.unwrapped(function)
     if not inspect.isfunction(plain) or not inspect.iscoroutinefunction(plain):
         return  # nothing is known about other callables
     returns = plain.__annotations__.get("return", inspect.Signature.empty)

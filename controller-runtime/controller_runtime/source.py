@@ -30,7 +30,7 @@ from controller_runtime.machinery import (
     Object,
     PartialObjectMetadata,
     Resource,
-    callables,
+    arguments,
     raised,
 )
 from controller_runtime.machinery.backoff import exponential
@@ -457,8 +457,8 @@ class Func(Source):
 
     def __init__(self, fn: Callable[[Queue], Awaitable[None]], name: str = "") -> None:
         """Make a source of ``fn``; logs show ``name``. Raises TypeError if ``fn`` is not ``async``."""
-        callables.must_be_async(fn)
-        callables.must_take(fn, "queue")
+        arguments.must_be_async(fn)
+        arguments.must_take(fn, "queue")
         self._fn = fn
         self._name = name
 

@@ -17,7 +17,7 @@ import msgspec
 
 from controller_runtime import controller, handler, log, predicate, reconcile, source
 from controller_runtime.controller import LogConstructor
-from controller_runtime.machinery import Object, callables, metadata_only
+from controller_runtime.machinery import Object, arguments, metadata_only
 from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import ControllerError
 
@@ -256,7 +256,7 @@ def _no_predicates(given: object) -> str | None:
             return f"{type(each).__name__} is not a predicate{hint}"
         for name in ("create", "update", "delete", "generic"):
             try:
-                callables.must_be_plain(getattr(each, name))
+                arguments.must_be_plain(getattr(each, name))
             except TypeError as error:
                 return str(error)
     return None

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import msgspec
 
 from controller_runtime import log, metrics, offload
-from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, callables, raised
+from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, arguments, raised
 from controller_runtime.machinery.backoff import RandomFunc
 from controller_runtime.machinery.lru import LRU
 
@@ -72,11 +72,11 @@ class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
 
     def __post_init__(self) -> None:
         """Raise TypeError for a function that is ``async`` or does not take both arguments."""
-        arguments = {"on_add": "obj, initial", "on_update": "old, new", "on_delete": "obj, unknown"}
-        for name, names in arguments.items():
+        taken = {"on_add": "obj, initial", "on_update": "old, new", "on_delete": "obj, unknown"}
+        for name, names in taken.items():
             if (function := getattr(self, name)) is not None:
-                callables.must_be_plain(function)
-                callables.must_take(function, names)
+                arguments.must_be_plain(function)
+                arguments.must_take(function, names)
 
 
 class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):

@@ -25,7 +25,7 @@ from controller_runtime.machinery import (
     Object,
     PartialObjectMetadata,
     Resource,
-    callables,
+    arguments,
     raised,
 )
 from controller_runtime.machinery import labels as selectors
@@ -340,8 +340,8 @@ class SharedInformer:
             raise ValueError(
                 f"{self.gvk.group_kind}: index {field!r} is too late: objects are cached already"
             )
-        callables.must_be_plain(extract)
-        callables.must_take(extract, "obj")
+        arguments.must_be_plain(extract)
+        arguments.must_take(extract, "obj")
         if field in self._indexers:
             raise ValueError(f"{self.gvk.group_kind}: an index with name {field!r} is registered already")
         self._indexers[field] = (kind, extract, view)

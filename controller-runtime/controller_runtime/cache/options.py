@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from controller_runtime import client
-from controller_runtime.machinery import Object, rawjson, settings
+from controller_runtime.machinery import Object, arguments, rawjson
 from controller_runtime.machinery.backoff import RandomFunc
 
 from .codec import Transform
@@ -74,7 +74,7 @@ class Options:
     def __post_init__(self) -> None:
         """Raise TypeError for a value of a wrong type, such as a text instead of a list of namespaces."""
         for each in (self, *self.by_object.values()):
-            if problem := settings.problem_of(each):
+            if problem := arguments.problem_of(each):
                 raise TypeError(f"cache.{type(each).__name__}: {problem}")
 
     def for_kind(self, kind: type[Object]) -> ByObject:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import anyio
 
-from controller_runtime.machinery import callables
+from controller_runtime.machinery import arguments
 from controller_runtime.machinery.errors import ConflictError
 
 R = TypeVar("R")
@@ -47,7 +47,7 @@ async def retry_on_conflict(
     """
     if not callable(change):
         raise TypeError(f"change must be an async function, not {change!r:.100}")
-    callables.must_be_async(change)
+    arguments.must_be_async(change)
     if attempts < 1:
         raise ValueError(f"attempts must be at least one, not {attempts}")
     for _ in range(attempts - 1):

@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 
 from controller_runtime import fairness, log, metrics, source, workqueue
 from controller_runtime.machinery import GVK, NamespacedName, raised
-from controller_runtime.machinery.settings import problem_of
+from controller_runtime.machinery.arguments import problem_of
 from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import (
     ControllerError,

@@ -16,7 +16,7 @@ import msgspec
 
 from controller_runtime import client
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import GVK, GroupKind, Object, callables
+from controller_runtime.machinery import GVK, GroupKind, Object, arguments
 from controller_runtime.machinery.equality import deep_equal
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.patch import merge_patch_diff
@@ -204,7 +204,7 @@ async def _stored(reader: client.Reader, obj: T) -> T | None:
 
 
 def _mutated(obj: T, mutate: Mutate[T]) -> T:
-    callables.must_be_plain(mutate)
+    arguments.must_be_plain(mutate)
     desired = obj.deep_copy()
     returned: object = mutate(desired)  # type: ignore[func-returns-value]  # a caller's function may return one
     if returned is not desired and Object in type(returned).__mro__:

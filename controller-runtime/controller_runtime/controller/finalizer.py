@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 from controller_runtime.controller import controllerutil
-from controller_runtime.machinery import Object, callables, names
+from controller_runtime.machinery import Object, arguments, names
 
 T = TypeVar("T", bound=Object)
 
@@ -81,7 +81,7 @@ class Finalizers(Generic[T]):
             ValueError: the name does not consist of a domain and a name, or is registered already.
             TypeError: ``finalizer`` is not an instance with an ``async`` method ``finalize``.
         """
-        callables.must_have_async(finalizer, "finalize")
+        arguments.must_have_async(finalizer, "finalize")
         problems = names.is_qualified_name(name)
         if problems or "/" not in name:
             raise ValueError(

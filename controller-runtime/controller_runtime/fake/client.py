@@ -17,7 +17,7 @@ import msgspec
 from controller_runtime import client, rest
 from controller_runtime.client import subresources
 from controller_runtime.client.live import SubResource
-from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource, callables
+from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource, arguments
 
 from . import garbage, kinds
 from .server import Server
@@ -143,8 +143,8 @@ class FakeClient(client.LiveClient):
     ) -> None:
         """Add an index; ValueError if the kind already has one of that name. ``extract`` gets whole objects."""
         del reads
-        callables.must_be_plain(extract)
-        callables.must_take(extract, "obj")
+        arguments.must_be_plain(extract)
+        arguments.must_take(extract, "obj")
         if (kind.gvk, field) in self._indexes:
             raise ValueError(f"{kind.gvk}: an index named {field} exists")
         self._indexes[kind.gvk, field] = (kind, extract)

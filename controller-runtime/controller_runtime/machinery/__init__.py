@@ -13,7 +13,7 @@ import typing as _typing
 from controller_runtime import _ondemand
 
 if _typing.TYPE_CHECKING:
-    from . import callables as callables
+    from . import arguments as arguments
     from . import conditions as conditions
     from . import crd as crd
     from . import equality as equality

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import anyio
 
 from controller_runtime import cache, client, healthz, log, metrics, recorder, rest, webhook
-from controller_runtime.machinery import NamespacedName, Object, callables, settings
+from controller_runtime.machinery import NamespacedName, Object, arguments
 from controller_runtime.serving import Handler, ServerError
 
 from .lifecycle import (
@@ -95,7 +95,7 @@ class Manager:
         cached: object = self.options.cache
         if not isinstance(cached, cache.Options):
             raise ManagerError(f"Options(cache=…) takes cache.Options, not {type(cached).__name__}")
-        if problem := settings.problem_of(self.options) or settings.problem_of(defaults):
+        if problem := arguments.problem_of(self.options) or arguments.problem_of(defaults):
             raise ManagerError(f"Options: {problem}")
         if self.options.user_agent:
             config = dataclasses.replace(config, user_agent=self.options.user_agent)
@@ -181,7 +181,7 @@ class Manager:
             GroupStoppedError: the manager is stopping.
             TypeError: ``runnable`` has no ``async`` method ``start``.
         """
-        callables.must_have_async(runnable, "start")
+        arguments.must_have_async(runnable, "start")
         for observe in self._observers:
             observe(runnable)
         if isinstance(runnable, webhook.Server):

@@ -19,7 +19,7 @@ import pydantic_core
 from controller_runtime import cache, log, offload, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import JSON, Object, callables, crd, field, rawjson
+from controller_runtime.machinery import JSON, Object, arguments, crd, field, rawjson
 from controller_runtime.machinery.base import MASK, check_secret_values
 from controller_runtime.machinery.errors import StatusError, first_problem, to_status
 from controller_runtime.machinery.patch import pointer
@@ -117,7 +117,7 @@ class ValidatorHandler(Handler, Generic[T]):
 
     def __init__(self, kind: type[T], validator: CustomValidator[T]) -> None:
         """Raises TypeError if ``validator`` is a class, or has no such ``async`` methods."""
-        callables.must_have_async(validator, "validate_create", "validate_update", "validate_delete")
+        arguments.must_have_async(validator, "validate_create", "validate_update", "validate_delete")
         self._kind = kind
         self._validator = validator
 
@@ -167,7 +167,7 @@ class MutatorHandler(Handler, Generic[T]):
 
     def __init__(self, kind: type[T], mutator: CustomMutator[T]) -> None:
         """Raises TypeError if ``mutator`` is a class, or has no such ``async`` method."""
-        callables.must_have_async(mutator, "mutate")
+        arguments.must_have_async(mutator, "mutate")
         self._kind = kind
         self._mutator = mutator
 
@@ -208,7 +208,7 @@ class DefaulterHandler(MutatorHandler[T]):
 
     def __init__(self, kind: type[T], defaulter: CustomDefaulter[T]) -> None:
         """Raises TypeError if ``defaulter`` is a class, or has no such ``async`` method."""
-        callables.must_have_async(defaulter, "default")
+        arguments.must_have_async(defaulter, "default")
         super().__init__(kind, _Defaulting(defaulter))
 
     async def _stored(self, request: AdmissionRequest, old: JSON) -> T | None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes in functions of our callers that are visible before the first call.
+"""Mistakes in arguments, which would otherwise show late or never: functions, and the values of options.
 
 A plain function in place of a coroutine function fails in each call, and a coroutine function in place of a plain
 function seems to return something true. Both are found as early as possible. Nothing is known about other callables,
@@ -9,10 +9,20 @@ such as lambdas and objects with ``__call__``, so they pass.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final
 
+_PLAIN: Final[dict[str, tuple[type, ...]]] = {
+    "bool": (bool,),
+    "float": (int, float),
+    "int": (int,),
+    "str": (str,),
+    "timedelta": (timedelta,),
+    "None": (type(None),),
+}
 _AWAITABLE: Final = ("Awaitable", "Coroutine", "Future", "Task")
 
 
@@ -76,3 +86,22 @@ def takes(function: Callable[..., Any], *arguments: str) -> bool:
     except ValueError:  # a builtin without a signature
         return True
     return True
+
+
+def problem_of(options: Any) -> str | None:
+    """Return the first field of a dataclass whose value has a wrong type, as a sentence, or None.
+
+    For example, a text in place of a list would count as its letters. Only fields with plain types, and collections for
+    which a text is given, are checked.
+    """
+    for each in dataclasses.fields(options):
+        words = [word.strip() for word in str(each.type).split("|")]
+        value = getattr(options, each.name)
+        if any(word.startswith("Collection[") for word in words):
+            if isinstance(value, str):
+                return f"{each.name} must be a list, such as [{value!r}], not a text"
+        elif all(word in _PLAIN for word in words):
+            allowed = tuple(kind for word in words for kind in _PLAIN[word])
+            if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+                return f"{each.name} must be {' or '.join(words)}, not {type(value).__name__}"
+    return None
