@@ -70,24 +70,15 @@ if _typing.TYPE_CHECKING:
     from .controller.controllerutil import set_controller_reference as set_controller_reference
     from .controller.controllerutil import set_owner_reference as set_owner_reference
     from .log import logger_from as logger_from
-    from .machinery import ATOMIC as ATOMIC
     from .machinery import GVK as GVK
-    from .machinery import JSON as JSON
-    from .machinery import MAP_BY_NAME as MAP_BY_NAME
-    from .machinery import MAP_BY_TYPE as MAP_BY_TYPE
-    from .machinery import ConversionWebhook as ConversionWebhook
     from .machinery import Duration as Duration
     from .machinery import Int32 as Int32
     from .machinery import Int64 as Int64
-    from .machinery import KindMarkers as KindMarkers
-    from .machinery import Markers as Markers
     from .machinery import NamespacedName as NamespacedName
     from .machinery import Object as Object
-    from .machinery import PrinterColumn as PrinterColumn
-    from .machinery import Rule as Rule
-    from .machinery import Scale as Scale
     from .machinery import Struct as Struct
     from .machinery import Unstructured as Unstructured
+    from .machinery import crd as crd
     from .machinery import metadata_only as metadata_only
     from .machinery import unstructured as unstructured
     from .machinery.conditions import set_status_condition as set_status_condition
@@ -114,8 +105,6 @@ if _typing.TYPE_CHECKING:
     from .reconcile import Request as Request
     from .reconcile import Result as Result
     from .reconcile import TerminalError as TerminalError
-    from .recorder import NORMAL as NORMAL
-    from .recorder import WARNING as WARNING
     from .recorder import EventRecorder as EventRecorder
     from .recorder import reference as reference
     from .rest import Config as Config
@@ -169,24 +158,15 @@ else:
             ),
             "log": ("logger_from",),
             "machinery": (
-                "ATOMIC",
                 "GVK",
-                "JSON",
-                "MAP_BY_NAME",
-                "MAP_BY_TYPE",
-                "ConversionWebhook",
                 "Duration",
                 "Int32",
                 "Int64",
-                "KindMarkers",
-                "Markers",
                 "NamespacedName",
                 "Object",
-                "PrinterColumn",
-                "Rule",
-                "Scale",
                 "Struct",
                 "Unstructured",
+                "crd",
                 "metadata_only",
                 "unstructured",
             ),
@@ -221,8 +201,6 @@ else:
                 "TerminalError",
             ),
             "recorder": (
-                "NORMAL",
-                "WARNING",
                 "EventRecorder",
                 "reference",
             ),

@@ -14,15 +14,15 @@ import controller_runtime as ctrl
 class WorkerSpec(ctrl.Struct):
     """The desired state of a worker."""
 
-    crd: ClassVar = ctrl.Markers(
+    crd: ClassVar = ctrl.crd.Markers(
         rules=(
-            ctrl.Rule(
+            ctrl.crd.Rule(
                 "self.replicas <= self.limit",
                 message_expression="self.limit < 5 ? 'few' : 'many'",
                 reason="FieldValueForbidden",
                 field_path=".replicas",
             ),
-            ctrl.Rule(
+            ctrl.crd.Rule(
                 "!oldSelf.hasValue() || self.zone == oldSelf.value().zone",
                 "zone is immutable",
                 optional_old_self=True,
@@ -31,7 +31,9 @@ class WorkerSpec(ctrl.Struct):
     )
 
     replicas: ctrl.Int32
-    limit: Annotated[ctrl.Int32, ctrl.Markers(minimum=0, maximum=10, exclusive_maximum=True, multiple_of=1)]
+    limit: Annotated[
+        ctrl.Int32, ctrl.crd.Markers(minimum=0, maximum=10, exclusive_maximum=True, multiple_of=1)
+    ]
     zone: str
     pause: ctrl.Duration | None = None
 
@@ -46,17 +48,19 @@ class WorkerStatus(ctrl.Struct):
 class WorkerV1(ctrl.Object, group="example.com", version="v1", kind="Worker", plural="workers"):
     """A worker."""
 
-    crd_kind: ClassVar = ctrl.KindMarkers(
+    crd_kind: ClassVar = ctrl.crd.KindMarkers(
         status_subresource=True,
         storage=True,
-        scale=ctrl.Scale(label_selector=".status.selector"),
+        scale=ctrl.crd.Scale(label_selector=".status.selector"),
         selectable_fields=(".spec.zone",),
-        printer_columns=(ctrl.PrinterColumn("Age", "string", ".metadata.creationTimestamp", format="date"),),
+        printer_columns=(
+            ctrl.crd.PrinterColumn("Age", "string", ".metadata.creationTimestamp", format="date"),
+        ),
         short_names=("wk",),
         categories=("all", "workers"),
         singular="wrk",
         list_kind="Workers",
-        conversion=ctrl.ConversionWebhook(namespace="system", name="hooks", port=8443),
+        conversion=ctrl.crd.ConversionWebhook(namespace="system", name="hooks", port=8443),
     )
 
     spec: WorkerSpec
@@ -66,6 +70,6 @@ class WorkerV1(ctrl.Object, group="example.com", version="v1", kind="Worker", pl
 class WorkerV1Beta1(ctrl.Object, group="example.com", version="v1beta1", kind="Worker", plural="workers"):
     """A worker of an older version."""
 
-    crd_kind: ClassVar = ctrl.KindMarkers(deprecated="use v1", short_names=("wk",))
+    crd_kind: ClassVar = ctrl.crd.KindMarkers(deprecated="use v1", short_names=("wk",))
 
     spec: WorkerSpec

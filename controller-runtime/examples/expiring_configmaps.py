@@ -38,7 +38,7 @@ class Expirer:
             return ctrl.Result(requeue_after=left)
         with ctrl.ignore_not_found(obj):
             await self.client.delete(obj, preconditions={"uid": obj.metadata.uid or ""})
-            self.events.event(obj, ctrl.NORMAL, "Expired", f"its {ttl} seconds are over")
+            self.events.event(obj, ctrl.recorder.NORMAL, "Expired", f"its {ttl} seconds are over")
         return ctrl.Result()
 
 

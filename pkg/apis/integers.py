@@ -8,7 +8,7 @@ refuse new ones, and allow other changes of the objects that have them.
 
 from typing import Annotated
 
-from controller_runtime.machinery import Markers
+from controller_runtime.machinery.crd import Markers
 
 Int32 = Annotated[int, Markers(format="int32")]
 Int64 = Annotated[int, Markers(format="int64")]

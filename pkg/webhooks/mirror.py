@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sized
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, Markers, Struct, equality, openapi, printable, wire_name
+from controller_runtime.machinery import JSON, Struct, equality, openapi, printable, wire_name
+from controller_runtime.machinery.crd import Markers
 from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
 from pkg.apis.trainer import v1alpha1 as trainer

@@ -29,8 +29,8 @@ INPUTS = 10_000
 LONG = "1" * 4000
 FEW_KEYS = {
     "fake.kinds._groups": "Kubernetes' own kinds",
-    "machinery.crd._classes": "classes of models",
-    "machinery.crd._definition": "Kubernetes' own structs",
+    "machinery.crd.generate._classes": "classes of models",
+    "machinery.crd.generate._definition": "Kubernetes' own structs",
     "machinery.equality._quantity_fields": "classes of models",
     "machinery.gojson._layout": "classes of models",
     "machinery.openapi._recorded": "Kubernetes' own structs",

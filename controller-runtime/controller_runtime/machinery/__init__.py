@@ -22,7 +22,6 @@ if _typing.TYPE_CHECKING:
     from . import goduration as goduration
     from . import gojson as gojson
     from . import labels as labels
-    from . import markers as markers
     from . import meta as meta
     from . import names as names
     from . import openapi as openapi
@@ -37,18 +36,9 @@ if _typing.TYPE_CHECKING:
     from .base import Struct as Struct
     from .base import is_unset as is_unset
     from .base import wire_name as wire_name
+    from .crd.markers import Int32 as Int32
+    from .crd.markers import Int64 as Int64
     from .goduration import Duration as Duration
-    from .markers import ATOMIC as ATOMIC
-    from .markers import MAP_BY_NAME as MAP_BY_NAME
-    from .markers import MAP_BY_TYPE as MAP_BY_TYPE
-    from .markers import ConversionWebhook as ConversionWebhook
-    from .markers import Int32 as Int32
-    from .markers import Int64 as Int64
-    from .markers import KindMarkers as KindMarkers
-    from .markers import Markers as Markers
-    from .markers import PrinterColumn as PrinterColumn
-    from .markers import Rule as Rule
-    from .markers import Scale as Scale
     from .names import GVK as GVK
     from .names import GroupKind as GroupKind
     from .names import NamespacedName as NamespacedName
@@ -71,18 +61,9 @@ else:
                 "wire_name",
             ),
             "goduration": ("Duration",),
-            "markers": (
-                "ATOMIC",
-                "MAP_BY_NAME",
-                "MAP_BY_TYPE",
-                "ConversionWebhook",
+            "crd.markers": (
                 "Int32",
                 "Int64",
-                "KindMarkers",
-                "Markers",
-                "PrinterColumn",
-                "Rule",
-                "Scale",
             ),
             "names": (
                 "GVK",

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, PlainSerializer
 
+from .crd.markers import Markers
 from .gojson import quote
-from .markers import Markers
 
 _NANOSECONDS: Final = {
     "ns": 1,

@@ -50,6 +50,7 @@ _SCALARS: Final = {"string": "str", "integer": "int", "number": "float", "boolea
 _ZEROS: Final = {"str": '""', "bool": "False"}
 _META: Final = "controller_runtime.apis.meta.v1"
 _MACHINERY: Final = "controller_runtime.machinery"
+_CRD: Final = "controller_runtime.machinery.crd"
 _QUANTITY: Final = "controller_runtime.machinery.quantity"
 _PLAIN: Final[dict[str, tuple[str, str]]] = {
     "api.resource.Quantity": (_QUANTITY, "Quantity"),
@@ -440,10 +441,10 @@ class Module:
 
     def _markers(self, source: Source) -> str:
         self._import("typing", "ClassVar")
-        self._import(_MACHINERY, "KindMarkers")
+        self._import(_CRD, "KindMarkers")
         given = [f"status_subresource={source.status}"]
         if isinstance(source.scale, dict):
-            self._import(_MACHINERY, "Scale")
+            self._import(_CRD, "Scale")
             names = {
                 "spec_replicas": "specReplicasPath",
                 "status_replicas": "statusReplicasPath",
@@ -648,21 +649,21 @@ class Module:
         if merged not in ("map", "set") or self._is_kubernetes():
             return ()
         if merged == "set":
-            self._import(_MACHINERY, "Markers")
+            self._import(_CRD, "Markers")
             return ('Markers(list_type="set")',)
         keys = schema.get(openapi.MAP_KEYS)
         if not isinstance(keys, list) or not keys or not all(isinstance(each, str) for each in keys):
             raise self._error(path, f"{openapi.MAP_KEYS} is not a list of names")
         if keys == ["name"]:
-            return (self._import(_MACHINERY, "MAP_BY_NAME"),)
-        self._import(_MACHINERY, "Markers")
+            return (self._import(_CRD, "MAP_BY_NAME"),)
+        self._import(_CRD, "Markers")
         names = ", ".join(map(_quoted, keys)) + ("," if len(keys) == 1 else "")
         return (f'Markers(list_type="map", list_map_keys=({names}))',)
 
     def _map_markers(self, schema: Mapping[str, JSON]) -> tuple[str, ...]:
         if schema.get(openapi.MAP_TYPE) != "atomic" or self._is_kubernetes():
             return ()
-        self._import(_MACHINERY, "Markers")
+        self._import(_CRD, "Markers")
         return ('Markers(map_type="atomic")',)
 
     def _properties(self, schema: Mapping[str, JSON], path: tuple[str, ...]) -> Mapping[str, JSON]:

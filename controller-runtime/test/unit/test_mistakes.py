@@ -208,26 +208,26 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         r"Options\(cache=…\) takes cache.Options, not dict",
     ),
     "type of a column": (
-        lambda: ctrl.PrinterColumn("Ready", "int", ".status.ready"),
+        lambda: ctrl.crd.PrinterColumn("Ready", "int", ".status.ready"),
         TypeError,
         "the type of a column must be one of boolean, date, integer, number, string, not int",
     ),
     "path of a column": (
-        lambda: ctrl.PrinterColumn("Ready", "integer", "status.ready"),
+        lambda: ctrl.crd.PrinterColumn("Ready", "integer", "status.ready"),
         TypeError,
         "json_path must begin with a dot, as in .status.phase, not 'status.ready'",
     ),
     "selectable field": (
-        lambda: ctrl.KindMarkers(selectable_fields=("spec.a",)),
+        lambda: ctrl.crd.KindMarkers(selectable_fields=("spec.a",)),
         TypeError,
         "selectable_fields must begin with a dot",
     ),
     "scale": (
-        lambda: ctrl.KindMarkers(scale=True),  # type: ignore[arg-type]
+        lambda: ctrl.crd.KindMarkers(scale=True),  # type: ignore[arg-type]
         TypeError,
-        r"scale must be a Scale, such as ctrl.Scale\(\), not bool",
+        r"scale must be a Scale, such as ctrl.crd.Scale\(\), not bool",
     ),
-    "empty rule": (lambda: ctrl.Rule(" "), TypeError, "a rule needs an expression"),
+    "empty rule": (lambda: ctrl.crd.Rule(" "), TypeError, "a rule needs an expression"),
     "conditions that are None": (
         lambda: ctrl.set_status_condition(None, ctrl.Condition(type="A", status="True")),  # type: ignore[arg-type]
         TypeError,

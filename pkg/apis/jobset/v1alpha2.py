@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery import ATOMIC, JSON, MAP_BY_NAME, Markers, Object, Rule, Struct, is_unset
+from controller_runtime.machinery import JSON, Object, Struct, is_unset
+from controller_runtime.machinery.crd import ATOMIC, MAP_BY_NAME, Markers, Rule
 from pydantic import Field
 
 from pkg.apis.integers import Int32

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery import KindMarkers, Markers, Object, PrinterColumn, Struct
+from controller_runtime.machinery import Object, Struct
+from controller_runtime.machinery.crd import KindMarkers, Markers, PrinterColumn
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery import KindMarkers, Markers, Object, Struct
+from controller_runtime.machinery import Object, Struct
+from controller_runtime.machinery.crd import KindMarkers, Markers
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery import JSON, Markers, Object, Struct
+from controller_runtime.machinery import JSON, Object, Struct
+from controller_runtime.machinery.crd import Markers
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 

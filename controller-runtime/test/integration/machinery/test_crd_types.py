@@ -23,18 +23,8 @@ from typing_extensions import TypedDict
 
 from controller_runtime.client import LiveClient, dry_run
 from controller_runtime.envtest import Environment
-from controller_runtime.machinery import (
-    JSON,
-    Duration,
-    Int32,
-    Int64,
-    Markers,
-    Object,
-    Rule,
-    Struct,
-    unstructured,
-)
-from controller_runtime.machinery.crd import custom_resource_definition
+from controller_runtime.machinery import JSON, Duration, Int32, Int64, Object, Struct, unstructured
+from controller_runtime.machinery.crd import Markers, Rule, custom_resource_definition
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.openapi import INT_OR_STRING, QUANTITY
 from controller_runtime.machinery.quantity import IntOrString, Quantity

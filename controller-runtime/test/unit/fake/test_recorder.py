@@ -12,9 +12,9 @@ from controller_runtime.fake import FakeRecorder
 def test_events_are_kept_with_the_state_of_their_object() -> None:
     recorder = FakeRecorder()
     obj = ConfigMap(metadata=ctrl.ObjectMeta(namespace="team", name="one"))
-    recorder.event(obj, ctrl.NORMAL, "Created", "it exists")
+    recorder.event(obj, ctrl.recorder.NORMAL, "Created", "it exists")
     obj.metadata.name = "two"
-    recorder.event(obj, ctrl.WARNING, "Broken", "it does not work")
+    recorder.event(obj, ctrl.recorder.WARNING, "Broken", "it does not work")
     assert recorder.reasons == ["Created", "Broken"]
     first, second = recorder.events
     assert (first.object.name, first.type, first.message) == ("one", "Normal", "it exists")

@@ -12,7 +12,8 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.policy.v1 import Eviction
 from controller_runtime.client import STRATEGIC, raw_patch
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import GVK, KindMarkers, Object, Struct, errors, markers, unstructured
+from controller_runtime.machinery import GVK, Object, Struct, errors, unstructured
+from controller_runtime.machinery.crd import KindMarkers, Scale
 
 BUDGET = unstructured(GVK("policy", "v1", "PodDisruptionBudget"))
 
@@ -96,7 +97,7 @@ class TankStatus(Struct):
 class Tank(Object, group="example.com", version="v1", plural="tanks"):
     crd_kind: ClassVar = KindMarkers(
         status_subresource=True,
-        scale=markers.Scale(status_replicas=".status.ready", label_selector=".status.selector"),
+        scale=Scale(status_replicas=".status.ready", label_selector=".status.selector"),
     )
 
     spec: TankSpec

@@ -14,22 +14,16 @@ from typing_extensions import TypedDict
 import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, LocalObjectReference
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import (
+from controller_runtime.machinery import JSON, Int32, Int64, Object, Struct, errors, openapi, unstructured
+from controller_runtime.machinery.crd import (
     ATOMIC,
-    JSON,
-    Int32,
-    Int64,
     KindMarkers,
     Markers,
-    Object,
     PrinterColumn,
     Rule,
-    Struct,
-    errors,
-    openapi,
-    unstructured,
+    custom_resource_definition,
+    unreadable_in_go,
 )
-from controller_runtime.machinery.crd import custom_resource_definition, unreadable_in_go
 from controller_runtime.machinery.quantity import IntOrString, Quantity
 
 

@@ -11,8 +11,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 import controller_runtime as ctrl
-from controller_runtime.machinery import Markers, Object, Struct
-from controller_runtime.machinery.crd import custom_resource_definition
+from controller_runtime.machinery import Object, Struct
+from controller_runtime.machinery.crd import Markers, custom_resource_definition
 
 ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
 

@@ -95,7 +95,7 @@ def version(
     class Made(
         ctrl.Object, group="example.com", version=name, kind="Worker", plural=plural, namespaced=namespaced
     ):
-        crd_kind: ClassVar = ctrl.KindMarkers(**markers)
+        crd_kind: ClassVar = ctrl.crd.KindMarkers(**markers)
 
     return Made
 
@@ -119,7 +119,7 @@ def test_versions_that_contradict_each_other_are_refused(kinds: Any, message: st
 
 
 class Forgetful(ctrl.Object, group="example.com", version="v1", plural="forgetfuls"):
-    crd_kind: ClassVar = ctrl.Markers(min_properties=1)
+    crd_kind: ClassVar = ctrl.crd.Markers(min_properties=1)
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ class Forgetful(ctrl.Object, group="example.com", version="v1", plural="forgetfu
     [
         (lambda: custom_resource_definition(Forgetful), "Forgetful.crd_kind must be KindMarkers"),
         (
-            lambda: ctrl.Rule("true", reason="Invalid"),  # type: ignore[arg-type]
+            lambda: ctrl.crd.Rule("true", reason="Invalid"),  # type: ignore[arg-type]
             "reason must be one of FieldValueInvalid, .* not Invalid",
         ),
-        (lambda: ctrl.KindMarkers(short_names="wk"), "short_names must be a tuple"),  # type: ignore[arg-type]
+        (lambda: ctrl.crd.KindMarkers(short_names="wk"), "short_names must be a tuple"),  # type: ignore[arg-type]
         (
-            lambda: ctrl.Markers(schema=1),  # type: ignore[arg-type]
+            lambda: ctrl.crd.Markers(schema=1),  # type: ignore[arg-type]
             "schema must be an OpenAPI schema, or the name of a recorded definition",
         ),
     ],
@@ -162,9 +162,12 @@ def test_a_field_that_contains_its_own_struct_is_refused_with_what_helps() -> No
 
 def test_a_marker_with_a_list_or_a_map_may_be_part_of_an_optional_type() -> None:
     class Spec(ctrl.Struct):
-        tags: Annotated[list[str], ctrl.Markers(default=["a"])] | None = None
+        tags: Annotated[list[str], ctrl.crd.Markers(default=["a"])] | None = None
         any: (
-            Annotated[dict[str, ctrl.JSON], ctrl.Markers(schema={"type": "object", "nullable": True})] | None
+            Annotated[
+                dict[str, ctrl.machinery.JSON], ctrl.crd.Markers(schema={"type": "object", "nullable": True})
+            ]
+            | None
         ) = None
 
     class Tagged(ctrl.Object, group="example.com", version="v1", plural="taggeds"):

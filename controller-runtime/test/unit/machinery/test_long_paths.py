@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
-from controller_runtime.machinery import Markers, Object, Struct, crd, errors, field, openapi, patch, yaml
+from controller_runtime.machinery import Object, Struct, crd, errors, field, openapi, patch, yaml
+from controller_runtime.machinery.crd import Markers
 
 KEY = "k" * 39
 STEPS = [KEY] * 200

@@ -20,7 +20,8 @@ from typing_extensions import TypedDict
 
 from controller_runtime.apis.core.v1 import Container, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import Markers, Object, Struct, metadata_only
+from controller_runtime.machinery import Object, Struct, metadata_only
+from controller_runtime.machinery.crd import Markers
 
 
 class Colour(enum.Enum):

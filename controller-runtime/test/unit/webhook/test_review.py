@@ -16,7 +16,8 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.log import captured as capture_logs
-from controller_runtime.machinery import Int32, Markers, Object, Struct, crd, field
+from controller_runtime.machinery import Int32, Object, Struct, crd, field
+from controller_runtime.machinery.crd import Markers
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.serving import HTTPRequest

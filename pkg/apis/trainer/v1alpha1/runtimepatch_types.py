@@ -18,7 +18,8 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import Markers, Rule, Struct
+from controller_runtime.machinery import Struct
+from controller_runtime.machinery.crd import Markers, Rule
 
 from pkg.apis.integers import Int64
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, Markers, Object, Rule, Struct, is_unset
+from controller_runtime.machinery import JSON, Object, Struct, is_unset
+from controller_runtime.machinery.crd import Markers, Rule
 from controller_runtime.machinery.quantity import MAX_INT32, IntOrString
 from pydantic import Field
 

@@ -17,17 +17,15 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.apis.meta.v1 import Condition, ObjectMeta
-from controller_runtime.machinery import (
+from controller_runtime.machinery import Object, Struct, is_unset
+from controller_runtime.machinery.crd import (
     ATOMIC,
     MAP_BY_NAME,
     MAP_BY_TYPE,
     KindMarkers,
     Markers,
-    Object,
     PrinterColumn,
     Rule,
-    Struct,
-    is_unset,
 )
 from controller_runtime.machinery.quantity import MAX_INT32, IntOrString
 from pydantic import Field

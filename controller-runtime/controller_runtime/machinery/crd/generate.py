@@ -27,13 +27,13 @@ from pydantic.fields import ComputedFieldInfo, FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_schema
 
-from . import field, openapi
-from .base import JSON, Struct, computed_wire_names, fields_of, wire_name
+from .. import field, openapi
+from ..base import JSON, Struct, computed_wire_names, fields_of, wire_name
+from ..meta import is_time
+from ..object import Object, PartialObjectMetadata, Unstructured
+from ..openapi import Schema
+from ..quantity import CANONICAL
 from .markers import UNSET, KindMarkers, Markers, PrinterColumn, Rule
-from .meta import is_time
-from .object import Object, PartialObjectMetadata, Unstructured
-from .openapi import Schema
-from .quantity import CANONICAL
 
 _NUMBERS: Final = {
     "format": "format",

@@ -4,7 +4,7 @@
 
 Write the marker of a field into its type, ``Annotated[int | None, Markers(minimum=0)]``. A struct has its marker in
 ``crd: ClassVar = Markers(...)``, and a kind in ``crd_kind: ClassVar = KindMarkers(...)``. Markers do not change how
-objects are decoded. :mod:`.crd` generates the CustomResourceDefinition.
+objects are decoded. :mod:`.generate` generates the CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 import pydantic
 
-from .base import JSON
+from ..base import JSON
 
 
 class _Unset:
@@ -197,7 +197,9 @@ class KindMarkers(msgspec.Struct, frozen=True, kw_only=True):
         for path in self.selectable_fields:
             _check_path("selectable_fields", path)
         if self.scale is not None and not isinstance(self.scale, Scale):
-            raise TypeError(f"scale must be a Scale, such as ctrl.Scale(), not {type(self.scale).__name__}")
+            raise TypeError(
+                f"scale must be a Scale, such as ctrl.crd.Scale(), not {type(self.scale).__name__}"
+            )
 
 
 Int32 = Annotated[int, pydantic.Field(ge=-(1 << 31), le=(1 << 31) - 1), Markers(format="int32")]
