@@ -26,9 +26,6 @@ REQUESTS = {
     "paced.torch": TORCH,
     "status.torch.5": {"patch trainjobs/status": 1.0},
     "cold_start.5.start": TORCH,  # in total: those of the new TrainJob, and none for the existing ones
-    "drift.torch": TORCH,
-    "resync.jobsets": {},
-    "resync.trainjobs": {},
     "pod_grouping.burst": {"create podgroups": 1.0, "patch pods": 1.0},
     "pod_grouping.churn": {},
 }
@@ -68,7 +65,7 @@ def test_a_base_runs_the_code_of_its_commit() -> None:
         assert {library.parents[2], manager.parents[2]} == folders
 
 
-@pytest.mark.parametrize("name", command.ON_MANAGERS)
+@pytest.mark.parametrize("name", command.WORKLOADS)
 def test_a_workload_runs_and_finds_no_needless_request(
     name: str, environment: Environment, folder: Path
 ) -> None:

@@ -38,10 +38,8 @@ _HEADLINES: Final = (
     "paced.torch.p99",
     "status.torch.*.rate",
     "status.torch.*.manager_cpu",
-    "drift.torch.rate",
     "cold_start.*.first_jobset",
     "cold_start.*.start.peak_rss",
-    "loaded.*.start.peak_rss",
     "admission.create.32.hooked.rate",
     "admission.direct.32.manager_cpu",
     "pod_grouping.burst.rate",
@@ -50,8 +48,8 @@ _HEADLINES: Final = (
     "pod_grouping.burst.rss",
     "pod_grouping.paced.p50",
 )
-_STARTS: Final = ("cold_start", "loaded")
-"""Workloads whose peak memory is drawn: it differs from the memory at their end."""
+_STARTS: Final = "cold_start"
+"""The workload whose peak memory is drawn: it differs from the memory at its end."""
 _STYLE: Final = """
 svg { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; }
 .ground { fill: #ffffff; } text { fill: #24292f; } .dim { fill: #57606a; } .line { stroke: #d0d7de; }

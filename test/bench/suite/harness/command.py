@@ -7,8 +7,8 @@
     main.py --base COMMIT [WORKLOAD …] [--rounds N]
     main.py --list
 
-Without a workload, all workloads except ``scale`` run. Some measure parts of the project. Others run managers against
-an API server: ours and each ``--manager`` take turns. CMD gets the path of its Configuration at ``{config}``, and the
+Without a workload, all workloads except ``scale`` run. They run managers against an API server: ours and each
+``--manager`` take turns. CMD gets the path of its Configuration at ``{config}``, and the
 addresses in the Configuration at ``{metrics}`` and ``{health}``. It finds the API server by KUBECONFIG, and certificates
 in ``$TMPDIR/k8s-webhook-server/serving-certs``. ``--go`` builds Trainer's own managers. ``--base`` measures the manager
 and the pod grouper of a commit beside ours, and sets targets for CPU, requests and memory. Compare ratios rather than
@@ -28,7 +28,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from controller_runtime import log
@@ -36,21 +36,17 @@ from harness import base, charts, figures, gomanagers, interpreter, summary
 from harness.cluster import cluster
 from harness.plan import FULL, MODERATE, QUICK, Plan, entrants, quick
 
-WORKLOADS: Final = ("ingest", "cached_get", "memory", "apply_rate", "imports")
-ON_MANAGERS: Final = (
+WORKLOADS: Final = (
     "burst",
     "default_burst",
     "paced",
     "status",
     "cold_start",
-    "drift",
-    "resync",
     "admission",
     "pod_grouping",
-    "loaded",
 )
 LONG: Final = ("scale",)
-"""Workloads on managers that run only if they are named. They start API servers themselves."""
+"""Workloads that run only if they are named. They start API servers themselves."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _draw(options.charts, figures.read(options.draw))
         return 0
     if options.list:
-        for name in (*WORKLOADS, *ON_MANAGERS, *LONG):
+        for name in (*WORKLOADS, *LONG):
             sys.stdout.write(f"{name:12} {(_load(name).__doc__ or '').splitlines()[0]}\n")
         return 0
     try:
@@ -71,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     log.configure(log.Options(verbosity=log.ERROR))
-    workloads = options.workloads or (base.WORKLOADS if options.base else (*WORKLOADS, *ON_MANAGERS))
+    workloads = options.workloads or (base.WORKLOADS if options.base else WORKLOADS)
     found, failed = measure(workloads, plan, options.json)
     if options.base:
         found = base.judged(found)
@@ -94,15 +90,14 @@ def measure(
     """
     found: list[figures.Figure] = []
     failed = []
-    if any(name in (*ON_MANAGERS, *LONG) for name in workloads):
-        interpreter.compile_as_image()
+    interpreter.compile_as_image()
     for name in workloads:
         sys.stderr.write(f"{name} …\n")
         workload = _load(name)
         gc.freeze()  # as the manager's program does
         try:
             found += anyio.run(
-                *_call(name, workload, plan),
+                *((workload.run, plan) if name in LONG else (_on_a_cluster, workload, plan)),
                 backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None},
             )
         except Exception:  # a failure must not lose the figures of other workloads, which take hours
@@ -113,13 +108,6 @@ def measure(
     return found, failed
 
 
-def _call(name: str, workload: ModuleType, plan: Plan) -> tuple[Any, ...]:
-    """Return the function that measures a workload, and its arguments."""
-    if name in ON_MANAGERS:
-        return _on_a_cluster, workload, plan
-    return workload.run, plan if name in LONG else plan.rounds
-
-
 async def _on_a_cluster(workload: ModuleType, plan: Plan) -> list[figures.Figure]:
     async with cluster() as where:
         found: list[figures.Figure] = await workload.run(plan, where)
@@ -127,7 +115,7 @@ async def _on_a_cluster(workload: ModuleType, plan: Plan) -> list[figures.Figure
 
 
 def _load(name: str) -> ModuleType:
-    return importlib.import_module(f"{'managers' if name in (*ON_MANAGERS, *LONG) else 'workloads'}.{name}")
+    return importlib.import_module(f"managers.{name}")
 
 
 def _draw(folder: Path, found: Sequence[figures.Figure]) -> None:
@@ -178,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
     )
     add = parser.add_argument
-    add("workloads", nargs="*", choices=[*WORKLOADS, *ON_MANAGERS, *LONG, []], metavar="WORKLOAD")
+    add("workloads", nargs="*", choices=[*WORKLOADS, *LONG, []], metavar="WORKLOAD")
     add("--rounds", type=int, metavar="N", help=f"rounds of each workload (3; {base.ROUNDS} with --base)")
     add(
         "--base",
@@ -210,21 +198,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="a few objects of each kind, to check that everything works")
     add("--full", action="store_true", help="bursts of 3,000 TrainJobs, starts with 10,000, and 10,000 pods")
     add("--jobs", type=_counts, metavar="N,…", help="TrainJobs of burst and status (200,1000)")
-    add("--few", type=int, metavar="N", help="TrainJobs of other runtimes, paced, drift, resync (200)")
+    add("--few", type=int, metavar="N", help="TrainJobs of other runtimes, and paced (200)")
     add("--existing", type=_counts, metavar="N,…", help="TrainJobs before a cold start (0,2000)")
     add("--pods", type=int, metavar="N", help="pods to group (1000)")
-    add(
-        "--loaded-pods",
-        type=int,
-        metavar="N",
-        help="grouped pods in the cluster of the workload loaded (2000)",
-    )
-    add(
-        "--secrets",
-        type=int,
-        metavar="N",
-        help="unrelated Secrets in the cluster of the workload loaded (500)",
-    )
     add("--scale", type=int, metavar="N", help="TrainJobs of the workload scale (50000)")
     add("--reviews", type=int, metavar="N", help="creates, and reviews, of the workload admission (1000)")
     return parser

@@ -1,12 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of workloads on managers: TrainJobs, their runtimes, statuses of JobSets, and unrelated Secrets."""
+"""The objects of workloads on managers: TrainJobs, their runtimes, and statuses of JobSets."""
 
 from __future__ import annotations
 
-import base64
 import copy
-from collections.abc import Mapping
 from typing import Any, Final
 
 from pkg import shipped
@@ -18,14 +16,12 @@ TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
 TRAIN_JOBS: Final = f"{TRAINER}/namespaces/{NAMESPACE}/trainjobs"
 JOB_SETS: Final = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"
 SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
-OTHER_SECRETS: Final = f"/api/v1/namespaces/{OTHERS}/secrets"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 POD_GROUPS: Final = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups"
 COLLECTIONS: Final = (
     TRAIN_JOBS,
     JOB_SETS,
     SECRETS,
-    OTHER_SECRETS,
     PODS,
     POD_GROUPS,
     f"/api/v1/namespaces/{NAMESPACE}/configmaps",
@@ -42,9 +38,6 @@ COLLECTIONS: Final = (
 TORCH: Final = "torch"
 COSCHEDULING: Final = "coscheduling"
 MPI: Final = "mpi"
-OWNED_LABEL: Final = "bench/owned"
-"""A label that the runtimes set on their JobSets."""
-_CARRIED: Final = "as-the-runtime-says"
 _SHIPPED: Final = {
     TORCH: "torch-distributed",
     COSCHEDULING: "torch-distributed",
@@ -60,16 +53,10 @@ def runtimes() -> list[dict[str, Any]]:
     for name, like in _SHIPPED.items():
         runtime = copy.deepcopy(manifests[like])
         runtime["metadata"] = {"name": name}
-        runtime["spec"]["template"].setdefault("metadata", {})["labels"] = {OWNED_LABEL: _CARRIED}
         if name == COSCHEDULING:
             runtime["spec"]["podGroupPolicy"] = {"coscheduling": {"scheduleTimeoutSeconds": 60}}
         made.append(runtime)
     return made
-
-
-def restored(labels: Mapping[str, str]) -> bool:
-    """Return True if the owned label has the runtime's value."""
-    return labels.get(OWNED_LABEL) == _CARRIED
 
 
 def train_job(name: str, runtime: str = TORCH, *, suspend: bool = False) -> dict[str, Any]:
@@ -118,14 +105,3 @@ def completed() -> dict[str, Any]:
 def names(tag: str, count: int) -> list[str]:
     """Return ``count`` names in alphabetical order."""
     return [f"{tag}-{number:05}" for number in range(count)]
-
-
-def secret(name: str) -> dict[str, Any]:
-    """Return a Secret of 32 KiB that the manager does not use."""
-    data = base64.b64encode(name.encode() * (32 * 1024 // len(name)))
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": OTHERS},
-        "data": {"payload": data.decode()},
-    }

@@ -33,28 +33,22 @@ class Sizes:
     jobs: tuple[int, ...] = (200, 1_000)
     """TrainJobs of a burst, and of a status fan-in: one measurement each."""
     few: int = 200
-    """TrainJobs where the count matters less: other runtimes, paced arrivals, drift, resync."""
+    """TrainJobs where the count matters less: other runtimes, paced arrivals."""
     existing: tuple[int, ...] = (0, 2_000)
     """TrainJobs that exist before a cold start."""
     pods: int = 1_000
-    loaded_pods: int = 2_000
-    secrets: int = 500
     reviews: int = 1_000
     scale: int = 50_000
     """TrainJobs of the workload ``scale``."""
 
 
 MODERATE: Final = Sizes()
-QUICK: Final = Sizes(
-    jobs=(5,), few=5, existing=(0, 5), pods=20, loaded_pods=20, secrets=5, reviews=32, scale=60
-)
+QUICK: Final = Sizes(jobs=(5,), few=5, existing=(0, 5), pods=20, reviews=32, scale=60)
 FULL: Final = Sizes(
     jobs=(200, 1_000, 3_000),
     few=500,
     existing=(0, 2_000, 10_000),
     pods=10_000,
-    loaded_pods=20_000,
-    secrets=5_000,
     reviews=2_000,
 )
 
