@@ -4,7 +4,7 @@ import errno
 import os
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -37,8 +37,8 @@ def rsa_pair(name: str) -> tuple[bytes, bytes]:
     return certificates.certificate_pem(made), certificates.private_pem(key)
 
 
-def subject(context: ssl.SSLContext) -> str:
-    """Return the subject of the certificate that a server with the context shows to clients."""
+def connected(context: ssl.SSLContext) -> ssl.SSLObject:
+    """Return the client's side of a connection to a server with the context."""
     seen = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     seen.check_hostname, seen.verify_mode = False, ssl.CERT_NONE
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -50,9 +50,16 @@ def subject(context: ssl.SSLContext) -> str:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
+    with suppress(ssl.SSLWantReadError):
+        client.read()  # which processes what the server sends after the handshake
+    return client
+
+
+def subject(context: ssl.SSLContext) -> str:
+    """Return the subject of the certificate that a server with the context shows to clients."""
     from cryptography import x509
 
-    der = client.getpeercert(binary_form=True)
+    der = connected(context).getpeercert(binary_form=True)
     assert der is not None
     return x509.load_der_x509_certificate(der).subject.rfc4514_string()
 
@@ -136,6 +143,12 @@ def test_a_key_of_another_certificate_is_refused(files: tuple[Path, Path]) -> No
 
 def test_old_tls_is_refused() -> None:
     assert SelfSigned().context().minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_clients_get_no_tickets_of_sessions_that_no_api_server_resumes() -> None:
+    session = connected(SelfSigned().context()).session
+    assert session is not None
+    assert not session.has_ticket
 
 
 def test_every_read_is_counted_and_every_read_that_failed(files: tuple[Path, Path]) -> None:
