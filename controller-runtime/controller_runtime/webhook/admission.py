@@ -156,9 +156,14 @@ class ValidatorHandler(Handler, Generic[T]):
         kind = self._kind
         decoded = decode(kind, data)
         if self._validator.protects_go_clients:
-            error = crd.unreadable_in_go(kind, _any(data))
-            if error is not None and (old is None or crd.unreadable_in_go(kind, _any(old)) is None):
-                raise BadRequestError(f"{kind.gvk.kind}: {log.cut(str(error))}")
+            try:
+                error = crd.unreadable_in_go(kind, data)
+                if error is None or (old is not None and crd.unreadable_in_go(kind, old) is not None):
+                    return decoded
+            except rawjson.UNREADABLE as unreadable:
+                text = f"the object cannot be decoded: {log.cut(str(unreadable))}"
+                raise BadRequestError(text) from unreadable
+            raise BadRequestError(f"{kind.gvk.kind}: {log.cut(str(error))}")
         return decoded
 
 

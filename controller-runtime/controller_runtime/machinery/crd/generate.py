@@ -715,10 +715,22 @@ def unreadable_in_go(kind: type[Object], data: JSON) -> field.FieldError | None:
     The API server does not check the formats int32 and int64, and accepts times that Go refuses. A typed Go client that
     reads such an object fails for all objects of the kind. Int32 and Int64 have bounds, so this is for fields that have
     only the format, and for times. The metadata is not checked.
+
+    ``data`` is JSON text, or a dict decoded from JSON text. Of a text, only the fields that may contain such numbers
+    and times are decoded.
+
+    Raises:
+        msgspec.DecodeError: ``data`` is not JSON; see also :data:`.rawjson.UNREADABLE`.
     """
-    if openapi.has_definition(openapi.name_of(kind)):
-        return None  # the API server is written in Go
-    return _unreadable(_formats_of(kind), data, "")
+    formats = _formats_of(kind)
+    if formats is None:
+        return None
+    if isinstance(data, bytes):
+        try:
+            data = _checked_fields(kind).decode(data)
+        except msgspec.ValidationError:  # a field has another type than in the schema
+            data = msgspec.json.decode(data)
+    return _unreadable(formats, data, "")
 
 
 _Formats = dict[str, Any] | int | str | None
@@ -728,8 +740,23 @@ _ITEMS: Final = ""
 
 
 @lru_cache(maxsize=256)
-def _formats_of(kind: type[Struct]) -> _Formats:
+def _formats_of(kind: type[Object]) -> _Formats:
+    if openapi.has_definition(openapi.name_of(kind)):
+        return None  # the API server is written in Go
     return _formats(merge_schema(kind).schema)
+
+
+@lru_cache(maxsize=256)
+def _checked_fields(kind: type[Object]) -> msgspec.json.Decoder[JSON]:
+    """Return the decoder of the fields for which :func:`_formats_of` has formats. It skips all other fields."""
+    return msgspec.json.Decoder(_shape_of(_formats_of(kind)))
+
+
+def _shape_of(formats: _Formats) -> Any:
+    if not isinstance(formats, dict) or _ITEMS in formats:
+        return Any
+    typed_dict: Any = typing.TypedDict  # a type checker accepts only literal fields
+    return typed_dict("Shape", {name: _shape_of(each) for name, each in formats.items()}, total=False) | None
 
 
 def _formats(schema: JSON) -> _Formats:

@@ -321,8 +321,23 @@ def test_a_kind_of_a_module_without_source_has_a_definition_without_the_texts_of
     ],
 )
 def test_numbers_and_times_that_go_cannot_read_are_found(spec: dict[str, Any], error: str | None) -> None:
-    found = unreadable_in_go(Widget, {"metadata": {"generation": 2**70}, "spec": spec})
-    assert found is None if error is None else str(found).startswith(error)
+    widget = {"metadata": {"generation": 2**70}, "spec": spec}
+    for data in (widget, json.dumps(widget).encode()):
+        found = unreadable_in_go(Widget, data)
+        assert found is None if error is None else str(found).startswith(error)
+
+
+@pytest.mark.parametrize("spec", ["text", None, [{"size": 2**31}], {"volumes": {"a": 1}}, {"volumes": None}])
+def test_a_text_whose_fields_have_other_types_has_no_unreadable_number(spec: Any) -> None:
+    data = {"metadata": 1, "spec": spec, "status": None}
+    assert unreadable_in_go(Widget, json.dumps(data).encode()) is None
+
+
+def test_of_a_text_only_the_fields_that_may_have_such_numbers_are_decoded() -> None:
+    text = b'{"metadata":{"name":"\xff"},"spec":{"size":1}}'
+    with pytest.raises(UnicodeDecodeError):
+        json.loads(text)
+    assert unreadable_in_go(Widget, text) is None
 
 
 def test_kubernetes_own_kinds_are_left_to_the_api_server() -> None:
