@@ -158,10 +158,10 @@ class Framework:
     async def run_custom_validation_plugins(
         self, info: Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Return all plugins' warnings and errors."""
+        """Return the warnings and errors of the plugins that serve the runtime's policies."""
         warnings: list[str] = []
         errors = field.ErrorList()
-        for plugin in self._custom_validation:
+        for plugin in self._serving(self._custom_validation, info):
             more_warnings, more_errors = await plugin.validate(info, old, new)
             warnings += more_warnings
             errors += more_errors

@@ -48,7 +48,7 @@ class Plugin(ABC):
     serves: ClassVar[str] = ""
     """The field of a runtime's policies that this plugin serves, such as ``mlPolicy.torch``; empty: every runtime.
 
-    The stages that build the objects skip a plugin if the runtime does not set this field.
+    The validation and the stages that build the objects skip a plugin if the runtime does not set this field.
     """
 
     def configure(self, cfg: Configuration) -> None:

@@ -12,7 +12,7 @@ from controller_runtime.apis.core.v1 import EnvVar, ResourceRequirements, Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import Object
+from controller_runtime.machinery import Object, field
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
@@ -35,6 +35,7 @@ from pkg.runtime import Info, new_info, template_spec_apply
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import (
     ComponentBuilderPlugin,
+    CustomValidationPlugin,
     EnforceMLPolicyPlugin,
     Plugin,
     TrainJobStatusPlugin,
@@ -186,12 +187,19 @@ async def test_the_template_has_the_counts_of_the_pod_sets_before_the_first_plug
     assert [job.template.spec.completions for job in built.spec.replicated_jobs or ()] == [3]
 
 
-class Fabric(EnforceMLPolicyPlugin, ComponentBuilderPlugin):
+class Fabric(CustomValidationPlugin, EnforceMLPolicyPlugin, ComponentBuilderPlugin):
     name = "Fabric"
     serves = "mlPolicy.torch"
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+
+    async def validate(
+        self, info: Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        del info, old, new
+        self.calls.append("validate")
+        return [], field.ErrorList()
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
         del info, train_job
@@ -203,14 +211,14 @@ class Fabric(EnforceMLPolicyPlugin, ComponentBuilderPlugin):
         return []
 
 
-@pytest.mark.parametrize(("policy", "calls"), [("plain", []), ("torch", ["enforce", "build"])])
+@pytest.mark.parametrize(("policy", "calls"), [("plain", []), ("torch", ["validate", "enforce", "build"])])
 async def test_a_plugin_is_called_only_for_runtimes_with_the_policy_that_it_serves(
     train_job: TrainJob, policy: str, calls: list[str]
 ) -> None:
     fabric = Fabric()
-    await runtimes.TrainingRuntime(core.Framework([fabric]), FakeClient()).objects_from(
-        SPECS[policy], train_job
-    )
+    runtime = runtimes.TrainingRuntime(core.Framework([fabric]), FakeClient())
+    await runtime.validate_against(SPECS[policy], None, train_job)
+    await runtime.objects_from(SPECS[policy], train_job)
     assert fabric.calls == calls
     reason = fabric.why_skipped(new_info(ml_policy=SPECS[policy].ml_policy), train_job)
     assert reason == (None if calls else "the runtime has no mlPolicy.torch")
