@@ -55,7 +55,8 @@ class FakeClient(client.LiveClient):
 
     These subresources work without an interceptor: ``status``; ``scale`` of Kubernetes' own kinds and of custom kinds
     whose CRD declares it; ``eviction``, which deletes the Pod unless a PodDisruptionBudget forbids it; ``token`` of a
-    ServiceAccount; ``log``, which returns the texts in :attr:`logs`; ``resize`` and ``ephemeralcontainers`` of a Pod.
+    ServiceAccount; ``log``, which returns the texts in :attr:`logs`; ``resize``, ``ephemeralcontainers`` and
+    ``binding`` of a Pod; and ``approval`` of a CertificateSigningRequest.
 
     ``objects`` are stored as they are, including their status, but without ``managedFields``. If an object has no
     resourceVersion, it gets one. Other fields that a server sets, such as ``uid``, are set only on objects that are

@@ -97,6 +97,8 @@ class KindProperties:
     custom: bool = True
     scale: ScalePaths | None = None
     """None if the kind has no subresource ``scale``."""
+    selectable: frozenset[str] = frozenset()
+    """The fields of a custom kind that a field selector may contain besides name and namespace."""
 
 
 def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProperties:
@@ -126,7 +128,16 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
         scale = ScalePaths(
             _path(given.spec_replicas), _path(given.status_replicas), _path(given.label_selector or "")
         )
-    return KindProperties(gvk, resource, schema, kind.resource is not None, status=status, scale=scale)
+    selectable = frozenset(each.lstrip(".") for each in markers.selectable_fields) if markers else frozenset()
+    return KindProperties(
+        gvk,
+        resource,
+        schema,
+        kind.resource is not None,
+        status=status,
+        scale=scale,
+        selectable=selectable,
+    )
 
 
 def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
@@ -147,6 +158,9 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
                 openapi.merge_schema_of_crd(schema),
                 status=status,
                 scale=None if scale is None else _scale_paths(scale),
+                selectable=frozenset(
+                    each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ()
+                ),
             )
         )
     return properties

@@ -97,10 +97,11 @@ class ParsedRequest:
     def check_subresource(self) -> None:
         """Raise NotFoundError if the kind does not have the requested subresource.
 
-        Only ``status`` and ``scale``, and those of a pod, can be read, updated or patched.
+        Only ``status`` and ``scale``, and parts of some kinds, can be read, updated or patched.
         """
         properties = self.table.properties
-        if properties.gvk == _POD and self.subresource in subresources.POD_PARTS:
+        parts = subresources.PARTS.get((properties.gvk.group, properties.gvk.kind), frozenset())
+        if self.subresource in parts and not properties.custom:
             return
         has = {"": True, "status": properties.status, "scale": properties.scale is not None}
         if not has.get(self.subresource):
@@ -256,9 +257,10 @@ def _has_field(table: Table, document: Document, path: str, value: str) -> bool:
     Raises:
         BadRequestError: servers do not allow this field in a selector for this kind.
     """
-    known = _SELECTABLE.get(table.properties.gvk.kind) if not table.properties.custom else None
+    custom = table.properties.custom
+    known = table.properties.selectable if custom else _SELECTABLE.get(table.properties.gvk.kind)
     if path not in _EVERYWHERE and path not in (known or ()):
-        if known is not None or table.properties.custom:
+        if known is not None:
             message = f"field label not supported: {path}"
         else:
             message = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -156,6 +156,8 @@ class Storage:
         """Replace an object with a checked document, and return it."""
         schema = table.properties.schema
         checks.check_deletion(table, document, row.document)
+        if subresource == subresources.APPROVAL:
+            document = subresources.decided(row.document, document, self.now())
         after = _combined(table, row.document, document, subresource)
         checks.check_finalizers(table, row.document, after)
         written, removed = ownership.difference(row.document, after, schema)
@@ -184,14 +186,7 @@ class Storage:
         row = table.find(key)
         checks.check_version(table, config, row.document)
         checks.check_uid(table, config, row.document)
-        wanted = (
-            {"status"}
-            if subresource == "status"
-            else config.keys() - ({"status"} if table.properties.status else set())
-        )
-        config = {name: value for name, value in config.items() if name in wanted}
-        if subresource in subresources.POD_PARTS:
-            config = {**config, "spec": subresources.written_by(subresource, config)}
+        config = subresources.configured_by(subresource, config, own_status=table.properties.status)
         mine = ownership.fields_of(config, schema)
         others = {other: fields for other, fields in row.owners.items() if other != who}
         differing = _differing(table, row.document, config, mine)
@@ -206,6 +201,8 @@ class Storage:
         )
         if subresource in subresources.POD_PARTS:
             after = subresources.pod_after(subresource, row.document, after)
+        elif subresource == subresources.APPROVAL:
+            after = subresources.decided(row.document, after, self.now())
         after["metadata"] = {**after.get("metadata", {}), **_servers_metadata(row.document)}
         checks.check_finalizers(table, row.document, after)
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
@@ -336,8 +333,9 @@ def _main_part(table: Table, document: Document) -> Document:
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
     """Return the object after a PUT of ``new`` over ``old``.
 
-    A PUT to the status sets only the status, and one to a part of a pod sets only that part. Any other PUT sets all
-    fields that clients may write; if the status is a subresource, the old status stays.
+    A PUT to the status sets only the status, and one to a part of a pod sets only that part. An approval and a binding
+    set all fields of ``new``. Any other PUT sets all fields that clients may write; if the status is a subresource, the
+    old status stays.
     """
     if subresource == "status":
         result = {k: v for k, v in old.items() if k != "status"}
@@ -346,7 +344,7 @@ def _combined(table: Table, old: Document, new: Document, subresource: str) -> D
     if subresource in subresources.POD_PARTS:
         return subresources.pod_after(subresource, old, new)
     result = dict(new)
-    if table.properties.status:
+    if table.properties.status and subresource not in (subresources.APPROVAL, subresources.BINDING):
         result.pop("status", None)
         if "status" in old:
             result["status"] = old["status"]

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The subresources beside ``status`` as an API server answers them: ``scale``, ``eviction``, ``token`` and ``log``, and
-the parts of a pod that can be changed after its creation: ``resize`` and ``ephemeralcontainers``.
+"""The subresources beside ``status`` as an API server answers them: ``scale``, ``eviction``, ``binding``, ``token`` and
+``log``, and those that write a part of an object: ``resize`` and ``ephemeralcontainers`` of pods, and ``approval`` of
+CertificateSigningRequests.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .tables import Document, Stored, Table
 
 SCALE: Final = GVK("autoscaling", "v1", "Scale")
 BUDGETS: Final = ("policy", "v1", "poddisruptionbudgets")
+_BINDING: Final = GVK("", "v1", "Binding")
+_SIGNING_REQUEST: Final = GVK("certificates.k8s.io", "v1", "CertificateSigningRequest")
 _TOKEN_REQUEST: Final = GVK("authentication.k8s.io", "v1", "TokenRequest")
 _SHORTEST_TOKEN: Final = 600
 _TOKEN_LIFETIME: Final = 3600
@@ -28,6 +31,14 @@ _IN_SCALE: Final = ("name", "namespace", "uid", "resourceVersion", "creationTime
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _UNPROCESSED_DELAY: Final = 10
 POD_PARTS: Final = frozenset({"resize", "ephemeralcontainers"})
+APPROVAL: Final = "approval"
+BINDING: Final = "binding"
+PARTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
+    ("", "Pod"): POD_PARTS,
+    ("certificates.k8s.io", "CertificateSigningRequest"): frozenset({APPROVAL}),
+}
+"""The subresources by which a part of an object is read, updated and patched, by group and kind."""
+_DECISIONS: Final = ("Approved", "Denied", "Failed")
 _EPHEMERAL: Final = "ephemeralContainers"
 _RESIZED_LISTS: Final = ("containers", "initContainers")
 _RESIZED: Final = frozenset({"name", "resources", "resizePolicy"})
@@ -198,7 +209,89 @@ def _refusal(text: str, *, retry_after: int = 0) -> errors.TooManyRequestsError:
     )
 
 
+# binding
+
+
+def bound(pod: Document, binding: Document, now: datetime) -> Document:
+    """Return a pod that is bound to the node in ``binding``.
+
+    Raises:
+        ConflictError: the pod has a node, or is being deleted.
+        InvalidError: the binding names no node.
+    """
+    metadata, name = pod["metadata"], pod["metadata"]["name"]
+    node = (binding.get("target") or {}).get("name")
+    if not node:
+        wrong = field.required(field.Path("target").child("name"), "")
+        raise errors.new_invalid(_BINDING, name, field.AggregateError([wrong]))
+    problem = f"pod {name} is being deleted, cannot be assigned to a host"
+    if (taken := (pod.get("spec") or {}).get("nodeName")) and not metadata.get("deletionTimestamp"):
+        problem = f'pod {name} is already assigned to node "{taken}"'
+    if taken or metadata.get("deletionTimestamp"):
+        text = f'Operation cannot be fulfilled on pods/binding "{name}": {problem}'
+        raise errors.ConflictError(text, code=409, reason="Conflict")
+    given = binding.get("metadata") or {}
+    merged = {
+        key: {**(metadata.get(key) or {}), **given[key]}
+        for key in ("annotations", "labels")
+        if given.get(key)
+    }
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
+    status = pod.get("status") or {}
+    others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
+    return {
+        **pod,
+        "metadata": {**metadata, **merged},
+        "spec": {**(pod.get("spec") or {}), "nodeName": node},
+        "status": {**status, "conditions": [*others, scheduled]},
+    }
+
+
+# approval
+
+
+def decided(old: Document, new: Document, now: datetime) -> Document:
+    """Return ``new`` as ``approval`` writes it: with the old spec and, in the status, only new conditions.
+
+    Raises:
+        InvalidError: a decision was removed.
+    """
+    before = (old.get("status") or {}).get("conditions") or []
+    known = {each.get("type"): each for each in before}
+    conditions = [dict(each) for each in (new.get("status") or {}).get("conditions") or ()]
+    path = field.Path("status").child("conditions")
+    lost = [
+        field.forbidden(path, f'updates may not remove a condition of type "{kind}"')
+        for kind in _DECISIONS
+        if kind in known and all(each.get("type") != kind for each in conditions)
+    ]
+    if lost:
+        raise errors.new_invalid(_SIGNING_REQUEST, old["metadata"]["name"], field.AggregateError(lost))
+    for each in conditions:
+        same: Document = known.get(each.get("type"), {})
+        kept = same.get("lastTransitionTime") if same.get("status") == each.get("status") else None
+        each.setdefault("lastUpdateTime", format_time(now))
+        each.setdefault("lastTransitionTime", kept or format_time(now))
+    status = {**(old.get("status") or {}), **({"conditions": conditions} if conditions else {})}
+    return {**new, "spec": old.get("spec") or {}, **({"status": status} if status else {})}
+
+
 # resize and ephemeralcontainers
+
+
+def configured_by(subresource: str, config: Document, *, own_status: bool) -> Document:
+    """Return the fields of an apply configuration that ``subresource`` sets.
+
+    ``own_status`` is True if the status is a subresource of its own.
+    """
+    if subresource == "status":
+        return {"status": config["status"]} if "status" in config else {}
+    rest = {name: value for name, value in config.items() if name != "status" or not own_status}
+    if subresource == APPROVAL:
+        conditions = (config.get("status") or {}).get("conditions")
+        rest.pop("spec", None)
+        return {**rest, **({"status": {"conditions": conditions}} if conditions else {})}
+    return {**rest, "spec": written_by(subresource, config)} if subresource in POD_PARTS else rest
 
 
 def written_by(subresource: str, document: Document) -> Document:

@@ -154,12 +154,25 @@ class Writes:
         return self._storage.create(parsed.table, document, parsed.manager(user), dry_run=parsed.dry_run)
 
     def _posted(self, parsed: ParsedRequest, user: str) -> Document:
-        """Evict a pod, or return a token of a ServiceAccount."""
+        """Evict a pod, bind it to a node, or return a token of a ServiceAccount."""
         self._check_namespace(parsed)
         kind, body = (parsed.gvk.group, parsed.gvk.kind, parsed.subresource), parsed.body()
         if kind == ("", "ServiceAccount", "token"):
             account = parsed.table.find(parsed.key).document
             return subresources.issued(account, body, self._storage.now())
+        if kind == ("", "Pod", subresources.BINDING):
+            subresources.check_name(body.get("metadata") or {}, parsed.key.name)
+            row = parsed.table.find(parsed.key)
+            after = subresources.bound(row.document, body, self._storage.now())
+            self._storage.rewrite(
+                parsed.table,
+                row,
+                after,
+                parsed.manager(user),
+                subresource=subresources.BINDING,
+                dry_run=parsed.dry_run,
+            )
+            return dict(_SUCCESS)
         if kind != ("", "Pod", "eviction"):
             raise parsed.table.no_subresource(parsed.key.name)
         if (body.get("metadata") or {}).get("name") != parsed.key.name:

@@ -9,7 +9,7 @@ from controller_runtime.apis.core.v1 import (
 from controller_runtime.client import MERGE, Backend, raw_patch
 from controller_runtime.machinery import metadata_only, unstructured
 
-from .world import RAW_WIDGET, Observation, Planet, Widget, config_map, observe, pod, widget
+from .world import RAW_WIDGET, Observation, Planet, Strict, Widget, config_map, observe, pod, widget
 
 
 async def get_what_is_not_there(c: Backend, ns: str) -> list[Observation]:
@@ -79,6 +79,22 @@ async def fields_that_pods_are_selected_by(c: Backend, ns: str) -> list[Observat
         found = await observe(c.list(Pod, namespace=ns, fields=fields))
         observations.append(len(found) - 1 if found[0] == "list" else found)
     return observations
+
+
+async def fields_that_a_definition_makes_selectable(c: Backend, ns: str) -> list[Observation]:
+    await c.create(widget(ns, Strict, "a", spec={"size": 1, "colour": "red"}))
+    await c.create(widget(ns, Strict, "b", spec={"size": 2}))
+    wanted = (
+        "spec.colour=red",
+        "spec.colour!=red",
+        "spec.colour=",
+        "spec.size=2",
+        "spec.size=2,spec.colour=red",
+    )
+    return [
+        *[[each.name for each in await c.list(Strict, namespace=ns, fields=text)] for text in wanted],
+        await observe(c.list(Strict, namespace=ns, fields="spec.code=a")),
+    ]
 
 
 async def metadata_alone(c: Backend, ns: str) -> list[Observation]:

@@ -2,11 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scales, evictions under a PodDisruptionBudget, and tokens."""
 
+import base64
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from controller_runtime.apis.apps.v1 import Deployment
 from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
 from controller_runtime.apis.autoscaling.v1 import Scale, ScaleSpec
+from controller_runtime.apis.certificates.v1 import CertificateSigningRequest
 from controller_runtime.apis.core.v1 import Pod, ServiceAccount
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.policy.v1 import Eviction
@@ -224,4 +231,89 @@ async def tokens_of_service_accounts(c: Client, ns: str) -> list[Observation]:
         (issued.name, issued.namespace),
         await observe(tokens.create(account, short)),
         await observe(tokens.create(missing, TokenRequest())),
+    ]
+
+
+def _request_of(name: str) -> CertificateSigningRequest:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
+    signed = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    pem = signed.public_bytes(serialization.Encoding.PEM)
+    return CertificateSigningRequest.from_dict(
+        {
+            "metadata": {"name": name, "labels": {"a": "1"}},
+            "spec": {
+                "request": base64.b64encode(pem).decode(),
+                "signerName": "example.com/signer",
+                "usages": ["client auth"],
+            },
+        }
+    )
+
+
+def _condition(kind: str, **more: str) -> dict[str, str]:
+    return {"type": kind, "status": "True", "reason": "Checked", "message": "m", **more}
+
+
+def _decided(obj: CertificateSigningRequest) -> list[Observation]:
+    conditions = [
+        [
+            each.type,
+            each.status,
+            each.reason,
+            bool(each.last_update_time),
+            each.last_transition_time if each.reason == "Timed" else bool(each.last_transition_time),
+        ]
+        for each in obj.status.conditions or ()
+    ]
+    return [obj.metadata.labels, obj.spec.usages, bool(obj.status.certificate), conditions]
+
+
+async def approvals_of_certificate_signing_requests(c: Client, ns: str) -> list[Observation]:
+    made = await c.create(_request_of(f"{ns}-a"))
+    approval = c.subresource("approval")
+
+    def changed(obj: CertificateSigningRequest, **status: Any) -> CertificateSigningRequest:
+        data = obj.to_dict() | {"status": status}
+        data["metadata"] = data["metadata"] | {"labels": {"a": "2"}}
+        data["spec"] = data["spec"] | {"usages": ["server auth"]}
+        return CertificateSigningRequest.from_dict(data)
+
+    first = await approval.update(changed(made, conditions=[_condition("Approved")]))
+    stale = await observe(approval.update(changed(made, conditions=[_condition("Denied")])))
+    removed = await observe(approval.patch(first, raw_patch(MERGE, b'{"status":{"conditions":[]}}')))
+    patched = await approval.patch(first, raw_patch(MERGE, b'{"metadata":{"labels":{"b":"3"}}}'))
+    read = await approval.get(first, CertificateSigningRequest)
+    other = await c.create(_request_of(f"{ns}-b"))
+    timed = _condition("Failed", reason="Timed", lastTransitionTime="2020-01-01T00:00:00Z")
+    signed = changed(other, conditions=[timed], certificate=other.spec.request)
+    applied = CertificateSigningRequest.from_dict(
+        {"metadata": {"name": f"{ns}-b"}, "status": {"conditions": [_condition("Denied")]}}
+    )
+    return [
+        stale[:4],
+        removed,
+        *map(_decided, (first, patched, read, await approval.update(signed))),
+        _decided(await approval.apply(applied, field_owner="me")),
+        _decided(await c.get(CertificateSigningRequest, other.key)),
+        (await observe(approval.get(_request_of("absent"), CertificateSigningRequest)))[:4],
+    ]
+
+
+async def bindings_of_pods(c: Client, ns: str) -> list[Observation]:
+    made = await c.create(pod(ns))
+    bindings = c.subresource("binding")
+
+    def to(node: str, **metadata: Any) -> Any:
+        data = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
+        return unstructured(GVK("", "v1", "Binding")).from_dict(data)
+
+    answer = await observe(bindings.create(made, to("n1", annotations={"a": "b"})))
+    found = await c.get(Pod, made.key)
+    conditions = [[each.type, each.status] for each in found.status.conditions or ()]
+    return [
+        answer[0],
+        [found.spec.node_name, (found.metadata.annotations or {}).get("a"), conditions],
+        (await observe(bindings.create(made, to("n2"))))[:5],
+        (await observe(bindings.create(Pod(metadata=ObjectMeta(name="absent", namespace=ns)), to("n2"))))[:4],
     ]

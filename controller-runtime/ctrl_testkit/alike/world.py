@@ -143,7 +143,12 @@ CRDS: Final = [
             },
         },
     ),
-    definition(Strict, STRICT, subresources={"status": {}}),
+    definition(
+        Strict,
+        STRICT,
+        subresources={"status": {}},
+        selectableFields=[{"jsonPath": ".spec.colour"}, {"jsonPath": ".spec.size"}],
+    ),
     definition(Planet, {"mass": {"type": "integer"}}),
 ]
 

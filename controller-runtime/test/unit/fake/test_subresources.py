@@ -7,10 +7,14 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from controller_runtime.apis.certificates.v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+)
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.policy.v1 import Eviction
-from controller_runtime.client import STRATEGIC, raw_patch
+from controller_runtime.client import MERGE, STRATEGIC, merge_from, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, Object, Struct, errors, unstructured
 from controller_runtime.machinery.crd import KindMarkers, Scale
@@ -195,3 +199,57 @@ async def test_an_eviction_that_names_another_pod_is_refused() -> None:
 async def test_a_part_of_a_log_that_cannot_be_is_refused(options: Any, problem: str) -> None:
     with pytest.raises(errors.InvalidError, match=problem):
         await FakeClient(pod()).subresource("log").get(pod(), **options)
+
+
+@pytest.mark.parametrize("subresource", ["approval", "binding"])
+async def test_only_some_kinds_have_a_subresource(subresource: str) -> None:
+    client = FakeClient(ConfigMap(metadata=ObjectMeta(name="a", namespace="n")))
+    with pytest.raises(errors.NotFoundError, match="could not find the requested resource"):
+        await client.subresource(subresource).patch(
+            ConfigMap(metadata=ObjectMeta(name="a", namespace="n")), raw_patch(MERGE, b"{}")
+        )
+
+
+async def test_a_signer_finds_the_approval_and_stores_the_certificate_in_the_status() -> None:
+    made = CertificateSigningRequest(metadata=ObjectMeta(name="a"), spec={"signerName": "example.com/s"})
+    client = FakeClient(made)
+    approved = made.deep_copy()
+    approved.status.conditions = [
+        CertificateSigningRequestCondition(type="Approved", status="True", reason="Checked")
+    ]
+    stored = await client.subresource("approval").update(approved)
+    (condition,) = stored.status.conditions or []
+    assert condition.last_update_time is not None
+    signed = stored.deep_copy()
+    signed.status.certificate = "Y2VydA=="
+    await client.status.patch(signed, merge_from(stored))
+    found = await client.get(CertificateSigningRequest, "a")
+    assert (found.status.certificate, [each.type for each in found.status.conditions or []]) == (
+        "Y2VydA==",
+        ["Approved"],
+    )
+
+
+async def test_a_pod_that_is_being_deleted_is_not_bound() -> None:
+    gone = pod("c")
+    gone.metadata.finalizers = ["a.b/c"]
+    client = FakeClient(gone)
+    await client.delete(gone)
+    binding = unstructured(GVK("", "v1", "Binding"))
+    with pytest.raises(errors.ConflictError, match="pod p is being deleted"):
+        await client.subresource("binding").create(gone, binding.from_dict({"target": {"name": "n"}}))
+    with pytest.raises(errors.InvalidError, match=r"target\.name: Required value"):
+        await client.subresource("binding").create(gone, binding.from_dict({"target": {}}))
+
+
+async def test_a_field_that_the_model_makes_selectable_selects_objects() -> None:
+    class Lamp(Object, group="example.com", version="v1", plural="lamps"):
+        crd_kind: ClassVar = KindMarkers(selectable_fields=(".spec.color",))
+        spec: dict[str, Any] | None = None
+
+    client = FakeClient()
+    for name, color in (("a", "red"), ("b", "blue")):
+        await client.create(Lamp(metadata=ObjectMeta(name=name, namespace="n"), spec={"color": color}))
+    assert [each.name for each in await client.list(Lamp, fields={"spec.color": "red"})] == ["a"]
+    with pytest.raises(errors.BadRequestError, match=r"field label not supported: spec\.size"):
+        await client.list(Lamp, fields={"spec.size": "1"})
