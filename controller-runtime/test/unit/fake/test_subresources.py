@@ -223,7 +223,7 @@ async def test_a_signer_finds_the_approval_and_stores_the_certificate_in_the_sta
     signed = stored.deep_copy()
     signed.status.certificate = "Y2VydA=="
     await client.status.patch(signed, merge_from(stored))
-    found = await client.get(CertificateSigningRequest, "a")
+    found = await client.get(CertificateSigningRequest, ("", "a"))
     assert (found.status.certificate, [each.type for each in found.status.conditions or []]) == (
         "Y2VydA==",
         ["Approved"],
