@@ -99,7 +99,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     for kind in (TrainingRuntime, ClusterTrainingRuntime, TrainJob, JobSet):
         kind.model_rebuild()  # now: not in the first reconcile, and before gc.freeze()
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=gated)
-    serving.log_remarks(cfg, enable_http2=parsed.enable_http2)
+    serving.log_remarks(gated, enable_http2=parsed.enable_http2)
     if parsed.webhooks:
         certificates = serving.webhooks(mgr, cfg, runtimes)
         if reports_status(parsed, cfg):

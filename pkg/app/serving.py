@@ -12,7 +12,7 @@ import controller_runtime as ctrl
 from controller_runtime import log
 from controller_runtime.webhook import CertWatcher
 
-from pkg import config
+from pkg import config, features
 from pkg import webhooks as admission
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
@@ -73,6 +73,18 @@ def log_remarks(cfg: Configuration, *, enable_http2: bool) -> None:
     """Log the TLS settings that are insecure, and the settings that have no effect."""
     for text in tlsconfig.resolve(cfg.tls).remarks:
         _log.warning("TLS setting is insecure or has no effect", remark=text)
+    gates = features.resolve(cfg.feature_gates or {})
+    if cfg.ttl_seconds_after_finished is not None and not gates.enabled(features.TTL_AFTER_FINISHED):
+        _log.warning(
+            "ttlSecondsAfterFinished of the Configuration has no effect: its feature gate is disabled",
+            featureGate=features.TTL_AFTER_FINISHED,
+        )
+    if (cfg.feature_gates or {}).get(features.MUTABLE_NUM_NODES) and not cfg.second_generation:
+        _log.warning(
+            "The feature gate has no effect: this compatibilityVersion permits these changes",
+            featureGate=features.MUTABLE_NUM_NODES,
+            compatibilityVersion=cfg.compatibility_version,
+        )
     if enable_http2:
         _log.warning("HTTP/2 is not served; --enable-http2 has no effect")
 

@@ -26,7 +26,7 @@ _TYPES: Final = {
     "int_type": "a whole number is expected",
     "int_from_float": "a whole number is expected",
     "float_type": "a number is expected",
-    "string_type": "a string is expected; put it in quotes",
+    "string_type": "a string is expected",
     "dict_type": "a map is expected",
     "model_type": "a map is expected",
     "list_type": "a list is expected",
@@ -106,6 +106,8 @@ def _error(path: str, text: bytes, problems: list[tuple[yaml.PathSteps, str]]) -
 
 
 def _explain(error: ErrorDetails) -> str:
+    if error["type"] == "string_type" and not isinstance(error["input"], dict | list):
+        return "a string is expected; put it in quotes"
     if error["type"] in _TYPES:
         return _TYPES[error["type"]]
     if error["type"] == "extra_forbidden":

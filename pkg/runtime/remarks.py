@@ -351,8 +351,14 @@ def _policy_numbers(spec: TrainingRuntimeSpec) -> Iterator[tuple[str, int]]:
 
 
 def _of_policy(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]) -> Iterator[Remark]:
-    """Yield the remarks about frameworks that do not find their jobs by name, or whose nodes have no host names."""
+    """Yield the remarks about frameworks that do not find their jobs by name, or whose nodes have no host names.
+
+    Also yield one about elastic training.
+    """
     policy, names = spec.ml_policy or MLPolicy(), {job.name for job in jobs}
+    if policy.torch is not None and policy.torch.elastic_policy is not None:
+        text = "has no effect: a TrainJob has a fixed number of nodes, which is 1 if it sets none"
+        yield Remark("spec.mlPolicy.torch.elasticPolicy", text)
     if policy.mpi is not None and constants.LAUNCHER not in names:
         yield Remark("spec.mlPolicy.mpi", "no pod gets the host file: the runtime has no job launcher")
     elif policy.mpi is not None and constants.NODE not in names and not policy.mpi.run_launcher_as_node:

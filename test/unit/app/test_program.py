@@ -5,6 +5,7 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import Pod, Secret
 from controller_runtime.healthz import NotHealthyError
+from controller_runtime.log import captured
 from controller_runtime.machinery.errors import ForbiddenError
 
 from pkg import config
@@ -133,6 +134,36 @@ async def test_status_updates_are_served_with_their_feature_gate_in_every_replic
     assert list(mgr._healthz) == ["healthz"]
     enabled = program.reports_status(parsed, cfg)
     assert (Secret in program.options(parsed, cfg).cache.by_object) is enabled
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "texts"),
+    [
+        (
+            "2.1",
+            {},
+            ["ttlSecondsAfterFinished of the Configuration has no effect: its feature gate is disabled"],
+        ),
+        ("2.3", {"MutableNumNodes": True, "TTLAfterFinished": True}, []),
+        (
+            "2.1",
+            {"MutableNumNodes": True, "AllAlpha": True},
+            ["The feature gate has no effect: this compatibilityVersion permits these changes"],
+        ),
+        ("2.1", {"AllAlpha": True}, []),
+    ],
+)
+async def test_settings_that_need_another_setting_to_have_an_effect_are_logged(
+    version: str, gates: dict[str, bool], texts: list[str]
+) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.ttl_seconds_after_finished, cfg.compatibility_version = 60, version
+
+    with captured() as lines:
+        await managed_by(flags.parse([f"--feature-gates={','.join(f'{each}=true' for each in gates)}"]), cfg)
+
+    assert [each["event"] for each in lines if "has no effect" in each["event"]] == texts
 
 
 @pytest.mark.parametrize("gates", [{"TrainJobStatus": True}, {}], ids=["gate", "no gate"])

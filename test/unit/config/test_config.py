@@ -267,6 +267,14 @@ def test_the_compatibility_version_selects_the_behaviour(tmp_path: Path, text: s
     ("text", "problem"),
     [
         ("2.3", "line 3: compatibilityVersion: a string is expected; put it in quotes"),
+        ("[2.4]", "line 3: compatibilityVersion: a string is expected"),
+        *(
+            (
+                f"'{version}'",
+                f'compatibilityVersion: Unsupported value: "{version}": supported values: "2.1",',
+            )
+            for version in ("2.5", "v2.4", " 2.4", "2.4.0")
+        ),
         ("'2.2'", 'compatibilityVersion: Unsupported value: "2.2": supported values: "2.1", "2.3", "2.4"'),
     ],
 )
@@ -274,6 +282,41 @@ def test_another_compatibility_version_is_refused(tmp_path: Path, text: str, pro
     with pytest.raises(config.ConfigurationError) as raised:
         config.load(write(tmp_path, f"{HEAD}compatibilityVersion: {text}\n"))
     assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ttlSecondsAfterFinished: -1", "Invalid value: -1: must be between 0 and 2147483647"),
+        (
+            "ttlSecondsAfterFinished: 2147483648",
+            "Invalid value: 2147483648: must be between 0 and 2147483647",
+        ),
+        ("ttlSecondsAfterFinished: '60'", "line 3: ttlSecondsAfterFinished: a whole number is expected"),
+        ("ttlSecondsAfterFinished: 1h", "line 3: ttlSecondsAfterFinished: a whole number is expected"),
+        ("ttlSecondsAfterFinished: true", "line 3: ttlSecondsAfterFinished: a whole number is expected"),
+        ("ttlSecondsAfterFinish: 1", "line 3: ttlSecondsAfterFinish: unknown key"),
+        (
+            "featureGates: {TTLAfterFinished: 'true'}",
+            "featureGates.TTLAfterFinished: true or false is expected",
+        ),
+        ("featureGates: {TTLAfterFinished: 1}", "featureGates.TTLAfterFinished: true or false is expected"),
+        ("featureGates: [ExecutionAttempts]", "line 3: featureGates: a map is expected"),
+        ("featureGates: MutableNumNodes=true", "line 3: featureGates: a map is expected"),
+        (
+            "featureGates: {ttlAfterFinished: true}",
+            "unrecognized feature gate: ttlAfterFinished; the gates are",
+        ),
+        ("featureGates: {ElasticTorch: true}", "unrecognized feature gate: ElasticTorch; the gates are"),
+    ],
+)
+def test_an_odd_setting_of_the_life_of_train_jobs_has_one_clear_message(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    with pytest.raises(config.ConfigurationError) as raised:
+        config.with_feature_gates(config.load(write(tmp_path, f"{HEAD}{text}\n")), {})
+    assert problem in str(raised.value)
+    assert "; featureGates" not in str(raised.value)
 
 
 def ours_alone() -> set[str]:

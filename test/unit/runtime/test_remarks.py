@@ -246,6 +246,7 @@ async def test_no_place_is_named_where_a_queue_would_have_no_effect_either() -> 
             }.items()
         ),
         (runtime(job(), mlPolicy={"numNodes": 2}, template_spec={"network": {"enableDNSHostnames": False}}), []),
+        (runtime(job(), mlPolicy={"torch": {"elasticPolicy": {"minNodes": 1}}}), ["spec.mlPolicy.torch.elasticPolicy"]),
         (runtime(job(), mlPolicy={"torch": {}}, template_spec={"network": {"subdomain": "mine"}}), []),
         (runtime(job(), mlPolicy={"flux": {"numProcPerNode": -2}}), ["spec.mlPolicy.flux.numProcPerNode"]),
         (
