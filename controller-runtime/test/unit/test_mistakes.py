@@ -349,8 +349,10 @@ DECLARED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: (
             empty()
             .for_(ConfigMap)
-            .with_options(ctrl.ControllerOptions(rate_limiter=workqueue.BucketRateLimiter))
-        ),  # type: ignore[arg-type]
+            .with_options(
+                ctrl.ControllerOptions(rate_limiter=workqueue.BucketRateLimiter)  # type: ignore[arg-type]
+            )
+        ),
         "rate_limiter must be a RateLimiter, not the class BucketRateLimiter",
     ),
     "delay as a rate limiter": (

@@ -191,9 +191,9 @@ async def test_an_own_write_that_the_watch_has_passed_is_found(reached: str, pas
 
 async def test_a_filled_cache_must_answer_while_its_kind_is_denied_but_not_while_it_is_missing() -> None:
     made = engine_at("4")
-    made._informers[""].failed(ForbiddenError("no", code=403), denied=True)
+    made._informers[""].failed(ForbiddenError("no", code=403))
     assert cacherules.is_readable(made)
-    made._informers[""].failed(NotFoundError("no", code=404), denied=True)
+    made._informers[""].failed(NotFoundError("no", code=404))
     assert not cacherules.is_readable(made)
 
 
