@@ -71,42 +71,31 @@ class RuntimeReconciler:
             return ctrl.Result()
         log.logger_from().debug("Reconciling runtime")
         deleted = runtime.metadata.deletion_timestamp is not None
-        if not self._protects:
-            if _FINALIZER in (runtime.metadata.finalizers or ()):
-                await self._change(runtime, controllerutil.remove_finalizer)
-            return ctrl.Result()
-        if _is_guarded(runtime) or (deleted and _FINALIZER not in (runtime.metadata.finalizers or ())):
-            return ctrl.Result()  # correct with and without references
-        in_use = bool(
-            await self._client.list(
+        guarded = _FINALIZER in (runtime.metadata.finalizers or ())
+        wanted = False
+        if self._protects:
+            if guarded is not deleted:
+                return ctrl.Result()  # correct with and without references
+            jobs = await self._client.list(
                 TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
             )
-        )
-        if in_use and not deleted:
-            await self._change(runtime, controllerutil.add_finalizer)
-        elif not in_use and deleted:
-            await self._change(runtime, controllerutil.remove_finalizer)
+            wanted = bool(jobs)
+        if wanted is not guarded:
+            changed = runtime.deep_copy()
+            (controllerutil.add_finalizer if wanted else controllerutil.remove_finalizer)(changed, _FINALIZER)
+            await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
         return ctrl.Result()
 
-    async def _change(self, runtime: Object, change: Callable[[Object, str], bool]) -> None:
-        changed = runtime.deep_copy()
-        change(changed, _FINALIZER)
-        await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
-
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller. It watches the runtimes of its kind and the TrainJobs that refer to them."""
-        (
-            ctrl.new_controller_managed_by(mgr)
-            .named(self.name)
-            .for_(self.kind)
-            .watches(
+        """Register the controller. It watches the runtimes of its kind and, if it protects them, TrainJobs."""
+        builder = ctrl.new_controller_managed_by(mgr).named(self.name).for_(self.kind).with_options(options)
+        if self._protects:
+            builder = builder.watches(
                 TrainJob,
                 handler.enqueue_requests_from_map_func(self.runtime_of, reads=indexer.TrainJobReference),
                 predicates=[_NEWS, predicate.NotOwnWrite(), _REFERENCES_CHANGE, self.references()],
             )
-            .with_options(options)
-            .complete(self)
-        )
+        builder.complete(self)
 
     def references(self) -> predicate.Predicate[TrainJob]:
         """Return a predicate for TrainJobs that refer, or referred, to a runtime of this kind.
@@ -116,15 +105,13 @@ class RuntimeReconciler:
         """
 
         def refer(evt: event.Event[TrainJob]) -> bool:
-            return self._protects and any(
-                self.refers(job.spec.runtime_ref) for job in evt.views(indexer.TrainJobReference)
-            )
+            return any(self.refers(job.spec.runtime_ref) for job in evt.views(indexer.TrainJobReference))
 
         return predicate.Funcs(create=refer, update=refer, delete=refer, generic=refer)
 
     async def runtime_of(self, train_job: TrainJob | indexer.TrainJobReference) -> list[ctrl.Request]:
         """Return the runtime that ``train_job`` refers to, if that runtime is of this kind and not protected yet."""
-        if not self._protects or not self.refers(train_job.spec.runtime_ref):
+        if not self.refers(train_job.spec.runtime_ref):
             return []
         namespaced = self.kind.resource is not None and self.kind.resource.namespaced
         namespace = (train_job.metadata.namespace or "") if namespaced else ""
@@ -133,7 +120,8 @@ class RuntimeReconciler:
             runtime = (await client.peek(self._client, self.kind, request)).object
         except (StatusError, RestError, CacheError):
             return [request]  # the reconcile gets the same error and reports it
-        return [] if _is_guarded(runtime) else [request]
+        guarded = _FINALIZER in (runtime.metadata.finalizers or ())
+        return [] if guarded and runtime.metadata.deletion_timestamp is None else [request]
 
 
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainingruntimes,verbs=get;list;watch;update;patch
@@ -147,9 +135,3 @@ class TrainingRuntimeReconciler(RuntimeReconciler):
     name = NAME
     index = indexer.TRAIN_JOB_RUNTIME_REF_KEY
     refers = staticmethod(trainjob.runtime_ref_is_training_runtime)
-
-
-def _is_guarded(runtime: Object) -> bool:
-    """Return True if a runtime has the finalizer and is not being deleted. Such a runtime need not be enqueued."""
-    meta = runtime.metadata
-    return meta.deletion_timestamp is None and _FINALIZER in (meta.finalizers or ())

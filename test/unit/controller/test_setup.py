@@ -114,3 +114,16 @@ def test_the_sources_of_train_jobs_are_these() -> None:
         "kind source: TrainJob.trainer.kubeflow.org",
         "kind source: TrainingRuntime.trainer.kubeflow.org",
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "watched"), [("2.1", {"TrainingRuntime", "TrainJob"}), ("2.3", {"TrainingRuntime"})]
+)
+def test_runtimes_are_protected_only_in_the_first_generation(version: str, watched: set[str]) -> None:
+    mgr: Any = StubManager()
+    cfg = defaulted()
+    cfg.compatibility_version = version
+    setup_controllers(mgr, {}, enabled=lambda name: name == "trainingruntime", cfg=cfg)
+    (controller,) = mgr.controllers
+    kinds = {f"kind source: {kind}.trainer.kubeflow.org" for kind in watched}
+    assert set(map(str, controller._sources)) == kinds
