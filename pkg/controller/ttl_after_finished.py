@@ -19,7 +19,7 @@ from controller_runtime.rest import RestError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
-from pkg.runtime import indexer
+from pkg.runtime import indexer, runtime_ref_to_runtime_registry_key
 from pkg.util import offload, trainjob
 
 from . import applier as writes
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from controller_runtime import controller
 
 AnyRuntime = TrainingRuntime | ClusterTrainingRuntime
+_RUNTIMES: Final[dict[str, type[AnyRuntime]]] = {
+    str(kind.gvk.group_kind): kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
+}
 NAME: Final = "trainjob_ttl_controller"
 DELETION_FAILED_REASON: Final = "TrainJobDeletionFailed"
 
@@ -137,13 +140,8 @@ class TTLAfterFinished:
         """Return the time to live in seconds and the name of the field that sets it, or None."""
         if train_job.spec.ttl_seconds_after_finished is not None:
             return trainjob.time_to_live(train_job)
-        ref = train_job.spec.runtime_ref
-        kind: type[AnyRuntime] | None = None
-        if trainjob.runtime_ref_is_training_runtime(ref):
-            kind = TrainingRuntime
-        elif trainjob.runtime_ref_is_cluster_training_runtime(ref):
-            kind = ClusterTrainingRuntime
-        runtime: AnyRuntime | None = None
+        ref, runtime = train_job.spec.runtime_ref, None
+        kind = _RUNTIMES.get(runtime_ref_to_runtime_registry_key(ref))
         if kind is not None:
             key = ctrl.Request(train_job.namespace if kind is TrainingRuntime else "", ref.name)
             try:
@@ -169,8 +167,7 @@ class TTLAfterFinished:
         """Register the controller. It watches finished TrainJobs, and runtimes, whose ``runPolicy`` may change."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
         builder = builder.for_(TrainJob, predicates=[predicate.from_object(trainjob.is_finished)])
-        kinds: tuple[type[AnyRuntime], ...] = (TrainingRuntime, ClusterTrainingRuntime)
-        for kind in kinds:
+        for kind in _RUNTIMES.values():
             followers = handler.enqueue_requests_from_map_func(self._followers)
             builder = builder.watches(kind, followers, predicates=[_POLICY_CHANGES])
         builder.complete(self)
