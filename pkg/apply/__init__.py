@@ -9,4 +9,5 @@ from .apply import upsert_env_vars as upsert_env_vars
 from .apply import upsert_port as upsert_port
 from .apply import upsert_volume_mounts as upsert_volume_mounts
 from .apply import upsert_volumes as upsert_volumes
+from .drift import item_key as item_key
 from .typed import as_typed as as_typed

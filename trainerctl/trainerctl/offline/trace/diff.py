@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from controller_runtime.machinery import JSON
 from controller_runtime.machinery.yaml import render_path
-from pkg.apply import drift
+from pkg.apply import item_key
 
 ABSENT: Final = object()
 """Distinguishes an absent value from null."""
@@ -72,7 +72,7 @@ def difference(before: JSON, after: JSON, path: Path = ()) -> Iterator[Change]:
         return
     key: str | None = None
     if _both(list, before, after):
-        key = drift.item_key(after) if before is ABSENT else drift.item_key(before, after)
+        key = item_key(after) if before is ABSENT else item_key(before, after)
     if key is None:
         yield Change(path, before, after)
     else:
