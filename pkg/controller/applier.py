@@ -330,11 +330,13 @@ def _digests(desired: Object, live: Object | LazyObject[Object], digest: bytes |
     metadata = live.metadata
     if live.kind.gvk in _AS_METADATA:
         return own, f"{metadata.uid}/{metadata.resource_version}".encode()
-    # The generation changes with every field except metadata and a status subresource.
-    counted = metadata.generation is not None
-    wire = {"metadata": metadata.to_dict()} if counted else live.object.to_dict()
-    identity = [metadata.uid, metadata.generation, content(wire)]
-    return own, _digest(msgspec.json.encode(identity, order="sorted"))
+    if metadata.generation is None:
+        parts = [metadata.uid, content(live.object.to_dict())]
+    else:  # it changes with every field except metadata and a status subresource
+        owners = [each.to_dict() for each in metadata.owner_references or ()]
+        labels, annotations = metadata.labels or {}, metadata.annotations or {}
+        parts = [metadata.uid, metadata.generation, labels, annotations, owners]
+    return own, _digest(msgspec.json.encode(parts, order="sorted"))
 
 
 def _digest(text: bytes) -> bytes:
