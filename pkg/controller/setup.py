@@ -12,7 +12,7 @@ from controller_runtime import controller
 from controller_runtime.machinery.goduration import seconds
 
 from pkg import features
-from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
@@ -42,12 +42,12 @@ def setup_controllers(
     Raises:
         ControllerError: a controller cannot be registered; the message names the controller.
     """
-    options = options or controller.Options()
+    options, cfg = options or controller.Options(), defaulted() if cfg is None else cfg
     # Registered first, so that a new TrainJob is reconciled before the controllers of runtimes handle it.
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
-        after = seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
-        gates = features.resolve(cfg.feature_gates or {} if cfg is not None else {})
+        after = seconds(cfg.not_started_after) if cfg.not_started_after else 0.0
+        gates = features.resolve(cfg.feature_gates or {})
         evident = gates.enabled(features.FAILURE_EVIDENCE)
         starts: Starts | None = None
         if after > 0:
@@ -66,7 +66,7 @@ def setup_controllers(
         reconciler.setup_with_manager(mgr, options)
         mgr.add_readyz_check("jobset", reconciler.remark)
         if gates.enabled(features.TTL_AFTER_FINISHED):
-            default = cfg.ttl_seconds_after_finished if cfg is not None else None
+            default = cfg.ttl_seconds_after_finished
             ttl = TTLAfterFinished(mgr.client, recorder, reader=mgr.api_reader, default=default)
             ttl.setup_with_manager(mgr, options)
         if evident:
