@@ -682,7 +682,7 @@ def has_active_jobs(job_set: JobSet) -> bool:
 
 def suspended_as_it_is(live: JobSet, desired: Wire) -> JobSet:
     """Return the apply configuration that suspends the live JobSet and changes no other field of its spec."""
-    return JobSet.from_dict({**desired, "spec": {**live.to_dict()["spec"], "suspend": True}})
+    return JobSet.from_dict({**desired, "spec": {**live.to_dict().get("spec", {}), "suspend": True}})
 
 
 def fixed_fields_match(live: JobSet, desired: JobSet) -> bool:
