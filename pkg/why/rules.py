@@ -204,6 +204,10 @@ RULES: Final[dict[str, Rule]] = {
     "image-pull": Rule(
         "an image cannot be pulled", "the image {image} cannot be pulled (for the {status.label})",
         "Check that the nodes reach the registry; the kubelet tries again by itself."),
+    "image-pull/untrusted": Rule(
+        "", "the nodes do not trust the registry of the image {image} (for the {status.label})",
+        "Let the nodes' container runtime trust the registry: add its certificate authority, or use a registry with a "
+        "public certificate."),
     "image-pull/space": Rule(
         "", "the node has no space left for the image {image} (for the {status.label})",
         "Free disk space on the pod's node, or use another node; the kubelet tries again by itself."),
@@ -247,6 +251,9 @@ RULES: Final[dict[str, Rule]] = {
     "node-lost/collected": Rule("", "{pod} was deleted because its node does not exist", _AGAIN),
     "node-lost/shutdown": Rule(
         "", "the node {node} of {pod} was shut down or lost", "Restore the node, or remove it from the cluster."),
+    "node-lost/container": Rule(
+        "", "the node {node} lost the {status.label}, for example because it was restarted",
+        "Submit the TrainJob again; the runtime can set retries. If it happens again, check the node {node}."),
     "node-lost/deleted": Rule(
         "", "the node {node} of {pod} does not exist",
         "Wait for the pod garbage collector, or delete the pod with --force."),

@@ -12,7 +12,7 @@ from typing import Any, Final
 from controller_runtime.machinery import JSON
 
 from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE
-from pkg.why.causes import references
+from pkg.why.causes import outputs, references
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, moment, number, text
@@ -63,6 +63,25 @@ _TO_CREATE: Final = (
         re.compile("local processes"),
         "Use a cluster that runs containers, or a local cluster without --run-processes, which simulates the pods.",
     ),
+    (
+        re.compile("no command specified"),
+        "Set spec.trainer.command: neither the TrainJob, the runtime nor the image names a program.",
+    ),
+    (
+        re.compile("memory limit too low"),
+        "Raise the memory in spec.trainer.resourcesPerNode: with this limit, the container cannot even start.",
+    ),
+    (
+        re.compile("no space left on device"),
+        "Free disk space on the node {node}, or use another node; the kubelet tries again by itself.",
+    ),
+    (
+        re.compile("context deadline exceeded|failed to reserve container name"),
+        (
+            "Check the load and the disk of the node {node}: its container runtime is slow. The kubelet tries again by "
+            "itself."
+        ),
+    ),
     (re.compile(""), "Correct the setting that the message names, in the TrainJob or its runtime."),
 )
 """The advice if a container cannot be created, by the message."""
@@ -74,104 +93,6 @@ _UNRESOLVED: Final = re.compile(
 _WARNING: Final = re.compile(r"\[W[^\]]*socket\.cpp")
 _NO_RENDEZVOUS: Final = re.compile(r"DistNetworkError|client socket has timed out")
 """PyTorch warns while the name of the first node does not resolve yet, and ends with this error if it never does."""
-_RANK: Final = r"(?:\[(?:rank|default)\d{1,6}\]: ?)?"
-"""PyTorch begins the lines of an error with its rank, and torchrun begins all lines of a process with it."""
-_TRACEBACK: Final = re.compile(
-    rf'{_RANK}(?:Traceback \(most recent call last\)|  File "[^"\n]{{1,500}}", line \d)'
-)
-_ERROR: Final = r"(?:[A-Za-z_][\w.]{0,200})?(?:Error|Exception|Interrupt|Exit|Timeout|Failure)(?:: |:?$)"
-_RAISED: Final = re.compile(f"{_RANK}{_ERROR}")
-"""The line of an error after its traceback."""
-_JOINED: Final = re.compile(rf'", line \d.*\s({_ERROR}.*)')
-"""An error after its traceback in the text of an event, which has one line."""
-_LAUNCHER: Final = "errors.ChildFailedError"
-"""torchrun raises this error after a worker has failed. Its traceback and its table follow the log of the worker."""
-_SAID: Final = {
-    r"CUDA out of memory|CUDA error: out of memory|HIP out of memory|RESOURCE_EXHAUSTED: Out of memory": (
-        "The memory of the GPU ran out: use a smaller batch or shorter sequences, checkpoint activations, or shard the "
-        "model over more GPUs. "
-    ),
-    r"[Ww]atchdog caught collective operation timeout|ncclRemoteError|NCCL communicator was aborted": (
-        "The ranks waited for each other: a rank that failed, hangs or is slow is the cause. Compare all logs: "
-        "{everything}. "
-    ),
-    r"\d{1,6}/\d{1,6} clients joined|RendezvousTimeoutError|RendezvousConnectionError|DistStoreError": (
-        "Not all ranks met: check that all pods started, and that the container sets none of MASTER_ADDR, RANK, "
-        "WORLD_SIZE and PET_*, which the runtime sets. "
-    ),
-    r"ncclSystemError|NCCL error in: [^\n]{0,200}unhandled system error": (
-        "NCCL could not use the network or the shared memory: set NCCL_DEBUG=INFO in spec.trainer.env to see which, "
-        "and check /dev/shm and the network between the nodes. "
-    ),
-    r"gloo/transport/\S{0,80}\] .{0,40}Connection (?:closed|reset) by peer|ncclInternalError: .{0,80}peer": (
-        "Another rank ended first. Compare all logs: {everything}. "
-    ),
-    r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA enabled": (
-        "The program found no GPU: request one in spec.trainer.resourcesPerNode, such as nvidia.com/gpu: 1, and use an "
-        "image that is built for it. "
-    ),
-    r"NVIDIA driver on your system is too old|driver version is insufficient|no kernel image is available": (
-        "The image does not fit the GPU or the driver of the node: use an image that is built for them, or other "
-        "nodes. "
-    ),
-    r"uncorrectable (?:ECC|NVLink) error|GPU has fallen off the bus|GPU is lost": (
-        "The GPU is faulty: let the node {node} be repaired, and use other nodes until then. "
-    ),
-    r"failed \(exitcode: -9\)|killed by signal: Killed": (
-        "A process was killed, usually because the memory ran out: raise the memory in spec.trainer.resourcesPerNode, "
-        "or use less: a smaller batch, fewer data workers. "
-    ),
-    r"insufficient shared memory|unable to (?:open|write to) (?:shared memory|file </torch_)"
-    r"|failed \(exitcode: -7\)|killed by signal: Bus error": (
-        "The shared memory is full: mount an emptyDir with medium: Memory at /dev/shm, or use fewer data workers. "
-    ),
-    r"No space left on device|Disk quota exceeded": (
-        "A disk is full: write to a volume with more room, or raise ephemeral-storage in "
-        "spec.trainer.resourcesPerNode. "
-    ),
-    r"\b40[13] Client Error|GatedRepoError|ExpiredToken|InvalidAccessKeyId|invalid_grant|api_key not configured": (
-        "A server refused the credentials, or there are none: check the token in its Secret, and what it permits. "
-    ),
-    r"is not a valid model identifier|RepositoryNotFoundError|\b404 Client Error|DatasetNotFoundError": (
-        "A server does not have this model, dataset or file: correct its name, or, if it is private, check the token "
-        "in its Secret. "
-    ),
-    r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": (
-        "The certificate of a server is not trusted: add its authority to the image, or mount it and set SSL_CERT_FILE "
-        "and REQUESTS_CA_BUNDLE in spec.trainer.env. "
-    ),
-    r"Max retries exceeded with url|Network is unreachable|ConnectTimeout": (
-        "A server was not reached: check the proxy (HTTPS_PROXY in spec.trainer.env) and the network policies. "
-    ),
-    r"PermissionError: \[Errno 13\]|Errno 30\] Read-only file system": (
-        "The program may not use this path: use a path in a volume, and let the runtime's securityContext (runAsUser, "
-        "fsGroup) match the owner of its files. "
-    ),
-    r"EADDRINUSE|[Aa]ddress already in use": (
-        "A port is in use: the command starts the program twice, or pods with hostNetwork share a node. "
-    ),
-    r"\w: error: (?:unrecognized arguments|the following arguments are required|argument )": (
-        "The program refuses its arguments: correct spec.trainer.args or spec.trainer.command. "
-    ),
-    r"not enough slots available": (
-        "mpirun should start more processes than there is room for: lower their number in the command, or raise "
-        "numNodes or numProcPerNode of spec.trainer. "
-    ),
-    r"ssh: connect to host|(?:ORTE|PRTE) was unable to reliably start": (
-        "The launcher did not reach a worker by SSH. Look at the workers: {everything}. "
-    ),
-    r"ModuleNotFoundError: No module named|cannot open shared object file": (
-        "The image lacks a package: use an image that contains it, or let the command install it. "
-    ),
-    r"FileNotFoundError: |can't open file ": (
-        "A file is missing: correct its path, or check the volume or the image that should contain it. "
-    ),
-    r"^(?:MemoryError|numpy\.\S{0,80}MemoryError)|std::bad_alloc|DefaultCPUAllocator: can't allocate memory": (
-        "The memory ran out: raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer "
-        "data workers. "
-    ),
-}
-"""What to do about an error that a training prints in its log. A word of the text must be specific to the error."""
 _OTHER_MACHINE: Final = re.compile(r"\bexec(?: user process caused:?|[ /]\S*:) exec format error")
 """The first process prints this if the image is built for another architecture."""
 _NOT_EXECUTED: Final = (126, 127)
@@ -193,9 +114,6 @@ _KILLED: Final = 137
 _STABLE: Final = timedelta(minutes=10)
 """After a container has run for this time, the kubelet no longer delays its next restart."""
 _UNREADY: Final = timedelta(minutes=5)
-_LOG_LINES: Final = 5
-_SEARCHED: Final = 20
-"""An error without a traceback counts only in this many last lines of a log."""
 _WORK: Final = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER)
 """The containers that do the work of a pod. Others may run beside them."""
 
@@ -215,8 +133,11 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
                 if each.get("name") == status.name
             ]
             limit = f" of {limits[0]}" if limits and limits[0] else ""
-            evidence = (status.line, *lines_of(snapshot, status))
+            evidence = (status.line, *outputs.lines_of(snapshot, status))
             yield found("out-of-memory", status.pod, *evidence, status=status, limit=limit)
+        elif text(ended, "reason") == "ContainerStatusUnknown":
+            node = status.pod.text("spec", "nodeName")
+            yield found("node-lost/container", status.pod, status.line, status=status, node=node)
         elif status.pod.text("status", "reason") == "DeadlineExceeded":
             continue  # the deadline of the pod ended the container
         elif (probed := _probed(snapshot, status)) is not None:
@@ -227,39 +148,6 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield unstable
     for pod in snapshot.running:
         yield from _unready(snapshot, pod)
-
-
-def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
-    """Return the last lines of a container's log, as evidence. They end with the error that ended the training."""
-    lines = [each for each in log_of(snapshot, status) if each.strip()]
-    raised = next((index for index, each in _after_traceback(lines) if _RAISED.match(each)), len(lines) - 1)
-    return [f"log of {status.name}: {each}" for each in lines[: raised + 1][-_LOG_LINES:]]
-
-
-def log_of(snapshot: Snapshot, status: Status) -> list[str]:
-    """Return the read lines of a container's log, without the report of torchrun about a worker that failed."""
-    lines = list(snapshot.logs.get((status.pod.name, status.name), ()))
-    starts = [
-        index for index, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")
-    ]
-    if starts and any(_LAUNCHER in line[:MOST_MATCHED] for line in lines[starts[-1] :]):
-        return lines[: starts[-1]] or lines
-    return lines
-
-
-def _after_traceback(lines: list[str]) -> list[tuple[int, str]]:
-    """Return the lines after the last traceback with their numbers, the last one first. Without one, return none.
-
-    The errors before it did not end the training.
-    """
-    starts = [index for index, line in enumerate(lines) if _TRACEBACK.match(line)]
-    return list(enumerate(lines))[: starts[-1] : -1] if starts else []
-
-
-def messages_of(status: Status) -> list[str]:
-    """Return the lines of a container's termination message, as evidence."""
-    lines = text(status.ended, "message").strip().splitlines()
-    return [f"message of {status.name}: {each}" for each in lines]
 
 
 def logs_command(snapshot: Snapshot, status: Status) -> str:
@@ -288,15 +176,16 @@ def failed_containers(snapshot: Snapshot) -> Iterator[Status]:
 def by_end(snapshot: Snapshot) -> list[Status]:
     """Return the containers in the order in which they ended: in distributed training, one failure causes others.
 
-    Of the containers that ended in the same second, those that a signal ended come last, because other programs send
-    signals, and lower ranks come first. The containers of a pod that has succeeded are left out: the kubelet may have
-    killed its sidecars.
+    Containers that only report that another rank failed come last. Of the containers that ended in the same second,
+    those that a signal ended come last, because other programs send signals, and lower ranks come first. The
+    containers of a pod that has succeeded are left out: the kubelet may have killed its sidecars.
     """
     found = [each for each in statuses(snapshot) if each.pod.text("status", "phase") != "Succeeded"]
 
-    def order(status: Status) -> tuple[datetime, bool, int]:
-        end = last_end(status)
-        return moment(end, "finishedAt") or snapshot.now, number(end, "exitCode") > 128, rank_of(status.pod)
+    def order(status: Status) -> tuple[bool, datetime, bool, int]:
+        end, is_late = last_end(status), outputs.is_consequence(snapshot, status)
+        since = moment(end, "finishedAt") or snapshot.now
+        return is_late, since, number(end, "exitCode") > 128, rank_of(status.pod)
 
     return sorted(found, key=order)
 
@@ -313,7 +202,7 @@ def _replaced(status: Status) -> bool:
 def _unstartable(status: Status) -> Finding:
     messages = dict.fromkeys((status.message[:MOST_MATCHED], text(status.ended, "message")[:MOST_MATCHED]))
     words, pod = " ".join(messages), status.pod
-    evidence = (status.line, *messages_of(status)[-1:])
+    evidence = (status.line, *outputs.messages_of(status)[-1:])
     if (missing := references.not_found(words, pod, *evidence)) is not None:
         return missing
     if match := _KEY.search(words):
@@ -329,9 +218,12 @@ def _unstartable(status: Status) -> Finding:
 
 def _failed(snapshot: Snapshot, status: Status) -> Finding:
     code, pod = number(status.ended, "exitCode"), status.pod
-    words = messages_of(status)
-    evidence = (status.line, *words[-2:], *lines_of(snapshot, status))
-    shown = (*words, *(f"log of {status.name}: {line}" for line in log_of(snapshot, status)[-_SEARCHED:]))
+    words = outputs.messages_of(status)
+    evidence = (status.line, *words[-2:], *outputs.lines_of(snapshot, status))
+    shown = (
+        *words,
+        *(f"log of {status.name}: {line}" for line in outputs.log_of(snapshot, status)[-outputs.SEARCHED :]),
+    )
     if other := [line for line in shown if _OTHER_MACHINE.search(line)]:
         return found("command-not-found", pod, *evidence, status=status, words=_last(other[-1]))
     is_lasting = any(map(_NO_RENDEZVOUS.search, shown))
@@ -354,14 +246,17 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
         named["remedy"] = (
             f"The pod is removed, and its log with it. {keep(snapshot.train_job.namespace, pod.name)}"
         )
+    line, advice = outputs.told(snapshot, status)
+    named["said"] = f": {line}" if line else ""
+    if code == _KILLED and status.waiting != "CrashLoopBackOff":
+        node = pod.text("spec", "nodeName") or "of the pod"
+        return found("container-failed/killed", pod, *evidence, node=node, **named)
+    named["remedy"] = (advice or ("" if line else _BY_SIGNAL.get(code, ""))) + named["remedy"]
     if status.waiting == "CrashLoopBackOff":
         times = "once" if status.restarts == 1 else f"{status.restarts} times"
         restarted = f", restarted {times}" if status.restarts else ""
-        return found("crash-loop", pod, *evidence, restarted=restarted, **_told(snapshot, status, named))
-    if code == _KILLED:
-        node = pod.text("spec", "nodeName") or "of the pod"
-        return found("container-failed/killed", pod, *evidence, node=node, **named)
-    return found("container-failed", pod, *evidence, **_told(snapshot, status, named))
+        return found("crash-loop", pod, *evidence, restarted=restarted, **named)
+    return found("container-failed", pod, *evidence, **named)
 
 
 def _probed(snapshot: Snapshot, status: Status) -> Finding | None:
@@ -379,42 +274,10 @@ def _probed(snapshot: Snapshot, status: Status) -> Finding | None:
         if match and match["name"] == status.name and seen and -_SKEW <= end - seen <= grace + _SKEW:
             severity = Severity.NOTE if since is not None and status.restarts < 3 else Severity.ERROR
             failures = (snapshot.quote(each) for each in (event, *snapshot.events(pod, "Unhealthy")[:1]))
-            evidence = (status.line, *failures, *lines_of(snapshot, status))
+            evidence = (status.line, *failures, *outputs.lines_of(snapshot, status))
             named: dict[str, Any] = {"status": status, "probe": match["probe"]}
             return found("probe-failing/killed", pod, *evidence, severity=severity, **named)
     return None
-
-
-def _told(snapshot: Snapshot, status: Status, named: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a rule with the last line of the output that tells the cause, and what to do about it.
-
-    If no line is known, this is the error after the last traceback.
-    """
-    job, message = snapshot.train_job, text(status.ended, "message").splitlines()
-    lines = [*message, *log_of(snapshot, status)]
-    if status.is_gone and len(lines) == 1 and (joined := _JOINED.search(lines[0][:MOST_MATCHED])):
-        lines = ["Traceback (most recent call last):", joined[1]]
-    after = [line for _, line in _after_traceback(lines)]
-    last = after or lines[: -_SEARCHED - 1 : -1]
-    known = [
-        (line, advice)
-        for line in last
-        for pattern, advice in _SAID.items()
-        if re.search(pattern, line[:MOST_MATCHED])
-    ]
-    raised = [(line, "") for line in after if _RAISED.match(line)]
-    for line, advice in (*known, *raised):
-        step = NODE if step_of(status.pod) == LAUNCHER else step_of(status.pod)
-        everything = f"trainerctl logs {job.name} -n {job.namespace} --step {step} --all"
-        shown = " ".join(line[:MOST_MATCHED].split())
-        shown = (
-            shown if len(shown) <= 160 else f"{shown[:80]}…{shown[-80:]}"
-        )  # the class of the error, and its cause
-        advice = advice.format(
-            everything=everything, node=status.pod.text("spec", "nodeName") or "of the pod"
-        )
-        return {**named, "said": f": {shown}", "remedy": advice + named["remedy"]}
-    return {**named, "said": "", "remedy": _BY_SIGNAL.get(named["code"], "") + named["remedy"]}
 
 
 def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
@@ -431,7 +294,7 @@ def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
     line = f"{status.line}, running for {ago(since, snapshot.now)}"
     remedy = f"Read its log: {logs_command(snapshot, status)} --previous"
     named: dict[str, Any] = {"status": status, "code": number(last, "exitCode"), "remedy": remedy}
-    return found(rule, status.pod, line, *lines_of(snapshot, status), severity=severity, **named)
+    return found(rule, status.pod, line, *outputs.lines_of(snapshot, status), severity=severity, **named)
 
 
 def _unready(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ REASONS: Final = (
 
 _BY_TEXT: Final = (
     (re.compile("no space left on device"), "image-pull/space"),
+    (re.compile("x509: |HTTP response to HTTPS client"), "image-pull/untrusted"),
     (re.compile(r"toomanyrequests|429 Too Many Requests|rate limit", re.IGNORECASE), "image-rate-limited"),
     (
         re.compile(

@@ -460,7 +460,7 @@ async def test_a_train_job_that_waits_for_the_job_set_of_an_earlier_one_names_it
         await anyio.sleep(61)
         (found,) = await world.found()
 
-    assert "the JobSet job of an earlier TrainJob of this name still exists" in found
+    assert "the JobSet job of an earlier TrainJob must be deleted first" in found
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,78 @@ def test_of_ranks_that_failed_in_the_same_second_the_lowest_is_named_first() -> 
     assert found.advice.endswith(" --rank 0")
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.1.2.3]:41234",
+     "[rank0]:[E ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout"],
+)  # fmt: skip
+def test_a_rank_that_only_lost_another_one_is_not_the_first_answer(line: str) -> None:
+    world = TrainJobObjects()
+    for number, (said, age) in enumerate(
+        [(line, 21), ("ValueError: bad sample", 20)]
+    ):  # clocks of nodes differ
+        world.ended(1, pod=number, age=age)
+        world.logs[world.pods[number]["metadata"]["name"], "node"] = [
+            "Traceback (most recent call last):",
+            said,
+        ]
+
+    first, second = world.verdict().findings
+
+    assert first.summary.endswith("exit code 1: ValueError: bad sample")
+    assert line in second.summary
+
+
+def test_a_container_that_its_node_lost_did_not_run_out_of_memory() -> None:
+    world = TrainJobObjects()
+    world.ended(
+        137,
+        "ContainerStatusUnknown",
+        message="The container could not be located when the pod was terminated",
+    )
+
+    found = world.verdict().findings[0]
+
+    assert (found.cause, "worker-0" in found.summary, "memory" in found.advice) == ("node-lost", True, False)
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("failed to generate container spec: no command specified", "Set spec.trainer.command"),
+        (
+            "runc create failed: container init was OOM-killed (memory limit too low?): unknown",
+            "Raise the memory",
+        ),
+        ("mkdir /var/lib/containerd/x: no space left on device", "Free disk space on the node worker-0"),
+        (
+            'failed to reserve container name "node": name is reserved for "abc"',
+            "Check the load and the disk of the node",
+        ),
+    ],
+)
+def test_a_container_that_cannot_be_created_has_a_remedy_that_fits(message: str, advice: str) -> None:
+    world = TrainJobObjects()
+    world.waits("CreateContainerError", message)
+
+    assert world.verdict().findings[0].advice.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["tls: failed to verify certificate: x509: certificate signed by unknown authority",
+     "http: server gave HTTP response to HTTPS client"],
+)  # fmt: skip
+def test_a_registry_that_the_nodes_do_not_trust_is_reached(words: str) -> None:
+    world = TrainJobObjects()
+    world.waits("ErrImagePull", f"failed to do request: {words}")
+
+    found = world.verdict().findings[0]
+
+    assert found.cause == "image-pull"
+    assert found.summary.startswith("the nodes do not trust the registry of the image")
+
+
 def test_a_container_that_the_deadline_of_its_pod_ended_did_not_fail() -> None:
     world = TrainJobObjects()
     world.ended(143)
