@@ -32,7 +32,8 @@ _LEFT: Final = r"gloo/transport/\S{0,80}\] .{0,40}Connection (?:closed|reset) by
 _CONSEQUENCE: Final = re.compile(f"{_WAITED}|{_LEFT}")
 """A rank prints this after another rank has failed or hangs."""
 _SAID: Final = {
-    r"CUDA out of memory|CUDA error: out of memory|HIP out of memory|RESOURCE_EXHAUSTED: Out of memory": (
+    r"CUDA out of memory|CUDA error: out of memory|HIP out of memory|RESOURCE_EXHAUSTED: Out of memory"
+    r"|CU(?:BLAS|DNN)_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)": (
         "The memory of the GPU ran out: use a smaller batch or shorter sequences, checkpoint activations, or shard the "
         "model over more GPUs. "
     ),
@@ -40,7 +41,8 @@ _SAID: Final = {
         "The ranks waited for each other: a rank that failed, hangs or is slow is the cause. Compare all logs: "
         "{everything}. "
     ),
-    r"\d{1,6}/\d{1,6} clients joined|RendezvousTimeoutError|RendezvousConnectionError|DistStoreError": (
+    r"\d{1,6}/\d{1,6} clients joined|RendezvousTimeoutError|RendezvousConnectionError|DistStoreError"
+    r"|DEADLINE_EXCEEDED: (?:Barrier timed out|Deadline Exceeded)": (
         "Not all ranks met: check that all pods started, and that the container sets none of MASTER_ADDR, RANK, "
         "WORLD_SIZE and PET_*, which the runtime sets. "
     ),
@@ -72,10 +74,12 @@ _SAID: Final = {
         "A disk is full: write to a volume with more room, or raise ephemeral-storage in "
         "spec.trainer.resourcesPerNode. "
     ),
-    r"\b40[13] Client Error|GatedRepoError|ExpiredToken|InvalidAccessKeyId|invalid_grant|api_key not configured": (
+    r"\b40[13] Client Error|GatedRepoError|ExpiredToken|InvalidAccessKeyId|invalid_grant|api_key not configured"
+    r"|NoCredentialsError|DefaultCredentialsError|\bAccessDenied\b": (
         "A server refused the credentials, or there are none: check the token in its Secret, and what it permits. "
     ),
-    r"is not a valid model identifier|RepositoryNotFoundError|\b404 Client Error|DatasetNotFoundError": (
+    r"is not a valid model identifier|RepositoryNotFoundError|\b404 Client Error|DatasetNotFoundError"
+    r"|NoSuch(?:Bucket|Key)\b": (
         "A server does not have this model, dataset or file: correct its name, or, if it is private, check the token "
         "in its Secret. "
     ),
@@ -89,6 +93,23 @@ _SAID: Final = {
     r"PermissionError: \[Errno 13\]|Errno 30\] Read-only file system": (
         "The program may not use this path: use a path in a volume, and let the runtime's securityContext (runAsUser, "
         "fsGroup) match the owner of its files. "
+    ),
+    r"PytorchStreamReader failed|Error while deserializing header|BadZipFile": (
+        "A checkpoint or a downloaded file is incomplete, for example because a former run was stopped while it wrote: "
+        "delete it, and continue from an earlier one. "
+    ),
+    r"size mismatch for |(?:Missing|Unexpected) key\(s\) in state_dict": (
+        "The checkpoint is of another model: correct its path, or start without it. "
+    ),
+    r"device-side assert triggered|an illegal memory access was encountered": (
+        "To see which call fails, set CUDA_LAUNCH_BLOCKING=1 in spec.trainer.env. Often an index is out of range, such "
+        "as a label or a token. "
+    ),
+    r"CUDA_HOME does not exist|nvcc: (?:command )?not found|Error building extension": (
+        "The image lacks the compiler of CUDA: use an image for development, or one that contains the extension. "
+    ),
+    r"Too many open files": (
+        "The limit of open files is reached: raise it in the command (ulimit -n), or use fewer data workers. "
     ),
     r"EADDRINUSE|[Aa]ddress already in use": (
         "A port is in use: the command starts the program twice, or pods with hostNetwork share a node. "

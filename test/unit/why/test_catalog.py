@@ -24,6 +24,13 @@ def test_every_rule_is_named_by_some_module() -> None:
     assert [rule for rule in RULES if f'"{rule}"' not in code] == []
 
 
+def test_no_remedy_of_the_table_leads_back_to_the_commands_that_print_it() -> None:
+    # Remedies with commands for logs are made for the state of the pods; test_causes walks these.
+    back = re.compile(r"trainerctl (?:why|logs|events|describe)\b")
+
+    assert [name for name, rule in RULES.items() if back.search(rule.remedy)] == []
+
+
 def test_each_variant_belongs_to_a_cause() -> None:
     variants = [rule.partition("/")[0] for rule in RULES if "/" in rule]
 

@@ -44,6 +44,15 @@ COMPARE = "Compare all logs: trainerctl logs llama -n team-a --step node --all. 
         ("OSError: [Errno 30] Read-only file system: '/workspace/out'", "The program may not use this path"),
         ("wandb.errors.UsageError: api_key not configured (no-tty).", "A server refused the credentials, or there are none"),
         ("OSError: [Errno 98] Address already in use", "A port is in use"),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "The memory of the GPU ran out"),
+        ("XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]", "Not all ranks met"),
+        ("botocore.exceptions.NoCredentialsError: Unable to locate credentials", "A server refused the credentials, or"),
+        ("botocore.errorfactory.NoSuchBucket: An error occurred when calling ListObjects", "A server does not have this"),
+        ("RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory", "A checkpoint or"),
+        ("RuntimeError: Error(s) in loading state_dict for M: size mismatch for fc.weight", "The checkpoint is of another model"),
+        ("RuntimeError: CUDA error: device-side assert triggered", "set CUDA_LAUNCH_BLOCKING=1"),
+        ("OSError: CUDA_HOME does not exist, unable to compile CUDA op(s)", "The image lacks the compiler of CUDA"),
+        ("OSError: [Errno 24] Too many open files", "The limit of open files is reached"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["log", "message", "crash loop"])
