@@ -421,11 +421,6 @@ class Prioritized(Source):
                 await anyio.lowlevel.checkpoint()
 
 
-Expedited = Prioritized
-EXPEDITED = FIRST_PRIORITY
-"""The former names of :class:`Prioritized` and of its priority."""
-
-
 class Channel(Source, Generic[T]):
     """Events from a stream; the source ends when the stream ends."""
 

@@ -4,12 +4,12 @@
 
 A pass reads the Secret and repairs it if necessary, adds the Secret's authority to the webhook configurations, and
 serves with the Secret's certificate. A new authority is used only after it has been in the webhook configurations for
-``settle`` seconds. Until then, and after any error, the last good certificate is served from memory.
+``propagation_delay`` seconds. Until then, and after any error, the last good certificate is served from memory.
 
 Replicas that start together end up with the same authority. If several replicas write the Secret, only the first one
 succeeds. The others get a conflict, because the Secret has changed since they read it. They begin another pass, which
 reads the authority of the first one. No admission fails because of a rotation, provided that each API server observes
-changes of its webhook configurations within ``settle`` seconds.
+changes of its webhook configurations within ``propagation_delay`` seconds.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ class Certificates:
         """Return the seconds until ``material`` may be served: zero or less if it may be served now."""
         if self._served is None or self._served.ca_crt == material.ca_crt:
             return 0.0
-        return self._trusted[1] + self._options.settle - anyio.current_time()
+        return self._trusted[1] + self._options.propagation_delay - anyio.current_time()
 
     def _serve(self, material: Material) -> None:
         self._problem = ""

@@ -57,7 +57,7 @@ class Options:
     subjects: Subjects = DEFAULT_SUBJECTS
     since: str = SINCE
     """The annotation with the time when the newest authority was added."""
-    settle: float = 10.0
+    propagation_delay: float = 10.0
     """Seconds between adding a new authority to the webhook configuration and serving with it."""
     period: float = 3600.0
     """Maximum number of seconds between two passes, if no change is reported."""

@@ -498,7 +498,7 @@ def _allowed_ratio(values: int) -> float:
 def _copied(value: Any) -> Any:
     """Return a copy, so that two uses of an alias share nothing."""
     if isinstance(value, dict):
-        return {key: _copied(held) for key, held in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
@@ -706,7 +706,7 @@ def _whole(value: Any) -> Any:
     if isinstance(value, str):
         return _HALF.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_whole(key): _whole(held) for key, held in value.items()}
+        return {_whole(key): _whole(item) for key, item in value.items()}
     return [_whole(item) for item in value] if isinstance(value, list) else value
 
 

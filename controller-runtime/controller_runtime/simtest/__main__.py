@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .lives import Life, Outcome, difference, in_another_process, report, run, shrink
+from .lives import Outcome, Recording, difference, in_another_process, report, run, shrink
 from .simulation import Simulation, Size
 
 _HASH_SEEDS: Final = (1, 2)
@@ -110,9 +110,9 @@ def _record(given: argparse.Namespace) -> int:
     return 0
 
 
-def _lives(given: argparse.Namespace, seeds: Sequence[int]) -> list[Life]:
+def _lives(given: argparse.Namespace, seeds: Sequence[int]) -> list[Recording]:
     test = _sized(given)
-    return [Life.of(test.run(seed, trace=True)) for seed in seeds]
+    return [Recording.of(test.run(seed, trace=True)) for seed in seeds]
 
 
 def _sized(given: argparse.Namespace) -> Loaded:

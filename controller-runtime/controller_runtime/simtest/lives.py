@@ -119,7 +119,7 @@ def _put_away(loop: SimLoop, simulation: Simulation) -> None:
     simulation._tasks.clear()
 
 
-class Life(msgspec.Struct, frozen=True):
+class Recording(msgspec.Struct, frozen=True):
     """The parts of a life that must be the same each time its seed is run."""
 
     seed: int
@@ -131,13 +131,13 @@ class Life(msgspec.Struct, frozen=True):
     """The names of the callbacks, if the life was traced."""
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Life:
+    def of(cls, outcome: Outcome) -> Recording:
         """Return the parts of ``outcome`` that must repeat."""
         lines = [f"{line}  [{line.state:016x}]" for line in outcome.timeline]
         return cls(outcome.seed, outcome.digest, lines, list(outcome.trace))
 
 
-def difference(one: Life, other: Life) -> str | None:
+def difference(one: Recording, other: Recording) -> str | None:
     """Return a description of the first difference of two lives of a seed, or None if they are the same."""
     if one.digest == other.digest:
         return None
@@ -149,7 +149,7 @@ def difference(one: Life, other: Life) -> str | None:
 
 def in_another_process(
     scenario: str, seeds: Sequence[int], arguments: Sequence[str], hash_seed: int
-) -> Iterator[Life]:
+) -> Iterator[Recording]:
     """Run the lives of ``seeds`` in a new interpreter with ``PYTHONHASHSEED=hash_seed``, and yield them.
 
     Raises:
@@ -159,7 +159,7 @@ def in_another_process(
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)  # noqa: S603 -- this program
     for line in done.stdout.splitlines():
-        yield msgspec.json.decode(line, type=Life)
+        yield msgspec.json.decode(line, type=Recording)
 
 
 def _first(one: Sequence[str], other: Sequence[str], unit: str) -> str:
@@ -394,7 +394,7 @@ def simulate(
 
 
 def _check_repeats(outcome: Outcome, again: Outcome) -> None:
-    if (found := difference(Life.of(outcome), Life.of(again))) is not None:
+    if (found := difference(Recording.of(outcome), Recording.of(again))) is not None:
         failure = "" if outcome.failure is None else f"\nit had failed with: {outcome.failure}"
         raise LeakError(
             f"seed {outcome.seed} runs differently the second time: the program depends on something outside the "

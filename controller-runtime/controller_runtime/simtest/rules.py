@@ -363,16 +363,16 @@ class Rules(Observer):
 
     async def watch_caches(self) -> None:
         """Check, for the whole life, that watches skip no change and that handlers receive each change in time."""
-        held: set[tuple[NamespacedName, int]] = set()
+        delayed: set[tuple[NamespacedName, int]] = set()
         while True:
             await anyio.sleep(_POLL)
-            before, held = held, set()
+            before, delayed = delayed, set()
             for name, replica in self._running():
                 if replica.process.paused:
                     continue
                 for informer in _informers(replica):
-                    held.update(cacherules.held_back(informer))
-                    for key, _ in held & before:
+                    delayed.update(cacherules.held_back(informer))
+                    for key, _ in delayed & before:
                         self.fail(f"{name}: a change is kept from handlers: {informer.gvk.kind} {key.name}")
                     for problem in cacherules.missed(self._server, informer):
                         self.fail(f"{name}: {problem}")

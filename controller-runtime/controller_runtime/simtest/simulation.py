@@ -32,15 +32,15 @@ from .rules import Rules
 from .sealed import EPOCH
 from .server import MANAGER, Server
 
-_STORM: Final = 6.0
-"""Average seconds from the beginning of a storm to a step in it. A storm is a time with many steps."""
-_IN_STORMS: Final = 0.75
-"""The fraction of the steps that happen in storms."""
+_BURST_LENGTH: Final = 6.0
+"""Average seconds from the beginning of a burst to a step in it. A burst is a time with many steps."""
+_IN_BURSTS: Final = 0.75
+"""The fraction of the steps that happen in bursts."""
 Setup = Callable[[Manager], Awaitable[None]]
 Check = Callable[["Simulation"], Awaitable[None]]
 Act = Callable[["Simulation", random.Random], Awaitable[None]]
 _CRASH_LOOP: Final = 1.0
-_STORMS: Final = 4
+_BURSTS: Final = 4
 
 
 def options(**others: Any) -> Options:
@@ -113,16 +113,16 @@ class Line:
 
 
 def spread(
-    rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
+    rng: random.Random, name: str, times: float, length: float, bursts: Sequence[float]
 ) -> Iterable[Step]:
     """Yield about ``times`` steps at random times within ``length`` seconds.
 
-    Most of them are in storms, because real faults often come together.
+    Most of them are in bursts, because real faults often come together.
     """
     for _ in range(int(times) + (rng.random() < times % 1)):
         at = rng.random() * length
-        if rng.random() < _IN_STORMS:
-            at = min(length, rng.choice(storms) + rng.expovariate(1 / _STORM))
+        if rng.random() < _IN_BURSTS:
+            at = min(length, rng.choice(bursts) + rng.expovariate(1 / _BURST_LENGTH))
         yield Step(round(at, 3), name, rng.getrandbits(32))
 
 
@@ -257,12 +257,12 @@ class Simulation:
         rng = random.Random(f"{self.seed}/plan")
         length: float = self.minutes * 60.0
         steps: list[Step] = []
-        storms = [rng.random() * length * 0.7 for _ in range(_STORMS)]
+        bursts = [rng.random() * length * 0.7 for _ in range(_BURSTS)]
         for name, (_, times) in self._registered.actions.items():
-            steps += spread(rng, name, times * self.actions, length * 0.8, storms)
+            steps += spread(rng, name, times * self.actions, length * 0.8, bursts)
         faults = self._faults()
         for fault in faults:
-            steps += spread(rng, f"fault: {fault.name}", self.faults / len(faults), length * 0.8, storms)
+            steps += spread(rng, f"fault: {fault.name}", self.faults / len(faults), length * 0.8, bursts)
         return sorted(steps, key=lambda step: step.at)
 
     async def live(self, steps: Sequence[Step]) -> None:

@@ -43,7 +43,7 @@ def options(
     namespace: str = "",
     validating: str = "validator.trainer.kubeflow.org",
     mutating: str = "defaulter.trainer.kubeflow.org",
-    settle: float = 10.0,
+    propagation_delay: float = 10.0,
 ) -> certrotation.Options:
     """Return the options for the manager's webhooks; by default in the namespace of the pod.
 
@@ -58,5 +58,5 @@ def options(
         may_be_denied=(MutatingWebhookConfiguration,),
         subjects=_SUBJECTS,
         since="trainer.kubeflow.org/webhook-authority-since",
-        settle=settle,
+        propagation_delay=propagation_delay,
     )

@@ -72,7 +72,12 @@ def replicas(
     """Return a function that runs replicas; the API server calls the webhook of each for this namespace."""
     del trainer_control_plane, granted
     options = cert.options(
-        "certs", "manager", namespace=namespace, validating=namespace, mutating=namespace, settle=0.5
+        "certs",
+        "manager",
+        namespace=namespace,
+        validating=namespace,
+        mutating=namespace,
+        propagation_delay=0.5,
     )
     connect = functools.partial(certrotation.connect, trainer_config, options)
 

@@ -87,7 +87,7 @@ async def test_the_webhooks_of_a_manager_are_called_with_its_own_certificates(
         service="manager",
         validating=(namespace,),
         conversions=(crd.name,),
-        settle=0.5,
+        propagation_delay=0.5,
     )
 
     def register() -> None:

@@ -94,7 +94,7 @@ async def test_no_admission_fails_while_the_authority_changes_however_late_the_a
     world: Any, admits: Any
 ) -> None:
     """The API server calls every replica twice a second, with a configuration that is 8 s old."""
-    async with world.replicas(3, settle=10.0) as replicas:
+    async with world.replicas(3, propagation_delay=10.0) as replicas:
         for replica in replicas:
             await replica.served()
         before = await world.material()
@@ -151,7 +151,7 @@ async def test_the_secret_holds_the_former_authority_for_a_day(world: Any, admit
 
 
 async def test_a_deleted_secret_gets_the_authority_that_replicas_still_serve_with(world: Any) -> None:
-    async with world.replicas(settle=10.0) as (replica,):
+    async with world.replicas(propagation_delay=10.0) as (replica,):
         await replica.served()
         before = await world.material()
         await world.client.delete(SECRET)
