@@ -127,7 +127,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         If a connection ends, breaks or is silent, the watch opens another one and continues after the last event. No
         event is lost or repeated. After failures, the delay before the next connection grows. Bookmarks are not
         returned; they advance the iterator's ``resource_version``, so that a quiet watch also continues from a recent
-        version. Objects that cannot be decoded are logged and left out.
+        version. Objects that cannot be decoded, and lines that are not JSON, are logged and left out.
 
         Iterating raises:
             ExpiredError (410): the version has been compacted. The changes since that version are unknown: list again.
