@@ -281,6 +281,14 @@ image: ## Build the image, and the same one for KAI's operator, with podman or d
 	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" --tag trainer-controller-manager:$$version . && \
 	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" --target podgrouper --tag podgrouper:$$version .
 
+.PHONY: test-image
+test-image: image ## Build the images, start both programs on a read-only root, and import what the manager imports later
+	@engine=$$(command -v podman || command -v docker); version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+	run="$$engine run --rm --read-only --network none"; \
+	$$run trainer-controller-manager:$$version --version && $$run podgrouper:$$version --version && \
+	$$run --entrypoint python trainer-controller-manager:$$version -c \
+		"import pkg.app.program, pkg.app.podgrouper.program, pkg.util.cert, pkg.podgrouper, controller_runtime.rest.kubeconfig"
+
 # BuildKit records the packages of the base image, too: the provenance and the bill of materials that it attests belong to the image.
 .PHONY: push-image
 push-image: ## Build both images with docker's BuildKit, push them to the registry in release.env, and write their digests into build/image
