@@ -19,6 +19,8 @@ from controller_runtime.envtest import open_crd
 from controller_runtime.machinery import GVK, Object, errors, openapi, unstructured
 
 GROUP: Final = "alike.example.org"
+RECORDED_NAMESPACE: Final = "team"
+"""The namespace in recorded results."""
 
 
 class Widget(Object, group=GROUP, version="v1", kind="Widget", plural="widgets"):

@@ -6,7 +6,10 @@ A result is the whole object, or the error with its class, code, reason, message
 ``alike.differences`` are the known differences; a case that no longer differs must leave that module.
 """
 
+import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -28,7 +31,16 @@ from ctrl_testkit.alike import (
     updates,
     watches,
 )
-from ctrl_testkit.alike.world import CRD, CRDS, RAW_PLANET, RAW_WIDGET, Gadget, cases_of, comparable
+from ctrl_testkit.alike.world import (
+    CRD,
+    CRDS,
+    RAW_PLANET,
+    RAW_WIDGET,
+    RECORDED_NAMESPACE,
+    Gadget,
+    cases_of,
+    comparable,
+)
 
 pytestmark = pytest.mark.integration
 CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes, schemas, subresources, watches)
@@ -66,6 +78,17 @@ async def test_memory_answers_as_a_server(
     real = comparable(await CASES[name](served, namespace))
     fake = comparable(await CASES[name](memory(), namespace))
     assert fake == real
+    if path := os.environ.get("ALIKE_RECORD"):
+        record(Path(path), name, json.dumps(real).replace(namespace, RECORDED_NAMESPACE))
+
+
+def record(path: Path, name: str, result: str) -> None:
+    """Write a result into the file of recorded results, which has one line for each case."""
+    recorded = json.loads(path.read_text()) | {name: json.loads(result)}
+    lines = (
+        f"{json.dumps(key)}: {json.dumps(recorded[key], separators=(',', ':'))}" for key in sorted(recorded)
+    )
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deletions that wait for dependents, and the garbage collector that tests call."""
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import errors
 
 
 def config_map(name: str, *owners: ConfigMap, blocking: bool = True) -> ConfigMap:
@@ -80,30 +78,6 @@ async def test_a_dependent_with_another_owner_stays(client: FakeClient) -> None:
     await client.delete(first)
     client.collect_garbage()
     assert await names(client) == ["b", "c"]
-
-
-@pytest.mark.parametrize(
-    ("propagation", "left"),
-    [(None, ["orphan"]), ("Background", None), ("Foreground", ["foregroundDeletion"])],
-)
-async def test_a_job_is_orphaned_unless_the_delete_says_otherwise(
-    client: FakeClient, propagation: Literal["Background", "Foreground"] | None, left: list[str] | None
-) -> None:
-    job = await client.create(Job.from_dict({"metadata": {"name": "j", "namespace": "n"}}))
-    remaining = await client.remove(job, propagation=propagation)
-    assert (remaining and remaining.metadata.finalizers) == left
-
-
-async def test_a_pod_on_a_node_ends_when_its_grace_period_is_cut_to_zero(client: FakeClient) -> None:
-    pod = await client.create(
-        Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "x"}})
-    )
-    left = await client.remove(pod)
-    assert left is not None
-    assert left.metadata.deletion_grace_period_seconds == 30
-    await client.delete(pod, grace_period_seconds=0)
-    with pytest.raises(errors.NotFoundError):
-        await client.get(Pod, pod.key)
 
 
 async def test_a_dependent_with_another_owner_survives_a_foreground_deletion(client: FakeClient) -> None:

@@ -79,22 +79,6 @@ def test_lists_of_a_kind_that_nothing_describes_are_replaced_as_a_whole() -> Non
     assert ownership.fields_of({"spec": {"containers": [{"name": "a"}]}}, schema) == {("spec", "containers")}
 
 
-async def test_an_update_of_a_custom_resource_needs_a_resource_version() -> None:
-    client = FakeClient()
-    await client.create(thing())
-    with pytest.raises(
-        errors.InvalidError, match=r"metadata\.resourceVersion: .*must be specified for an update"
-    ):
-        await client.update(thing(spec={"a": 1}))
-
-
-async def test_a_custom_resource_counts_its_generation_without_a_spec_and_a_config_map_never() -> None:
-    client = FakeClient()
-    assert (await client.create(thing())).metadata.generation == 1
-    made = await client.create(ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "n"}}))
-    assert made.metadata.generation is None
-
-
 async def test_names_and_namespaces_must_be_given_where_a_request_needs_them() -> None:
     client = FakeClient()
     config_map = ConfigMap.from_dict({"metadata": {"name": "c"}})

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subresources in memory; the cases of ``alike.subresources`` compare them with a real API server."""
 
-import json
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -10,11 +9,11 @@ import pytest
 from controller_runtime.apis.certificates.v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
+    CertificateSigningRequestSpec,
 )
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.apis.policy.v1 import Eviction
-from controller_runtime.client import MERGE, STRATEGIC, merge_from, raw_patch
+from controller_runtime.client import MERGE, merge_from, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, Object, Struct, errors, unstructured
 from controller_runtime.machinery.crd import KindMarkers, Scale
@@ -26,49 +25,6 @@ def pod(*containers: str, **status: Any) -> Pod:
     spec = {"containers": [{"name": each} for each in containers]}
     metadata = {"name": "p", "namespace": "n", "labels": {"app": "a"}}
     return Pod.from_dict({"metadata": metadata, "spec": spec, "status": status})
-
-
-def budget(name: str = "b", **status: Any) -> Any:
-    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
-    return BUDGET.from_dict({"metadata": {"name": name, "namespace": "n"}, "spec": spec, "status": status})
-
-
-async def evict(*objects: Any) -> bool:
-    """Evict the pod, and return True if it is deleted."""
-    client = FakeClient(*objects)
-    await client.subresource("eviction").create(pod(), Eviction())
-    return not await client.list(Pod)
-
-
-async def test_a_budget_refuses_an_eviction_with_its_reason() -> None:
-    with pytest.raises(errors.TooManyRequestsError, match="would violate the pod's disruption budget") as e:
-        await evict(pod("c"), budget(disruptionsAllowed=0, currentHealthy=1, desiredHealthy=1))
-    assert e.value.has_cause("DisruptionBudget")
-    assert e.value.causes[0]["message"] == "The disruption budget b needs 1 healthy pods and has 1 currently"
-
-
-@pytest.mark.parametrize(
-    "objects",
-    [
-        pytest.param([pod("c")], id="without a budget"),
-        pytest.param([pod("c"), budget(disruptionsAllowed=1)], id="with a budget that allows it"),
-        pytest.param([pod("c", phase="Pending"), budget()], id="a pending pod needs no budget"),
-        pytest.param([pod("c", phase="Succeeded"), budget()], id="nor does one that has ended"),
-    ],
-)
-async def test_an_eviction_deletes_the_pod(objects: list[Any]) -> None:
-    assert await evict(*objects)
-
-
-async def test_only_one_budget_may_select_a_pod() -> None:
-    with pytest.raises(errors.ServerError, match="more than one PodDisruptionBudget"):
-        await evict(pod("c"), budget("b"), budget("c"))
-
-
-async def test_only_pods_are_evicted() -> None:
-    config_map = ConfigMap(metadata=ObjectMeta(name="c", namespace="n"))
-    with pytest.raises(errors.NotFoundError):
-        await FakeClient(config_map).subresource("eviction").create(config_map, Eviction())
 
 
 @pytest.mark.parametrize(
@@ -140,37 +96,6 @@ async def wire(client: FakeClient) -> dict[str, Any]:
     return cast("dict[str, Any]", spec)
 
 
-async def test_resize_changes_the_resources_of_containers_and_nothing_else() -> None:
-    client = FakeClient(running({"containers": [container("a", "1"), container("b", "1")]}))
-    wanted = running({"nodeName": "x", "containers": [container("a", "2") | {"image": "j"}]})
-    wanted.metadata.labels = {"l": "m"}
-    answer = await client.subresource("resize").update(wanted)
-    assert await wire(client) == {"containers": [container("a", "2"), container("b", "1")]}
-    assert answer.metadata.labels is None
-    assert (await client.subresource("resize").get(wanted, Pod)).to_dict() == answer.to_dict()
-
-
-async def test_resize_can_be_patched_and_applied() -> None:
-    client = FakeClient(running({"containers": [container("a", "1"), container("b", "1")]}))
-    before = await client.get(Pod, ("n", "p"))
-    change = json.dumps({"spec": {"containers": [{"name": "b", "resources": {"requests": {"cpu": "3"}}}]}})
-    await client.subresource("resize").patch(before, raw_patch(STRATEGIC, change.encode()))
-    assert await wire(client) == {"containers": [container("a", "1"), container("b", "3")]}
-    applied = running({"containers": [{"name": "a", "resources": {"requests": {"cpu": "4"}}}]})
-    await client.subresource("resize").apply(applied, field_owner="o", force=True)
-    assert await wire(client) == {"containers": [container("a", "4"), container("b", "3")]}
-
-
-async def test_ephemeral_containers_are_added_and_nothing_else_changes() -> None:
-    client = FakeClient(running({"containers": [container("a", "1")]}))
-    debugger = {"name": "d", "image": "busybox"}
-    before = await client.get(Pod, ("n", "p"))
-    change = {"spec": {"ephemeralContainers": [debugger], "nodeName": "x"}}
-    patch = raw_patch(STRATEGIC, json.dumps(change).encode())
-    await client.subresource("ephemeralcontainers").patch(before, patch)
-    assert await wire(client) == {"containers": [container("a", "1")], "ephemeralContainers": [debugger]}
-
-
 async def test_only_pods_have_these_subresources() -> None:
     owned = ConfigMap(metadata=ObjectMeta(namespace="n", name="c"))
     for name in ("resize", "ephemeralcontainers"):
@@ -178,27 +103,6 @@ async def test_only_pods_have_these_subresources() -> None:
             await FakeClient(owned).subresource(name).update(owned)
         with pytest.raises(errors.NotFoundError, match="p"):
             await FakeClient().subresource(name).get(running({}), Pod)
-
-
-async def test_an_eviction_that_names_another_pod_is_refused() -> None:
-    other = Eviction(metadata=ObjectMeta(name="other", namespace="n"))
-    client = FakeClient(pod())
-    with pytest.raises(errors.BadRequestError, match="name in URL does not match name in Eviction object"):
-        await client.subresource("eviction").create(pod(), other)
-    assert await client.list(Pod)
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"tail_lines": -1}, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
-        ({"since_seconds": 0}, "sinceSeconds: Invalid value: 0: must be greater than 0"),
-        ({"limit_bytes": 0}, "limitBytes: Invalid value: 0: must be greater than 0"),
-    ],
-)
-async def test_a_part_of_a_log_that_cannot_be_is_refused(options: Any, problem: str) -> None:
-    with pytest.raises(errors.InvalidError, match=problem):
-        await FakeClient(pod()).subresource("log").get(pod(), **options)
 
 
 @pytest.mark.parametrize("subresource", ["approval", "binding"])
@@ -211,7 +115,10 @@ async def test_only_some_kinds_have_a_subresource(subresource: str) -> None:
 
 
 async def test_a_signer_finds_the_approval_and_stores_the_certificate_in_the_status() -> None:
-    made = CertificateSigningRequest(metadata=ObjectMeta(name="a"), spec={"signerName": "example.com/s"})
+    made = CertificateSigningRequest(
+        metadata=ObjectMeta(name="a"),
+        spec=CertificateSigningRequestSpec(request="Y3Ny", signer_name="example.com/s"),
+    )
     client = FakeClient(made)
     approved = made.deep_copy()
     approved.status.conditions = [

@@ -1,0 +1,41 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The in-memory client gives the results of a real API server that ``server.json`` holds.
+
+``test/integration/client/test_alike.py`` compares both directly, and writes the file anew if ALIKE_RECORD is its path.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from controller_runtime.fake import FakeClient
+from ctrl_testkit.alike import (
+    applies,
+    creates,
+    deletes,
+    patches,
+    reads,
+    schemas,
+    subresources,
+    updates,
+    watches,
+)
+from ctrl_testkit.alike.world import CRDS, RECORDED_NAMESPACE, cases_of, comparable
+
+CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes, schemas, subresources, watches)
+RECORDED: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "testdata/server.json").read_text())
+LARGE: Final = {"the_server_names_every_problem_of_metadata"}
+"""Cases whose results are too long to be kept."""
+
+
+def test_every_case_is_recorded() -> None:
+    assert CASES.keys() == RECORDED.keys() | LARGE
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_memory_answers_as_a_server_did(name: str) -> None:
+    found = comparable(await CASES[name](FakeClient(crds=CRDS), RECORDED_NAMESPACE))
+    assert json.loads(json.dumps(found)) == RECORDED[name]
