@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replayer import cases, compare, ops
+from replayer import cases, compare
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -109,70 +109,3 @@ def test_a_terminating_pod_without_its_owner_has_no_event() -> None:
 
     assert compare.differences(_case("reconcile", want, pod=terminating), {"steps": [_step()]}) == []
     assert compare.differences(_case("reconcile", want), {"steps": [_step()]}) != []
-
-
-async def test_a_write_that_changes_nothing_is_told_apart() -> None:
-    stateful_set = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": "s", "namespace": "n", "uid": "s"},
-    }
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s"}
-    pod = {
-        **POD,
-        "metadata": {**POD["metadata"], "ownerReferences": [owner]},
-        "spec": {"schedulerName": "kai-scheduler"},
-    }
-    twice = [{"reconcile": {"namespace": "n", "name": "p"}}] * 2
-
-    answer = await ops.answer(_case("reconcile", {}, pod=pod, objects=[stateful_set], steps=twice))
-
-    assert [[write["verb"] for write in step["writes"]] for step in answer["steps"]] == [
-        ["create", "patch"],
-        [],
-    ]
-
-
-@pytest.mark.parametrize("finalizers", [[], ["example.com/f"]])
-async def test_what_a_step_deletes_is_gone_or_on_its_way(finalizers: list[str]) -> None:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
-    pod = {**POD, "metadata": {**POD["metadata"], "finalizers": finalizers}}
-    steps = [{"delete": {"apiVersion": "v1", "kind": "Pod", "namespace": "n", "name": "p"}}]
-
-    answer = await ops.answer(_case("reconcile", {}, pod=pod, objects=[namespace], steps=steps))
-
-    assert [each["name"] for each in answer["pods"]] == (["p"] if finalizers else [])
-
-
-async def test_a_namespace_that_cannot_be_read_selects_nothing() -> None:
-    case = _case(
-        "reconcile",
-        {},
-        config={"namespaceLabelSelector": {"a": "b"}},
-        faults=[{"verb": "get", "group": "", "kind": "Namespace", "error": "internal"}],
-    )
-
-    answer = await ops.answer(case)
-
-    assert answer["steps"][0]["filteredOut"]
-    assert answer["steps"][0]["writes"] == []
-
-
-async def test_a_pod_is_looked_at_again_in_every_step() -> None:
-    metadata: dict[str, Any] = {"name": "s", "namespace": "n", "uid": "s"}
-    stateful_set = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata}
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s"}
-    pod = {
-        **POD,
-        "metadata": {**POD["metadata"], "ownerReferences": [owner]},
-        "spec": {"schedulerName": "kai-scheduler"},
-    }
-    changed = {**stateful_set, "metadata": {**metadata, "annotations": {"kai.scheduler/topology": "t"}}}
-    again = {"reconcile": {"namespace": "n", "name": "p"}}
-
-    answer = await ops.answer(
-        _case("reconcile", {}, pod=pod, objects=[stateful_set], steps=[again, {"apply": changed}, again])
-    )
-
-    assert [write["verb"] for write in answer["steps"][1]["writes"]] == ["update"]
-    assert answer["podGroups"][0]["spec"]["topologyConstraint"] == {"topology": "t"}

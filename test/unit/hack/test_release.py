@@ -120,16 +120,6 @@ def test_a_version_without_a_dated_section_is_refused(checkout: Path, name: str,
         release.notes(checkout, "1.2.3", "")
 
 
-def test_the_command_ends_with_one_line(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(release, "ROOT", checkout)
-    assert release.main(["9.9.9"]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("release: the version is not 9.9.9 everywhere: pyproject.toml:")
-    assert error.count("\n") == 1
-
-
 def test_placeholders_are_in_one_file_and_listed_until_they_are_filled_in(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,16 +179,3 @@ def test_the_bill_of_the_image_has_its_base_by_digest() -> None:
     assert (base["name"], base["hashes"]) == ("python", [{"alg": "SHA-256", "content": digest}])
     assert bill["dependencies"][0] == {"ref": "own", "dependsOn": [base["bom-ref"], "a"]}
     assert bill["dependencies"][-1] == {"ref": base["bom-ref"]}
-
-
-def test_a_build_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise release.ReleaseError("helm failed")
-
-    monkeypatch.setattr(release, "check", lambda *_: None)
-    monkeypatch.setattr(release, "notes", lambda *_: "")
-    monkeypatch.setattr(release, "_run", lambda *_, **__: "1")
-    monkeypatch.setattr(release, "_chart", fail)
-    with pytest.raises(release.ReleaseError, match="helm failed"):
-        release.build("1.2.3", tmp_path / "release", offline=True)
-    assert list(tmp_path.iterdir()) == []
