@@ -1,42 +1,61 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Each rule about the changes of objects is broken once, without managers: a rule that never fails protects nothing."""
+"""Each rule is broken once, without managers: a rule that never fails protects nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import functools
+import json
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
 import pytest
 from controller_runtime import simtest
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
+from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery import Object
-from controller_runtime.simtest import Simulation
+from controller_runtime.rest import CompleteResponse, Request
+from controller_runtime.simtest import Process, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.kai import v2alpha2 as kai
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from testkit.sim import runtimes
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.constants import trainer as constants
+from pkg.constants.kai import POD_GROUP_ANNOTATION_FOR_POD
+from testkit.sim import calm, runtimes
+from testkit.sim.administrators import Administrators
+from testkit.sim.cluster import Cluster
+from testkit.sim.groups import Groups
+from testkit.sim.managers import Writes
 from testkit.sim.objects import controlled_by
+from testkit.sim.restchecks import RestChecks
 from testkit.sim.rules import Rules
 from testkit.sim.spechistory import SpecHistory
-from testkit.sim.users import AUDITED, UNKNOWN
+from testkit.sim.users import AUDITED, OTHERS, UNKNOWN, Users
 from testkit.sim.webhook import PURPOSE
+from testkit.sim.workloads import NODE_GROUP, NOTEBOOK_CRD, RAY_CRD, RayCluster
 
 Document = dict[str, Any]
 TIME = "2026-01-01T00:00:00Z"
 
 
-def condition(kind: str, status: str = "True", time: str = TIME) -> Document:
-    return {"type": kind, "status": status, "reason": "R", "message": "", "lastTransitionTime": time}
+def condition(kind: str, status: str = "True", time: str = TIME, reason: str = "R") -> Document:
+    return {"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": time}
+
+
+def name_of(value: object) -> str:
+    """Return the id of a function in a table, and none for a text."""
+    return getattr(value, "__name__", "")
 
 
 class Writer:
     """Writes the objects of one TrainJob as no manager should."""
 
     def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
         self.client = sim.client("admin")
 
     async def create(
@@ -180,8 +199,10 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("breaks", "text"), BROKEN.items(), ids=lambda each: getattr(each, "__name__", ""))
-def test_a_change_that_breaks_a_rule_fails(breaks: Callable[[Writer], Awaitable[None]], text: str) -> None:
+@pytest.mark.parametrize(("breaks", "text"), BROKEN.items(), ids=name_of)
+def test_a_change_that_breaks_a_rule_fails(
+    breaks: Callable[[Writer], Coroutine[Any, Any, None]], text: str
+) -> None:
     def scenario(sim: Simulation) -> None:
         sim.serve(TrainJob, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, PodGroup)
         sim.on_change(Rules(sim, SpecHistory(sim), {}).see)
@@ -189,3 +210,440 @@ def test_a_change_that_breaks_a_rule_fails(breaks: Callable[[Writer], Awaitable[
 
     outcome = simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0)
     assert str(outcome.failure).startswith(text)
+
+
+class AtRest(Writer):
+    """Leaves a cluster at rest in states in which no manager should leave it."""
+
+    async def held_runtime(self) -> Object:
+        runtime = runtimes.runtime("plain")
+        runtime.metadata.finalizers = [constants.RESOURCE_IN_USE_FINALIZER]
+        return await self.client.create(runtime)
+
+    async def suspended(self, **status: Any) -> Object:
+        """Create a suspended TrainJob and its JobSet, which agree."""
+        await self.held_runtime()
+        job = await self.train_job(suspend=True)
+        await self.status(job, condition("Suspended"))
+        job_set = await self.job_set(job, suspend=True)
+        await self.client.status.update(JobSet.from_dict({**job_set.to_dict(), "status": status}))
+        return job
+
+    async def keep_deleted(self) -> None:
+        job = await self.train_job()
+        job.metadata.finalizers = ["example.com/kept"]
+        await self.client.delete(await self.client.update(job))
+
+    async def build_for_others(self) -> None:
+        await self.job_set(await self.train_job(managedBy=OTHERS))
+
+    async def keep_overdue(self) -> None:
+        job = await self.train_job(activeDeadlineSeconds=5)
+        await self.status(job, condition("Failed", reason="DeadlineExceeded"))
+        await self.job_set(job)
+
+    async def forget_condition(self) -> None:
+        await self.train_job(suspend=True)
+
+    async def hide_obstacle(self) -> None:
+        await self.train_job()
+        await self.create(JobSet, spec={"replicatedJobs": []})
+
+    async def build_nothing(self) -> None:
+        await self.held_runtime()
+        await self.train_job()
+
+    async def overlook_end(self, end: str = "Completed") -> None:
+        await self.held_runtime()
+        await self.status(await self.job_set(await self.train_job()), condition(end))
+
+    async def overlook_failure(self) -> None:
+        await self.overlook_end("Failed")
+
+    async def suspend_alone(self) -> None:
+        await self.held_runtime()
+        await self.job_set(await self.train_job(), suspend=True)
+
+    async def run_for_ever(self) -> None:
+        await self.held_runtime()
+        await self.job_set(await self.train_job())
+
+    async def count_nothing(self) -> None:
+        await self.suspended(replicatedJobsStatus=[{"name": "node", "ready": 1}])
+
+    async def outlive(self) -> None:
+        job = await self.train_job(managedBy=OTHERS)
+        job.metadata.uid = "other"
+        await self.create(Pod, job, spec={"containers": []})
+
+    async def release_used_runtime(self) -> None:
+        await self.client.create(runtimes.runtime("plain"))
+        await self.train_job(managedBy=OTHERS)
+
+    async def hold_unused_runtime(self) -> None:
+        await self.client.delete(await self.held_runtime())
+
+    async def differ(self) -> None:
+        await self.suspended()
+
+    async def write_again(self) -> None:
+        written = await self.create(ConfigMap)
+        again = raw_patch(MERGE, b"{}")
+        for _ in range(10):
+            await self.sim.client("manager-0").patch(written, again)
+            await anyio.sleep(20.0)
+
+    async def write_for_ever(self) -> None:
+        written = await self.create(ConfigMap)
+        for number in range(100):
+            await self.client.patch(written, raw_patch(MERGE, b'{"data":{"n":"%d"}}' % number))
+            await anyio.sleep(20.0)
+
+
+AT_REST = {
+    AtRest.keep_deleted: "a TrainJob cannot be deleted",
+    AtRest.build_for_others: "a TrainJob of another controller was touched",
+    AtRest.keep_overdue: "a TrainJob past its deadline has a JobSet",
+    AtRest.forget_condition: "the condition Suspended is wrong",
+    AtRest.hide_obstacle: "a TrainJob that cannot proceed does not say so: job: JobSet job",
+    AtRest.build_nothing: "a TrainJob has 0 JobSets",
+    AtRest.overlook_end: "the JobSet is Completed and the TrainJob is not",
+    AtRest.overlook_failure: "the JobSet is Failed and the TrainJob is not",
+    AtRest.suspend_alone: "the JobSet is not suspended as its TrainJob",
+    AtRest.run_for_ever: "a TrainJob neither ended nor was suspended",
+    AtRest.count_nothing: "jobsStatus is not the JobSet's",
+    AtRest.outlive: "an object outlived its owner: Pod job",
+    AtRest.release_used_runtime: "a runtime in use has no finalizer",
+    AtRest.hold_unused_runtime: "a runtime without TrainJobs cannot be deleted",
+    AtRest.differ: "a child differs from a fresh render: JobSet job",
+    AtRest.write_again: "a write in a quiet cluster",
+    AtRest.write_for_ever: "the cluster does not come to rest",
+}
+IN_TIME = {
+    AtRest.keep_deleted: "a TrainJob is not deleted",
+    AtRest.hide_obstacle: "an obstacle is not reported: JobSet job",
+    AtRest.forget_condition: "the condition Suspended is wrong",
+    Writer.train_job: "a missing runtime is not reported",
+    AtRest.build_nothing: "a TrainJob has no JobSet",
+    AtRest.suspend_alone: "a JobSet is not suspended as its TrainJob",
+    AtRest.overlook_end: "a TrainJob has not ended as its JobSet",
+    AtRest.count_nothing: "jobsStatus is not the JobSet's",
+}
+
+
+def broken(
+    sim: Simulation, breaks: Callable[[Any], Coroutine[Any, Any, Any]]
+) -> Callable[[], Coroutine[Any, Any, Any]]:
+    """Serve the kinds of the manager; return a function that breaks a rule."""
+    sim.serve(
+        TrainJob, ClusterTrainingRuntime, TrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, PodGroup
+    )
+    return functools.partial(breaks, AtRest(sim))
+
+
+@pytest.mark.parametrize(("breaks", "text"), AT_REST.items(), ids=name_of)
+def test_a_state_that_breaks_a_rule_of_rest_fails(
+    breaks: Callable[[AtRest], Coroutine[Any, Any, None]], text: str
+) -> None:
+    def scenario(sim: Simulation) -> None:
+        act = broken(sim, breaks)
+        past = SpecHistory(sim)
+        sim.on_change(past.see)
+        end = RestChecks(Users(1), Administrators(Cluster()), past)
+        sim.on_change(lambda event: end.see(sim, event))
+
+        async def check(sim: Simulation) -> None:
+            async with anyio.create_task_group() as group:
+                group.start_soon(act)
+                await anyio.sleep(1.0)
+                try:
+                    await end.check_rest(sim)
+                finally:
+                    group.cancel_scope.cancel()
+
+        sim.finally_(check)
+
+    failure = simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure
+    while isinstance(failure, ExceptionGroup):
+        failure = failure.exceptions[0]
+    assert str(failure).startswith(text)
+
+
+@pytest.mark.parametrize(("breaks", "text"), IN_TIME.items(), ids=name_of)
+def test_a_manager_that_does_not_follow_is_noticed(
+    breaks: Callable[[Any], Coroutine[Any, Any, Any]], text: str
+) -> None:
+    found: list[str | None] = []
+
+    def scenario(sim: Simulation) -> None:
+        act = broken(sim, breaks)
+
+        async def look(sim: Simulation) -> None:
+            await act()
+            found.extend([await calm.state_problem(sim, job) for job in sim.server.objects(TrainJob)])
+
+        sim.finally_(look)
+
+    assert simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure is None
+    assert found == [text]
+
+
+class Late(Writer):
+    """Breaks the rules about times."""
+
+    async def build_late(self) -> None:
+        job = await self.train_job(activeDeadlineSeconds=1)
+        await anyio.sleep(30.0)
+        await self.job_set(job)
+
+    async def end_suspended(self) -> None:
+        await self.end_after(0.0, activeDeadlineSeconds=1, suspend=True)
+
+    async def end_early(self) -> None:
+        await self.end_after(0.0, activeDeadlineSeconds=100)
+
+    async def end_late(self) -> None:
+        await self.end_after(100.0, activeDeadlineSeconds=1)
+
+    async def end_after(self, seconds: float, **spec: Any) -> None:
+        job = await self.train_job(**spec)
+        await anyio.sleep(seconds)
+        await self.status(job, condition("Failed", reason="DeadlineExceeded"))
+
+    async def suspend_before(self) -> None:
+        await self.status(await self.train_job(suspend=True), condition("Suspended"))
+
+
+LATE = {
+    Late.build_late: "a JobSet is built 29 s after the deadline",
+    Late.end_suspended: "a TrainJob without a deadline has failed at it",
+    Late.end_early: "a TrainJob fails 100 s before its deadline",
+    Late.end_late: "a TrainJob fails 99 s after its deadline",
+    Late.suspend_before: "the condition Suspended changes with a time of",
+}
+
+
+@pytest.mark.parametrize(("breaks", "text"), LATE.items(), ids=name_of)
+def test_a_change_at_a_wrong_time_fails(
+    breaks: Callable[[Late], Coroutine[Any, Any, None]], text: str
+) -> None:
+    def scenario(sim: Simulation) -> None:
+        sim.serve(TrainJob, ClusterTrainingRuntime, JobSet)
+        sim.on_change(functools.partial(calm.is_in_time, sim))
+        sim.finally_(lambda sim: breaks(Late(sim)))
+
+    assert str(simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure).startswith(text)
+
+
+class Grouper(Writer):
+    """Groups pods as no pod grouper should."""
+
+    async def job_pod(self) -> tuple[Object, Object, str, str]:
+        """Create a Job and its pod; return both, the name of the pod's group, and that of a pod without owners."""
+        job = await self.create(Job, name="j", spec={"template": {"spec": {"containers": []}}})
+        pod = await self.create(Pod, job, "p", spec={"containers": []})
+        return job, pod, f"pg-p-{job.metadata.uid}", f"pg-p-{pod.metadata.uid}"
+
+    async def group(self, name: str, owner: Object | None = None, members: int = 1) -> Object:
+        return await self.create(kai.PodGroup, owner, name, spec={"minMember": members})
+
+    async def mark(self, pod: Object, name: str) -> Object:
+        body = json.dumps({"metadata": {"annotations": {POD_GROUP_ANNOTATION_FOR_POD: name}}})
+        return await self.client.patch(pod, raw_patch(MERGE, body.encode()))
+
+    async def warn(self, message: str) -> None:
+        about = {"kind": "Pod", "name": "p", "namespace": "default"}
+        await self.create(Event, name="e", message=message, involvedObject=about, reason="R", type="Warning")
+
+    async def invent(self) -> None:
+        await self.group("pg-x")
+
+    async def mark_strangely(self) -> None:
+        await self.mark((await self.job_pod())[1], "pg-x")
+
+    async def take_out(self) -> None:
+        job, pod, right, alone = await self.job_pod()
+        for name in (right, alone):
+            await self.group(name, job)
+            await self.mark(pod, name)
+
+    async def mark_without_group(self) -> None:
+        _, pod, right, _ = await self.job_pod()
+        await self.mark(pod, right)
+
+    async def mark_wrongly(self) -> None:
+        _, pod, _, alone = await self.job_pod()
+        await self.group(alone)
+        await self.mark(pod, alone)
+
+    async def group_again(self) -> None:
+        job, pod, right, alone = await self.job_pod()
+        await self.group(right, job)
+        await self.group(alone)
+        await self.mark(pod, right)
+        await self.client.patch(pod, raw_patch(MERGE, b'{"metadata":{"ownerReferences":null}}'))
+        await anyio.sleep(10.0)
+        await self.mark(pod, alone)
+
+    async def miss_owner(self) -> None:
+        await self.warn(f"Owner resource with uid {(await self.job_pod())[0].metadata.uid} not found")
+
+    async def report_group(self) -> None:
+        job, _, right, _ = await self.job_pod()
+        await self.group(right, job)
+        await self.warn(f'podgroups.scheduling.run.ai "{right}" already exists')
+
+    async def forget(self) -> None:
+        await self.job_pod()
+
+    async def forget_sub_group(self) -> None:
+        group = {"groupName": "w", "replicas": 1}
+        cluster = await self.create(RayCluster, name="r", spec={"workerGroupSpecs": [group]})
+        labels = {NODE_GROUP: "w"}
+        pod = await self.create(Pod, cluster, "p", metadata={"labels": labels}, spec={"containers": []})
+        name = f"pg-r-{cluster.metadata.uid}"
+        await self.group(name, cluster, 2)
+        await self.mark(pod, name)
+
+    async def grouped(self, owner: Object | None = None, members: int = 1) -> Object:
+        """Put a pod of a Job into its group, whose owner may be another object than the Job."""
+        job, pod, right, _ = await self.job_pod()
+        made = await self.group(right, owner or job, members)
+        await self.mark(pod, right)
+        return made
+
+    async def delete_group(self) -> None:
+        await self.client.delete(await self.grouped())
+
+    async def own_wrongly(self) -> None:
+        await self.grouped(await self.create(ConfigMap))
+
+    async def size_wrongly(self) -> None:
+        await self.grouped(members=5)
+
+    async def outlive(self) -> None:
+        pod = await self.create(Pod, name="p", spec={"containers": []})
+        owner = await self.create(ConfigMap)
+        owner.metadata.uid = "other"
+        name = f"pg-p-{pod.metadata.uid}"
+        await self.group(name, owner)
+        await self.mark(pod, name)
+
+
+GROUPED = {
+    Grouper.invent: "a group exists that no pod may belong to",
+    Grouper.mark_strangely: "a pod was given the group of owners that it never had",
+    Grouper.take_out: "a pod was taken out of its group",
+    Grouper.mark_without_group: "a pod was given a group that does not exist",
+    Grouper.mark_wrongly: "a pod was given the wrong group",
+    Grouper.group_again: "a pod that was released by its owners is grouped again",
+    Grouper.miss_owner: "an owner that exists was not found",
+    Grouper.report_group: "a group that exists is reported as an error",
+    Grouper.forget: "a pod is not in its group",
+    Grouper.forget_sub_group: "a pod is not in its subgroup",
+    Grouper.delete_group: "the group of a pod does not exist",
+    Grouper.own_wrongly: "a group has another owner",
+    Grouper.size_wrongly: "a group has the wrong size",
+    Grouper.outlive: "a group outlived its owner",
+}
+
+
+@pytest.mark.parametrize(("breaks", "text"), GROUPED.items(), ids=name_of)
+def test_a_change_that_breaks_a_rule_of_groups_fails(
+    breaks: Callable[[Grouper], Coroutine[Any, Any, None]], text: str
+) -> None:
+    def scenario(sim: Simulation) -> None:
+        sim.serve(Pod, Job, JobSet, TrainJob, kai.PodGroup, ConfigMap)
+        sim.server.serve_crds([RAY_CRD, NOTEBOOK_CRD])
+        groups = Groups(sim)
+        sim.on_change(groups.see)
+
+        async def check(sim: Simulation) -> None:
+            await breaks(Grouper(sim))
+            if not sim.failures:
+                await groups.check(sim)
+
+        sim.finally_(check)
+
+    assert str(simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure).startswith(text)
+
+
+class Sender(Writer):
+    """Sends the requests of a manager."""
+
+    def __init__(self, sim: Simulation) -> None:
+        super().__init__(sim)
+        self.rules = Writes(sim)
+        self.manager = Process("manager-0")
+
+    def send(self, method: str, obj: Object, body: Document, **query: str) -> Request:
+        plural = {TrainJob: "trainjobs", JobSet: "jobsets"}[type(obj)]
+        path = f"/apis/{type(obj).gvk.api_version}/namespaces/default/{plural}/{obj.name}"
+        headers = {"Content-Type": "application/apply-patch+yaml"} if query else {}
+        request = Request(
+            method, path, query=tuple(query.items()), headers=headers, body=json.dumps(body).encode()
+        )
+        self.rules.sends(self.manager, request)
+        return request
+
+    def answer(self, request: Request, version: str) -> None:
+        body = json.dumps({"metadata": {"resourceVersion": version, "uid": "u"}}).encode()
+        self.rules.answered(self.manager, request, CompleteResponse(200, body))
+
+    async def write_from_old_view(self) -> None:
+        job = await self.train_job()
+        self.answer(self.send("PUT", job, {"metadata": {"resourceVersion": "2"}}), "5")
+        self.send("PUT", job, {"metadata": {"resourceVersion": "4"}})
+
+    async def repeat(self) -> None:
+        job = await self.train_job()
+        for _ in range(2):
+            self.answer(self.send("PUT", job, {"metadata": {"resourceVersion": "5"}}), "5")
+
+    async def apply_to_deleted(self) -> None:
+        job = await self.train_job()
+        job.metadata.finalizers = ["example.com/kept"]
+        await self.client.delete(await self.client.update(job))
+        held = await self.client.get(TrainJob, job.key)
+        body = {"metadata": {"name": "job", "resourceVersion": held.metadata.resource_version}}
+        self.send("PATCH", job, body, fieldManager="trainer", force="true")
+
+    async def delete_active(self, **status: Any) -> None:
+        job_set = await self.job_set(await self.train_job())
+        stored = await self.client.status.update(JobSet.from_dict({**job_set.to_dict(), "status": status}))
+        self.send("DELETE", job_set, {"preconditions": {"resourceVersion": stored.metadata.resource_version}})
+
+    async def delete_running(self) -> None:
+        await self.delete_active(replicatedJobsStatus=[{"name": "node", "active": 1}])
+
+    async def delete_unseen(self) -> None:
+        await self.delete_active()
+
+
+SENT = {
+    Sender.write_from_old_view: "a write from a view older than an own write: manager-0 PUT",
+    Sender.repeat: "a write whose answer was known",
+    Sender.apply_to_deleted: "an apply to an object that is being deleted",
+    Sender.delete_running: "a JobSet is built again while its Jobs are active",
+    Sender.delete_unseen: "a JobSet is built again before its controller has seen it",
+}
+
+
+@pytest.mark.parametrize(("breaks", "text"), SENT.items(), ids=name_of)
+def test_a_request_that_breaks_a_rule_is_noticed(
+    breaks: Callable[[Sender], Coroutine[Any, Any, None]], text: str
+) -> None:
+    found: list[str] = []
+
+    def scenario(sim: Simulation) -> None:
+        sim.serve(TrainJob, JobSet)
+
+        async def act(sim: Simulation) -> None:
+            await breaks(Sender(sim))
+            found.extend(map(str, sim.failures))
+            sim.failures.clear()
+
+        sim.finally_(act)
+
+    assert simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure is None
+    assert [each.startswith(text) for each in found] == [True], found

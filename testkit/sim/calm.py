@@ -66,7 +66,7 @@ class Calm:
         rng = random.Random(f"{sim.seed}/calm")
         for process in sim.processes.values():
             process.drift = 0.0  # times of the server are compared with this clock
-        sim.on_change(functools.partial(_is_in_time, sim))
+        sim.on_change(functools.partial(is_in_time, sim))
         for name in self._users.pick_names(rng, max(1, round(_STORIES * sim.actions))):
             await self._step(sim, rng, about(name, self._users.replace))
             for act in rng.sample(self._acts(name), 4):
@@ -142,7 +142,7 @@ class Calm:
 
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)
-        await settled(sim, act, functools.partial(self._problem, sim, _state))
+        await settled(sim, act, functools.partial(self._problem, sim, state_problem))
         # Before the next event wakes all TrainJobs, so that a lost wake-up is found.
         await settled(sim, act, functools.partial(self._problem, sim, self._content))
         await sim.rules.check_rest()
@@ -166,7 +166,7 @@ class Calm:
 
         A running JobSet that differs from the render is not compared.
         """
-        if (found := await _state(sim, job)) is not None:
+        if (found := await state_problem(sim, job)) is not None:
             return found
         if is_true(job, "Complete") or is_true(job, "Failed"):
             return None
@@ -179,7 +179,7 @@ class Calm:
         return None
 
 
-def _is_in_time(sim: Simulation, event: Event) -> None:
+def is_in_time(sim: Simulation, event: Event) -> None:
     """Check that a TrainJob fails soon after its deadline, but not earlier, and gets no JobSet after the deadline."""
     document = event.document
     if event.table.properties.gvk == JobSet.gvk and event.before is None:
@@ -224,7 +224,7 @@ def _late(job: Document) -> float | None:
     return (datetime.now(UTC) - began).total_seconds() - float(seconds)
 
 
-async def _state(sim: Simulation, job: Document) -> str | None:
+async def state_problem(sim: Simulation, job: Document) -> str | None:
     """Return how the state of a TrainJob differs from that of its JobSet, or None."""
     if is_deleted(job):
         return "a TrainJob is not deleted"
