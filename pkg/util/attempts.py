@@ -12,7 +12,7 @@ A JobSet is counted if the gate was on when it was created. Later changes of the
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
 from controller_runtime.apis.meta.v1 import ObjectMeta
@@ -31,7 +31,13 @@ _ENVIRONMENT: Final = {
 _DIGITS: Final = 10
 
 
-def starts_of(metadata: ObjectMeta) -> int | None:
+class Metadata(Protocol):
+    """The part of the metadata of a JobSet that counts its starts."""
+
+    annotations: dict[str, str] | None
+
+
+def starts_of(metadata: Metadata) -> int | None:
     """Return the number of starts up to now, or None if the JobSet is not counted."""
     text = (metadata.annotations or {}).get(constants.STARTS_ANNOTATION)
     if text is None:
@@ -40,7 +46,7 @@ def starts_of(metadata: ObjectMeta) -> int | None:
     return min(int(text), MAX_INT32) if len(text) <= _DIGITS and text.isascii() and text.isdigit() else 0
 
 
-def attempts_of(metadata: ObjectMeta, status: JobSetStatus) -> int | None:
+def attempts_of(metadata: Metadata, status: JobSetStatus) -> int | None:
     """Return how often a TrainJob was started before its current or last start.
 
     Return None if its JobSet is not counted or was never started.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import LazyObject
 from controller_runtime.machinery.errors import ConflictError
 
 from pkg import features
@@ -16,6 +17,8 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.controller.children import UnstoredError
 from pkg.runtime import core
+from pkg.runtime.framework.plugins.jobset import JobSetPlugin
+from testkit.builders import make_train_job
 from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, suspended_world, world
 
 STARTS = "trainer.kubeflow.org/starts"
@@ -67,6 +70,19 @@ async def test_each_resume_is_counted_once_and_restarts_are_added(policy: dict[s
     await w.restart()
     assert await w.reconcile() == []
     assert await counts(w) == ("2", "1", 3)
+
+
+async def test_of_the_metadata_of_a_cached_job_set_only_the_annotations_are_decoded() -> None:
+    text = '{"metadata": {"name": "a", "generation": "no number", "annotations": {"%s": "3"}}, "spec": {}}'
+    stored = LazyObject(JobSet, (text % STARTS).encode())
+
+    class Cache(FakeClient):
+        async def peek(self, kind: Any, key: Any) -> Any:
+            return stored
+
+    status = await JobSetPlugin(Cache()).status(make_train_job("default", "a"))
+    assert status is not None
+    assert status.execution_attempts == 2
 
 
 async def test_a_train_job_that_is_created_suspended_was_not_started() -> None:
