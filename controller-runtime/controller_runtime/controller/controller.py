@@ -403,6 +403,7 @@ class Controller:
             return self._recover(error)
 
     def _recover(self, error: Exception) -> Exception:
+        error = raised.readable(error)
         if not outcomes.is_panic(error):
             return error
         metrics.RECONCILE_PANICS.labels(self.name).inc()

@@ -26,7 +26,7 @@ import asyncio
 import math
 import traceback
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -34,6 +34,10 @@ STRAY_EXITS: Final = (asyncio.CancelledError, SystemExit)
 """Exceptions that would end a whole task or the process if foreign code raised them."""
 FAILURES: Final = (Exception, *STRAY_EXITS)
 Failure = Exception | asyncio.CancelledError | SystemExit
+E = TypeVar("E", bound=BaseException)
+_cause: Final[Any] = vars(BaseException)["__cause__"].__get__
+_traceback: Final[Any] = vars(BaseException)["__traceback__"].__get__
+_exceptions: Final[Any] = vars(BaseExceptionGroup)["exceptions"].__get__
 MOST: Final = 10_000
 """Maximum number of parts of an exception that are read."""
 
@@ -56,7 +60,7 @@ def _unwrapped(error: BaseException) -> BaseException | None:
     for _ in range(MOST):  # a circle of causes has no end
         if found is None or not issubclass(type(found), WrapperError):
             return found
-        found = found.__cause__
+        found = _cause(found)
     return None
 
 
@@ -76,7 +80,10 @@ def text(error: object) -> str:
 
 def members(error: BaseException) -> tuple[BaseException, ...]:
     """Return the exceptions of a group; none for any other exception."""
-    return error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    if not issubclass(type(error), BaseExceptionGroup):
+        return ()
+    found: tuple[BaseException, ...] = _exceptions(error)
+    return found
 
 
 def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseException]:
@@ -93,8 +100,8 @@ def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseExceptio
             continue
         seen.add(id(each))
         yield each
-        if causes and each.__cause__ is not None:
-            waiting.append(each.__cause__)
+        if causes and (cause := _cause(each)) is not None:
+            waiting.append(cause)
         waiting += reversed(members(each))
 
 
@@ -106,18 +113,36 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseException | None:
     """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, otherwise None."""
     found = list(leaves(error))
-    return found[0] if found and all(isinstance(each, kinds) for each in found) else None
+    return found[0] if found and all(issubclass(type(each), kinds) for each in found) else None
 
 
 def stack(error: BaseException) -> str:
     """Return the traceback of ``error`` and of its parts; the text is empty if no part was ever raised."""
-    if all(each.__traceback__ is None for each in parts(error)):
+    if all(_traceback(each) is None for each in parts(error)):
         return ""
     try:
         return "".join(traceback.format_exception(error)).rstrip()
     except Exception:  # e.g. its groups are too deep, or one of its attributes raises
-        frames = "".join(traceback.format_tb(error.__traceback__))
+        frames = "".join(traceback.format_tb(_traceback(error)))
         return f"Traceback (most recent call last):\n{frames}{name(error)}: {text(error)}"
+
+
+class UnreadableError(Exception):
+    """Stands for an exception whose attributes cannot be read: its ``__getattribute__`` raises."""
+
+
+def readable(error: E) -> E | UnreadableError:
+    """Return ``error``, or an :class:`UnreadableError` in its place.
+
+    The latter stands for an error for which, or for a part of which, ``isinstance`` raises.
+    """
+    try:
+        for each in parts(error):
+            isinstance(each, UnreadableError)
+    except Exception as failure:
+        text_ = f"{name(error)}: its attributes cannot be read, {name(failure)} was raised"
+        return UnreadableError(text_).with_traceback(_traceback(error))
+    return error
 
 
 class StrayExitError(Exception):
@@ -136,7 +161,7 @@ def as_error(error: Failure) -> Exception:
     Raises:
         CancelledError: a cancel scope around the caller is cancelled, so the error is genuine.
     """
-    if not isinstance(error, asyncio.CancelledError):
+    if not issubclass(type(error), asyncio.CancelledError):
         return _converted(error)
     if anyio.current_effective_deadline() == -math.inf:
         raise error
@@ -158,8 +183,8 @@ class foreign:  # noqa: N801 -- reads as the context manager that it is
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, STRAY_EXITS):
-            raise as_error(error) from error
+        if error is not None and issubclass(type(error), STRAY_EXITS):
+            raise as_error(error) from error  # type: ignore[arg-type]  # the class was compared
 
 
 def as_error_of_plain_task(error: Failure) -> Exception:
@@ -169,22 +194,22 @@ def as_error_of_plain_task(error: Failure) -> Exception:
         CancelledError: the task is being cancelled, so the error is genuine.
     """
     task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+    if issubclass(type(error), asyncio.CancelledError) and task is not None and task.cancelling():
         raise error
     return _converted(error)
 
 
 def _converted(error: Failure) -> Exception:
-    if not isinstance(error, STRAY_EXITS):
-        return error
+    if not issubclass(type(error), STRAY_EXITS):
+        return readable(error)  # type: ignore[arg-type]  # the class was compared
     said = text(error)
     detail = f": {said}" if said else ""
     stray: StrayCancellationError | StrayExitError
-    if isinstance(error, SystemExit):
+    if issubclass(type(error), SystemExit):
         stray = StrayExitError(f"SystemExit was raised{detail}")
     else:
         stray = StrayCancellationError(
             f"CancelledError was raised although the task was not cancelled{detail}"
         )
-    stray.__cause__ = error
+    stray.__cause__ = readable(error)
     return stray

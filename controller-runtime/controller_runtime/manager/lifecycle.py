@@ -236,7 +236,7 @@ class RunnableGroup:
                 raise
             self._report(member, raised.as_error(error))
         except Exception as error:
-            self._report(member, error)
+            self._report(member, raised.readable(error))
         else:
             if self._lasting and not self._stopping:
                 text = f"{describe(member.runnable)} ended although it was not stopped"
@@ -447,7 +447,6 @@ class Lifecycle:
     def _member_failed(self, member: Runnable, error: Exception) -> None:
         from controller_runtime import leaderelection  # here: a manager without an election does not need it
 
-        # Compared by class: ``isinstance`` reads an attribute of the error, which may raise.
         if not isinstance(error, (ManagerError, leaderelection.LeaderElectionLostError)):
             if not raised.is_expected(error):
                 _log.error("Runnable failed", runnable=describe(member), error=error)
