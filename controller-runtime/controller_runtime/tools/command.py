@@ -152,7 +152,10 @@ def _kinds(arguments: argparse.Namespace) -> int:
 def _rbac(arguments: argparse.Namespace) -> int:
     from . import rbac
 
-    return _write_one(arguments, rbac.manifests(arguments.name, rbac.collect(arguments.paths)))
+    found = rbac.collect(arguments.paths)
+    if not found:
+        _note_missing_markers(arguments)
+    return _write_one(arguments, rbac.manifests(arguments.name, found))
 
 
 def _webhook(arguments: argparse.Namespace) -> int:
@@ -162,7 +165,17 @@ def _webhook(arguments: argparse.Namespace) -> int:
     if not (namespace and slash and name):
         raise ValueError(f"--service {arguments.service}: must be NAMESPACE/NAME")
     service = webhooks.Service(namespace, name, arguments.name)
-    return _write_one(arguments, webhooks.manifests(webhooks.collect(arguments.paths), service))
+    found = webhooks.collect(arguments.paths)
+    if not found:
+        _note_missing_markers(arguments)
+    return _write_one(arguments, webhooks.manifests(found, service))
+
+
+def _note_missing_markers(arguments: argparse.Namespace) -> None:
+    paths = ", ".join(map(str, arguments.paths))
+    sys.stderr.write(
+        f"{PROGRAM} {arguments.command}: no +kubebuilder:{arguments.command} comments in {paths}\n"
+    )
 
 
 def _new(arguments: argparse.Namespace) -> int:

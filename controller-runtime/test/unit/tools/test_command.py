@@ -109,3 +109,14 @@ def test_a_command_line_without_a_command_prints_the_usage() -> None:
     )
     assert done.returncode == 2
     assert "usage: python -m controller_runtime" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["rbac", "webhook"])
+def test_code_without_comments_is_noted(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "empty.py"
+    file.write_text("# +kubebuilder:object:root=true\n")
+    service = ["--service", "n/s"] if command == "webhook" else []
+    assert main([command, str(file), "--name", "a", *service]) == 0
+    assert capsys.readouterr().err.endswith(f"{command}: no +kubebuilder:{command} comments in {file}\n")
