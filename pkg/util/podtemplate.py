@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds common mistakes in the pod templates of a JobSet, for which the API server will refuse its Jobs or their pods.
 
+The labels and annotations of the JobSet and of its Jobs are checked, too.
+
 Only what every supported API server refuses is reported. The API server has the last word, because this is not checked:
 whether the objects exist to which a template refers, quotas, and admission; the fields of the Job around the template;
 Windows; annotations for AppArmor and seccomp; rare volume sources; user namespaces; sysctls of the host's namespaces;
@@ -41,20 +43,22 @@ _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 class Violation(NamedTuple):
-    """A field of a pod template for which the API server will refuse the Jobs of a replicated job, or their pods."""
+    """A field for which the API server will refuse the Jobs of a replicated job, or their pods, or the JobSet."""
 
     job: str
-    """The name of the replicated job."""
+    """The name of the replicated job; empty if the field belongs to the metadata of the JobSet."""
     path: Path
     """The path from the JobSet to the field. If a value is missing, the path leads to the place where it belongs."""
     keyed: Path
     """The same path, in which the names of items replace their indexes."""
     error: field.FieldError
-    """The error. Its path begins at the Job, as in the API server's answer."""
+    """The error. Its path begins at the object that is refused, as in the API server's answer."""
 
     @property
     def sentence(self) -> str:
         """The violation in one sentence."""
+        if not self.job:
+            return f"the API server will refuse the JobSet: {self.error}"
         refused = "pods" if self.error.detail in _IN_PODS else "Jobs"
         return f"the API server will refuse the {refused} of {cut(self.job, _SHOWN)}: {self.error}"
 
@@ -68,19 +72,30 @@ def violations(job_set: Data) -> list[Violation]:
     spec = _map(job_set, "spec")
     claims = [each for policy in _maps(spec, "volumeClaimPolicies") for each in _maps(policy, "templates")]
     claimed = {_at(each, ("metadata", "name")) for each in claims}  # JobSet adds these volumes to the pods
+    own = _walk(_map(job_set, "metadata"), _METADATA, ("metadata",))
+    found += itertools.islice((_violation("", job_set, (), (), each) for each in own), _MOST)
     for index, job in enumerate(_maps(spec, "replicatedJobs")):
-        of_job = _map(job, "template", "spec")
-        inside: Path = ("spec", "replicatedJobs", index, "template", "spec")
-        problems = itertools.chain(_walk(of_job, _JOB, ()), _mounts(of_job, claimed))
-        for path, detail in itertools.islice(problems, _MOST - len(found)):
-            value = _at(of_job, path)
-            kind = field.ErrorType.INVALID if detail else field.ErrorType.REQUIRED
-            shown = cut(value, _SHOWN) if isinstance(value, str) else field.OMITTED
-            error = field.FieldError(kind, _render(("spec", *path)), shown, detail)
-            name = str(job.get("name"))
-            keyed: Path = ("spec", "replicatedJobs", name, *inside[3:], *_keyed(of_job, path))
-            found.append(Violation(name, (*inside, *path), keyed, error))
+        template, name = _map(job, "template"), str(job.get("name"))
+        of_job = _map(template, "spec")
+        problems = itertools.chain(
+            _walk(_map(template, "metadata"), _METADATA, ("metadata",)),
+            ((("spec", *path), detail) for path, detail in _walk(of_job, _JOB, ())),
+            ((("spec", *path), detail) for path, detail in _mounts(of_job, claimed)),
+        )
+        start: Path = ("spec", "replicatedJobs", index, "template")
+        keyed: Path = ("spec", "replicatedJobs", name, "template")
+        violations_of_job = (_violation(name, template, start, keyed, each) for each in problems)
+        found += itertools.islice(violations_of_job, _MOST - len(found))
     return found
+
+
+def _violation(job: str, data: Data, start: Path, keyed: Path, problem: tuple[Path, str]) -> Violation:
+    path, detail = problem
+    value = _at(data, path)
+    kind = field.ErrorType.INVALID if detail else field.ErrorType.REQUIRED
+    shown = cut(value, _SHOWN) if isinstance(value, str) else field.OMITTED
+    error = field.FieldError(kind, _render(path), shown, detail)
+    return Violation(job, (*start, *path), (*keyed, *_keyed(data, path)), error)
 
 
 _Check = Callable[[Any], str]

@@ -148,3 +148,21 @@ def test_an_init_container_uses_each_port_of_the_host_once() -> None:
     (found,) = podtemplate.violations(job_set(pod))
     assert found.path[7:] == ("initContainers", 0, "ports", 1, "hostPort")
     assert found.error.detail == "must be unique in the init container"
+
+
+def test_labels_and_annotations_of_the_job_set_and_its_jobs_are_checked() -> None:
+    made = job_set({"containers": [{"name": "a", "image": "x"}]})
+    made["metadata"] = {"labels": {"team": "a b"}, "annotations": {"example.com/Note": "any: text"}}
+    made["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"annotations": {"not a key": ""}}
+
+    of_set, of_job = podtemplate.violations(made)
+
+    assert of_set.sentence.startswith(
+        'the API server will refuse the JobSet: metadata.labels.team: Invalid value: "a b": a valid label must'
+    )
+    assert (of_set.job, of_set.path, of_set.keyed) == ("", *[("metadata", "labels", "team")] * 2)
+    assert of_job.sentence.startswith(
+        "the API server will refuse the Jobs of job-0: metadata.annotations[not a key]: Invalid value"
+    )
+    assert of_job.path == ("spec", "replicatedJobs", 0, "template", "metadata", "annotations", "not a key")
+    assert of_job.keyed[2] == "job-0"

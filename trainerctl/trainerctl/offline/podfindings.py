@@ -22,8 +22,9 @@ from pkg.util.podtemplate import Violation
 from trainerctl.offline.inputfiles import InputObject
 from trainerctl.offline.problem import Path, parse, render
 
+_TEMPLATE: Path = ("template", "spec", "template")
 _IN_TEMPLATE = 6
-"""The number of steps from a JobSet to the pod template of a job."""
+"""The number of steps from a JobSet to the pod template of a job, of which the last ones are ``_TEMPLATE``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +160,13 @@ def _in_train_job(violation: Violation, data: JSON, *, by_trainer: bool) -> Iter
     """Yield the paths in a TrainJob at which the value may be set, the strongest first, and whether it is set there."""
     below, last = violation.keyed[_IN_TEMPLATE:], violation.path[-1:]
     spec = data.get("spec") or {}
+    if not violation.job:
+        yield _descend(data, ("spec", *violation.keyed[1:]), last)
     for index in reversed(range(len(spec.get("runtimePatches") or ()))):
         start = ("spec", "runtimePatches", index, "trainingRuntimeSpec", "template")
         yield _descend(data, (*start, *violation.keyed), last)
+    if violation.keyed[3:_IN_TEMPLATE] != _TEMPLATE:
+        return
     for index, override in reversed(list(enumerate(spec.get("podTemplateOverrides") or ()))):
         if any(target.get("name") == violation.job for target in override.get("targetJobs") or ()):
             yield _descend(data, ("spec", "podTemplateOverrides", index, *below), last)

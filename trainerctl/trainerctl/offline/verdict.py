@@ -79,7 +79,8 @@ class Verdict:
         lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:
-            verdict = "valid" if self.is_valid else "admitted, but its Jobs will be refused"
+            refused = "Jobs" if all(each.violation.job for each in self.findings) else "JobSet"
+            verdict = "valid" if self.is_valid else f"admitted, but its {refused} will be refused"
             if self.obstacles and not self.findings and not self.refusals:
                 verdict = "admitted, but no pod will start"
             lines += [

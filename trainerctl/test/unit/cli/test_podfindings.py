@@ -73,6 +73,39 @@ CASES = [
     ),
 ]
 
+_PATCH = JOB + "  runtimePatches:\n  - manager: a.b/c\n    trainingRuntimeSpec:\n      template:\n"
+CASES += [
+    pytest.param(
+        JOB + "  labels: {team: a b}\n",
+        "6: document 1 (TrainJob job): spec.labels.team: the API server will refuse the JobSet: metadata.labels.team:",
+        id="a label of the JobSet",
+    ),
+    pytest.param(
+        _PATCH + "        metadata: {annotations: {a b: c}}\n",
+        "10: document 1 (TrainJob job): spec.runtimePatches[0].trainingRuntimeSpec.template.metadata.annotations.a b: ",
+        id="an annotation of the JobSet in a patch",
+    ),
+    pytest.param(
+        JOB
+        + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n    metadata: {labels: {a: b}}\n"
+        + _PATCH.removeprefix(JOB)
+        + "        spec:\n          replicatedJobs:\n          - name: node\n            template:\n"
+        + "              metadata: {labels: {team: a b}}\n",
+        "17: document 1 (TrainJob job): spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0]."
+        "template.metadata.labels.team: the API server will refuse the Jobs of node: metadata.labels.team:",
+        id="a label of the Job in a patch",
+    ),
+    pytest.param(
+        RUNTIME.replace("  template:\n", "  template:\n    metadata: {labels: {team: a b}}\n", 1).replace(
+            "- name: exporter", "- name: exporter\n                      image: e"
+        )
+        + JOB,
+        "7: document 1 (ClusterTrainingRuntime torch-distributed): spec.template.metadata.labels.team: "
+        "the API server will refuse the JobSet",
+        id="a label of the JobSet in the runtime",
+    ),
+]
+
 
 UNLABELLED = RUNTIME.replace(
     "            metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}\n", ""
@@ -120,7 +153,8 @@ def test_a_mistake_is_found_where_it_was_written(
     assert code == 1
     (line,) = [each for each in out.splitlines() if "will refuse" in each]
     assert line.startswith(f"in.yaml:{finding}")
-    assert out.endswith("(TrainJob job): admitted, but its Jobs will be refused\n")
+    refused = "JobSet" if "refuse the JobSet" in line else "Jobs"
+    assert out.endswith(f"(TrainJob job): admitted, but its {refused} will be refused\n")
 
     code, out, err = run(capsys, tmp_path, text, "render")
     assert (code, "kind: JobSet" in out) == (0, True)
