@@ -9,13 +9,15 @@ warnings, and ``trainerctl`` and ``why`` show them. Pod templates are not checke
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
-from controller_runtime.machinery import equality
+from controller_runtime.machinery import equality, names
 
-from pkg.apis.jobset.v1alpha2 import ReplicatedJob
+from pkg.apis.jobset.v1alpha2 import FailurePolicyRule, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
     MLPolicy,
@@ -43,6 +45,20 @@ _MOST: Final = 16
 _NO_VOLCANO: Final = "the runtime has no podGroupPolicy.volcano"
 _LONGEST_NAME: Final = 63
 """Maximum number of characters of a pod's name in a JobSet."""
+_NO_LABEL: Final = (
+    "must consist of at most 63 lower case letters, digits and hyphens, and begin with a letter"
+)
+_NO_JOB: Final = "is not the name of a job"
+_PART_OF_NAME: Final = re.compile("[-a-z0-9]*")
+_RULE_NAME: Final = re.compile(r"(?=.{1,128}\Z)[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", re.ASCII)
+_FAILURE_REASONS: Final = (
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "FailedIndexes",
+    "MaxFailedIndexesExceeded",
+    "PodFailurePolicy",
+)
+"""The reasons of a failed Job that a rule of JobSet may name."""
 _LONGEST: Final = 64
 """Maximum number of characters of a name in a remark. The API server may cut warnings of more than 256 characters."""
 
@@ -132,6 +148,7 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
     if nodes is not None and nodes < 1:
         found.append(Remark("spec.mlPolicy.numNodes", f"{nodes} counts as 1", is_number=True))
     found += _of_policy(spec, jobs)
+    found += itertools.islice(_refused_by_job_set(spec, jobs), _MOST)
     if not any(ancestor_of(job) == constants.ANCESTOR_TRAINER for job in jobs):
         places = [("spec.template", template.metadata), ("", runtime.metadata)]
         for index, job in enumerate(jobs[:_MOST]):
@@ -355,13 +372,13 @@ def _of_policy(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]) -> Iter
 
     Also yield one about elastic training.
     """
-    policy, names = spec.ml_policy or MLPolicy(), {job.name for job in jobs}
+    policy, known = spec.ml_policy or MLPolicy(), {job.name for job in jobs}
     if policy.torch is not None and policy.torch.elastic_policy is not None:
         text = "has no effect: a TrainJob has a fixed number of nodes, which is 1 if it sets none"
         yield Remark("spec.mlPolicy.torch.elasticPolicy", text)
-    if policy.mpi is not None and constants.LAUNCHER not in names:
+    if policy.mpi is not None and constants.LAUNCHER not in known:
         yield Remark("spec.mlPolicy.mpi", "no pod gets the host file: the runtime has no job launcher")
-    elif policy.mpi is not None and constants.NODE not in names and not policy.mpi.run_launcher_as_node:
+    elif policy.mpi is not None and constants.NODE not in known and not policy.mpi.run_launcher_as_node:
         yield Remark("spec.mlPolicy.mpi", "the host file is empty: the runtime has no job node")
     trains = [job.name for job in jobs if ancestor_of(job) == constants.ANCESTOR_TRAINER]
     if policy.flux is not None and (others := [name for name in trains if name != constants.NODE]):
@@ -372,6 +389,64 @@ def _of_policy(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]) -> Iter
     if framework is not None and network is not None and network.enable_dns_hostnames is False:
         text = f"the pods have no host names, by which the nodes of {framework} find each other"
         yield Remark("spec.template.spec.network.enableDNSHostnames", text)
+
+
+def _refused_by_job_set(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]) -> Iterator[Remark]:
+    """Yield a remark for each value of the template that JobSet's webhook refuses, whatever the TrainJob sets.
+
+    Values that depend on a feature gate of JobSet are not checked, and neither are labels and annotations.
+    """
+    template, known = spec.template.spec, {job.name for job in jobs}
+    for index, job in enumerate(jobs):
+        if not _PART_OF_NAME.fullmatch(job.name):
+            why = "is part of names, which consist of lower case letters, digits and hyphens"
+            yield _refused(f"replicatedJobs[{index}].name", job.name, why)
+        if job.group_name and names.is_dns1035_label(job.group_name[: _LONGEST_NAME + 1]):
+            yield _refused(f"replicatedJobs[{index}].groupName", job.group_name, _NO_LABEL)
+    subdomain = (template.network.subdomain if template.network is not None else None) or ""
+    if subdomain and names.is_dns1035_label(subdomain[: _LONGEST_NAME + 1]):
+        yield _refused("network.subdomain", subdomain, _NO_LABEL)
+    if template.success_policy is not None:
+        yield from _unknown_targets("successPolicy", template.success_policy.target_replicated_jobs, known)
+    if template.failure_policy is not None:
+        yield from _of_rules(template.failure_policy.rules or (), known)
+    if (leader := template.coordinator) is not None:
+        leads = next((job for job in jobs if job.name == leader.replicated_job), None)
+        if leads is None:
+            yield _refused("coordinator.replicatedJob", leader.replicated_job, _NO_JOB)
+        elif not 0 <= (leader.job_index or 0) < max(leads.replicas or 1, 1):
+            yield _refused(
+                "coordinator.jobIndex", str(leader.job_index), "is not the index of one of its Jobs"
+            )
+
+
+def _of_rules(rules: Sequence[FailurePolicyRule], known: AbstractSet[str]) -> Iterator[Remark]:
+    """Yield the remarks about the rules of JobSet's failure policy. ``known`` are the names of the jobs."""
+    taken: set[str] = set()
+    for index, rule in enumerate(rules):
+        path = f"failurePolicy.rules[{index}]"
+        if rule.name in taken:
+            yield _refused(f"{path}.name", rule.name, "is the name of an earlier rule")
+        elif rule.name and not _RULE_NAME.fullmatch(rule.name[:129]):
+            yield _refused(f"{path}.name", rule.name, "is not a valid name of a rule")
+        if rule.name:  # JobSet gives the others a name
+            taken.add(rule.name)
+        yield from _unknown_targets(path, rule.target_replicated_jobs, known)
+        for at, reason in enumerate(rule.on_job_failure_reasons or ()):
+            if reason not in _FAILURE_REASONS:
+                why = "is not a reason for which a Job fails"
+                yield _refused(f"{path}.onJobFailureReasons[{at}]", reason, why)
+
+
+def _unknown_targets(path: str, targets: Sequence[str] | None, known: AbstractSet[str]) -> Iterator[Remark]:
+    for index, name in enumerate(targets or ()):
+        if name not in known:
+            yield _refused(f"{path}.targetReplicatedJobs[{index}]", name, _NO_JOB)
+
+
+def _refused(path: str, value: str, why: str) -> Remark:
+    text = f"{_cut(value)} {why}: JobSet refuses it, so no pod starts"
+    return Remark(f"spec.template.spec.{path}", text, prevents_start=True)
 
 
 def _at_least_one(path: str, number: int, effect: str) -> Iterator[Remark]:

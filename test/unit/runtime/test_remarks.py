@@ -352,3 +352,92 @@ async def test_a_name_that_is_too_long_for_pods_is_a_warning(
     (warning,) = await warnings(given, train_job(trainer, {"name": "x" * (longest + 1)}))
     assert warning.startswith("metadata.name: is too long: the pods of job ")
     assert warning.endswith(" would have names of 64 characters, and JobSet allows 63")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "path"),
+    [
+        pytest.param("network", {"subdomain": "My_Net"}, "network.subdomain", id="a subdomain"),
+        pytest.param("network", {"subdomain": "a.b"}, "network.subdomain", id="a dotted subdomain"),
+        pytest.param("network", {"subdomain": "a" * 64}, "network.subdomain", id="a long subdomain"),
+        pytest.param("network", {"subdomain": "net-1"}, "", id="a good subdomain"),
+        pytest.param(
+            "successPolicy",
+            {"operator": "All", "targetReplicatedJobs": ["node", "gone"]},
+            "successPolicy.targetReplicatedJobs[1]",
+            id="success of a job that does not exist",
+        ),
+        pytest.param(
+            "failurePolicy",
+            {"rules": [{"name": "a", "action": "FailJobSet", "targetReplicatedJobs": ["gone"]}]},
+            "failurePolicy.rules[0].targetReplicatedJobs[0]",
+            id="failure of a job that does not exist",
+        ),
+        pytest.param(
+            "failurePolicy",
+            {"rules": [{"name": "a", "action": "FailJobSet"}, {"name": "a", "action": "RestartJobSet"}]},
+            "failurePolicy.rules[1].name",
+            id="two rules of one name",
+        ),
+        pytest.param(
+            "failurePolicy",
+            {
+                "rules": [
+                    {"action": "FailJobSet"},
+                    {"action": "RestartJobSet"},
+                    {"name": "a", "action": "FailJobSet"},
+                ]
+            },
+            "",
+            id="rules without names",
+        ),
+        pytest.param(
+            "failurePolicy",
+            {"rules": [{"name": "1st rule", "action": "FailJobSet"}]},
+            "failurePolicy.rules[0].name",
+            id="a name of a rule",
+        ),
+        pytest.param(
+            "failurePolicy",
+            {"rules": [{"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "OOMKilled"]}]},
+            "failurePolicy.rules[0].onJobFailureReasons[1]",
+            id="the reason of a pod",
+        ),
+        pytest.param(
+            "coordinator", {"replicatedJob": "gone"}, "coordinator.replicatedJob", id="an unknown coordinator"
+        ),
+        pytest.param(
+            "coordinator",
+            {"replicatedJob": "node", "jobIndex": 1},
+            "coordinator.jobIndex",
+            id="the second Job of a trainer",
+        ),
+        pytest.param("coordinator", {"replicatedJob": "node"}, "", id="a good coordinator"),
+    ],
+)
+def test_what_job_set_refuses_prevents_the_start(field: str, value: Any, path: str) -> None:
+    found = remarks.about_runtime(runtime(job(), template_spec={field: value}))
+
+    assert [each.path for each in found] == ([f"spec.template.spec.{path}"] if path else [])
+    for each in found:
+        assert each.text.endswith(": JobSet refuses it, so no pod starts")
+        assert each.prevents_start
+
+
+@pytest.mark.parametrize(
+    ("name", "is_valid"), [("Node", False), ("my_node", False), ("a.b", False), ("1-a", True), ("node", True)]
+)
+def test_a_job_has_a_name_that_may_be_part_of_others(name: str, is_valid: bool) -> None:
+    found = remarks.about_runtime(runtime(job(name)))
+
+    assert [each.path for each in found] == (
+        [] if is_valid else ["spec.template.spec.replicatedJobs[0].name"]
+    )
+
+
+def test_the_group_of_a_job_is_a_label() -> None:
+    found = remarks.about_runtime(
+        runtime({**job(), "groupName": "First Group"}, {**job("b", None), "groupName": "b"})
+    )
+
+    assert [each.path for each in found] == ["spec.template.spec.replicatedJobs[0].groupName"]
