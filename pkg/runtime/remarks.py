@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from controller_runtime.machinery import equality, names
 
-from pkg.apis.jobset.v1alpha2 import FailurePolicyRule, ReplicatedJob
+from pkg.apis.jobset.v1alpha2 import DEPENDENCY_READY, FailurePolicyRule, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
     MLPolicy,
@@ -48,6 +48,8 @@ _LONGEST_NAME: Final = 63
 _NO_LABEL: Final = (
     "must consist of at most 63 lower case letters, digits and hyphens, and begin with a letter"
 )
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+_JOB_SET_CONTROLLER: Final = "jobset.sigs.k8s.io/jobset-controller"
 _NO_JOB: Final = "is not the name of a job"
 _PART_OF_NAME: Final = re.compile("[-a-z0-9]*")
 _RULE_NAME: Final = re.compile(r"(?=.{1,128}\Z)[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", re.ASCII)
@@ -94,6 +96,13 @@ def about_train_job(
     if (trainer := train_job.spec.trainer) is not None:
         found += _numbers_of(trainer, spec.ml_policy, jobs)
         found += _ineffective(trainer, spec.ml_policy, jobs, merges_resources=merges_resources)
+        if trainer.env and spec.ml_policy is not None and spec.ml_policy.torch is not None:
+            own = sorted({each.name for each in trainer.env} & constants.TORCH_RUN_RESERVED_ENV_NAMES)
+            if own:  # Trainer refuses them only if numProcPerNode is set
+                text = (
+                    f"{' and '.join(own)}: the value replaces Trainer's, with which the nodes find each other"
+                )
+                found.append(Remark("spec.trainer.env", text))
     if (initializer := train_job.spec.initializer) is not None:
         for part, name in (
             ("dataset", constants.DATASET_INITIALIZER),
@@ -149,6 +158,7 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
         found.append(Remark("spec.mlPolicy.numNodes", f"{nodes} counts as 1", is_number=True))
     found += _of_policy(spec, jobs)
     found += itertools.islice(_refused_by_job_set(spec, jobs), _MOST)
+    found += itertools.islice(_of_other_controllers(spec, jobs), _MOST)
     if not any(ancestor_of(job) == constants.ANCESTOR_TRAINER for job in jobs):
         places = [("spec.template", template.metadata), ("", runtime.metadata)]
         for index, job in enumerate(jobs[:_MOST]):
@@ -447,6 +457,24 @@ def _unknown_targets(path: str, targets: Sequence[str] | None, known: AbstractSe
 def _refused(path: str, value: str, why: str) -> Remark:
     text = f"{_cut(value)} {why}: JobSet refuses it, so no pod starts"
     return Remark(f"spec.template.spec.{path}", text, prevents_start=True)
+
+
+def _of_other_controllers(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]) -> Iterator[Remark]:
+    """Yield the remarks about objects that the scheduler of the gang, or the controller of their kind, leaves alone."""
+    waits_for = itertools.chain.from_iterable(job.depends_on or () for job in jobs)
+    awaited = {each.name for each in waits_for if each.status != DEPENDENCY_READY}  # they are not in the gang
+    for index, job in enumerate(jobs if _uses_volcano(spec) else ()):
+        scheduler = job.template.spec.template.spec.scheduler_name or _DEFAULT_SCHEDULER
+        if scheduler == _DEFAULT_SCHEDULER and job.name not in awaited:
+            path = f"spec.template.spec.replicatedJobs[{index}].template.spec.template.spec.schedulerName"
+            text = (
+                f"the pods of job {_cut(job.name)} are not in the gang: {_DEFAULT_SCHEDULER} binds each alone"
+            )
+            yield Remark(path, f"{text}; set the name of Volcano's scheduler, usually volcano")
+    manager = spec.template.spec.managed_by
+    if manager not in (None, "", _JOB_SET_CONTROLLER):
+        text = f"JobSet leaves the JobSet to {_cut(manager)}, so no pod starts here"
+        yield Remark("spec.template.spec.managedBy", text, prevents_start=True)
 
 
 def _at_least_one(path: str, number: int, effect: str) -> Iterator[Remark]:

@@ -25,7 +25,10 @@ def job(
     annotations: Any = None, **spec: Any,
 ) -> dict[str, Any]:  # fmt: skip
     metadata = {"labels": {STEP: on_pods} if on_pods else {}, "annotations": annotations or {}}
-    pods = {"metadata": metadata, "spec": {"containers": [{"name": container, "image": "i"}]}}
+    pods = {
+        "metadata": metadata,
+        "spec": {"schedulerName": "volcano", "containers": [{"name": container, "image": "i"}]},
+    }
     labels = {STEP: step} if step else {}
     return {
         "name": name,
@@ -441,3 +444,40 @@ def test_the_group_of_a_job_is_a_label() -> None:
     )
 
     assert [each.path for each in found] == ["spec.template.spec.replicatedJobs[0].groupName"]
+
+
+@pytest.mark.parametrize("scheduler", ["", "default-scheduler", "volcano", "my-volcano"])
+def test_pods_of_another_scheduler_are_not_in_the_gang_of_volcano(scheduler: str) -> None:
+    init = job("init", None)
+    node = {**job(), "dependsOn": [{"name": "init", "status": "Complete"}]}
+    launcher = {**job("launcher", None), "dependsOn": [{"name": "node", "status": "Ready"}]}
+    for each in (init, node):
+        each["template"]["spec"]["template"]["spec"]["schedulerName"] = scheduler
+
+    found = remarks.about_runtime(runtime(init, node, launcher, **VOLCANO))
+
+    path = "spec.template.spec.replicatedJobs[1].template.spec.template.spec.schedulerName"
+    assert [each.path for each in found] == ([path] if scheduler in ("", "default-scheduler") else [])
+    assert all(str(each) == each.path + ": " + each.text and len(str(each)) <= 256 for each in found)
+    assert remarks.about_runtime(runtime(init, node)) == []
+
+
+@pytest.mark.parametrize(
+    ("manager", "is_ours"),
+    [("", True), ("jobset.sigs.k8s.io/jobset-controller", True), ("acme.io/other", False)],
+)
+def test_a_job_set_of_another_controller_does_not_start(manager: str, is_ours: bool) -> None:
+    found = remarks.about_runtime(runtime(job(), template_spec={"managedBy": manager}))
+
+    assert [(each.path, each.prevents_start) for each in found] == (
+        [] if is_ours else [("spec.template.spec.managedBy", True)]
+    )
+
+
+async def test_variables_with_which_the_nodes_find_each_other_are_a_warning() -> None:
+    env = [{"name": "PET_NNODES", "value": "9"}, {"name": "PET_RDZV_ID", "value": "x"}]
+
+    (warning,) = await warnings(runtime(job(), **TORCH), train_job({"env": env}))
+
+    assert warning.startswith("spec.trainer.env: PET_NNODES: the value replaces Trainer's")
+    assert await warnings(runtime(job()), train_job({"env": env})) == []
