@@ -14,6 +14,7 @@ from .causes.containers import by_end as by_end
 from .causes.containers import container_of as container_of
 from .causes.containers import failed_containers as failed_containers
 from .causes.containers import last_end as last_end
+from .causes.expiry import deadline_of as deadline_of
 from .causes.expiry import deletion_of as deletion_of
 from .causes.queues import QUEUE_LABEL as QUEUE_LABEL
 from .causes.queues import groups as groups

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The time at which a finished TrainJob will be deleted."""
+"""The time at which a running TrainJob will fail, and at which a finished one will be deleted."""
 
 from __future__ import annotations
 
@@ -61,6 +61,20 @@ def deletion_of(snapshot: Snapshot) -> Deletion | None:
     due = min(since, snapshot.now + _SKEW) + timedelta(seconds=ttl)
     announced = bool(snapshot.events(job, constants.TRAIN_JOB_EXPIRING_REASON))
     return Deletion(due, f"{field} is {ttl}", announced, snapshot.now - due > PATIENCE)
+
+
+def deadline_of(snapshot: Snapshot) -> datetime | None:
+    """Return when a running TrainJob will fail because of ``activeDeadlineSeconds``, or None if it has no deadline."""
+    job = snapshot.train_job
+    if is_finished(job) or not job.number("spec", "activeDeadlineSeconds"):
+        return None
+    from pkg.apis.trainer.v1alpha1 import TrainJob  # slow to load
+    from pkg.util import trainjob
+
+    with suppress(pydantic_core.ValidationError, ValueError, OverflowError):
+        left = trainjob.time_left(TrainJob.from_dict(dict(job.data)), snapshot.now)
+        return None if left is None else snapshot.now + left
+    return None
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:

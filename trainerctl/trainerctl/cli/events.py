@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from pkg.why import LiveObject, Snapshot, groups, kinds
-from pkg.why.liveobject import ago
+from pkg.why import LiveObject, Snapshot, deletion_of, groups, kinds
+from pkg.why.liveobject import ago, moment
 from pkg.why.snapshot import event_time
 
 from trainerctl.cli import live, streams
@@ -35,6 +35,9 @@ async def events_command(arguments: argparse.Namespace, out: Console, err: Conso
         streams.say_error(no_events(snapshot, arguments.types))
     else:
         print_table(snapshot, found, out)
+    if arguments.output != "json":
+        for note in notes(snapshot):
+            streams.say_note(note)
     return 0
 
 
@@ -51,6 +54,18 @@ def of_all(snapshot: Snapshot) -> list[LiveObject]:
     ]
     found = [event for each in objects for event in snapshot.events(each)] + snapshot.events_of_removed()
     return sorted(found, key=lambda each: event_time(each) or snapshot.now)
+
+
+def notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield why and since when the TrainJob is Failed and when it will be deleted, as far as no event says so."""
+    job = snapshot.train_job
+    failed = job.condition("Failed")
+    reason, message = str(failed.get("reason")), str(failed.get("message"))
+    if job.is_true("Failed") and not any(each.text("reason") == reason for each in of_all(snapshot)):
+        since = ago(moment(failed, "lastTransitionTime"), snapshot.now)
+        yield f"{job} is Failed since {since}, and no event says so: {reason}: {message}"
+    if (deletion := deletion_of(snapshot)) is not None and not deletion.is_announced:
+        yield f"{job} {'was ' if deletion.is_overdue else ''}{deletion}, because {deletion.field}"
 
 
 def no_events(snapshot: Snapshot, types: Iterable[str] | None = None) -> str:

@@ -12,9 +12,20 @@ from datetime import UTC, datetime
 from typing import Final
 
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.rest import RestError
 from pkg.apis.jobset.labels import JOB_SET_NAME_KEY
-from pkg.why import PENDING, QUEUE_LABEL, LiveObject, Snapshot, deletion_of, kinds, places, reading
+from pkg.why import (
+    PENDING,
+    QUEUE_LABEL,
+    LiveObject,
+    Snapshot,
+    deadline_of,
+    deletion_of,
+    kinds,
+    places,
+    reading,
+)
 from pkg.why.liveobject import ago, number
 from pkg.why.phase import Phase, cells, phase, state, tree
 from pkg.why.snapshot import NOT_INSTALLED
@@ -173,6 +184,8 @@ def tree_rows(snapshot: Snapshot, *, ages: bool = True) -> Iterator[tuple[str, .
             attempts, deletion = row.obj.number("status", "executionAttempts"), deletion_of(snapshot)
             started = f"started {attempts + 1} times" if attempts > 0 else ""
             expiry = str(deletion) if deletion is not None else ""
+            if (fails := deadline_of(snapshot)) is not None:
+                expiry = f"deadline {format_time(fails)}"
             detail = ", ".join(filter(None, (detail, started, expiry)))
         yield *others, detail
 

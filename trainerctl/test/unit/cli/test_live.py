@@ -27,7 +27,7 @@ from pkg.constants.trainer import LABEL_TRAIN_JOB_ANCESTOR
 from pkg.why import LiveObject, Snapshot, container_of, diagnose, keep
 from pkg.why.phase import training_step
 from testkit.why.states import failed
-from testkit.why.world import TrainJobObjects, when
+from testkit.why.world import TrainJobObjects, condition, when
 
 from trainerctl.cli import change, cluster, describe, events, live, logs, parser, watchtree, why
 from trainerctl.cli.live import KIND
@@ -394,6 +394,26 @@ def test_events_that_have_expired_lead_to_the_command_that_reads_the_objects() -
     assert events.no_events(removed(ENDED).snapshot(), ("Normal",)) == (
         "no events of type Normal of TrainJob llama; without --types, there are others"
     )
+
+
+def test_what_no_event_says_about_the_end_of_a_train_job_is_a_note() -> None:
+    world = TrainJobObjects()
+    assert list(events.notes(world.snapshot())) == []
+    failed = condition("Failed", reason="DeadlineExceeded", message="too long", age=120)
+    world.train_job["status"] = {"conditions": [failed]}
+    world.train_job["spec"]["ttlSecondsAfterFinished"] = 600
+
+    assert list(events.notes(world.snapshot())) == [
+        "TrainJob llama is Failed since 2m, and no event says so: DeadlineExceeded: too long",
+        f"TrainJob llama expires {when(-480)} if TTLAfterFinished is enabled, because spec.ttlSecondsAfterFinished is 600",
+    ]
+    world.train_job["spec"]["ttlSecondsAfterFinished"] = 0
+    assert list(events.notes(world.snapshot()))[1].startswith(
+        f"TrainJob llama was not deleted at {when(120)}, because"
+    )
+    world.event(world.train_job, "DeadlineExceeded", "too long")
+    world.event(world.train_job, "TrainJobExpiring", "soon")
+    assert list(events.notes(world.snapshot())) == []
 
 
 def test_the_rank_that_failed_first_is_shown_and_named() -> None:

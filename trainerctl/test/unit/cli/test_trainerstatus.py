@@ -3,10 +3,11 @@
 """The reported progress, as ``get`` and ``describe`` show it. Reports may contain anything."""
 
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from controller_runtime.machinery.meta import format_time, parse_time
 from pkg.why import LiveObject
 from testkit.why.world import NOW, TrainJobObjects, condition, when
 
@@ -156,3 +157,15 @@ def test_the_tree_and_the_page_show_when_a_finished_train_job_will_be_deleted(
 
     assert next(get.tree_rows(world.snapshot()))[-1] == f"100%, 12s ago, {cell.format(when(age - 60))}"
     assert sentence.format(when(age - 60)) in page(world)
+
+
+def test_the_tree_shows_when_a_running_train_job_will_fail() -> None:
+    world = reporting(progressPercentage=10)
+    assert "deadline" not in next(get.tree_rows(world.snapshot()))[-1]
+    world.train_job["spec"]["activeDeadlineSeconds"] = 600
+    created = world.train_job["metadata"]["creationTimestamp"]
+
+    due = format_time(parse_time(created) + timedelta(seconds=600))
+    assert next(get.tree_rows(world.snapshot()))[-1] == f"10%, 12s ago, deadline {due}"
+    world.train_job["spec"]["suspend"] = True
+    assert "deadline" not in next(get.tree_rows(world.snapshot()))[-1]
