@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads: gets, lists with selectors and pages, and only the metadata."""
 
+from typing import Any, cast
+
 from controller_runtime.apis.core.v1 import (
     ConfigMap,
     Pod,
@@ -92,8 +94,11 @@ async def fields_that_a_definition_makes_selectable(c: Backend, ns: str) -> list
         "spec.size=2,spec.colour=red",
     )
     return [
-        *[[each.name for each in await c.list(Strict, namespace=ns, fields=text)] for text in wanted],
-        await observe(c.list(Strict, namespace=ns, fields="spec.code=a")),
+        *[
+            [each.name for each in await c.list(Strict, namespace=ns, fields=cast("Any", text))]
+            for text in wanted
+        ],
+        await observe(c.list(Strict, namespace=ns, fields=cast("Any", "spec.code=a"))),
     ]
 
 
