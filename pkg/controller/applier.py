@@ -330,6 +330,7 @@ def _digests(desired: Object, live: Object | LazyObject[Object], digest: bytes |
     metadata = live.metadata
     if live.kind.gvk in _AS_METADATA:
         return own, f"{metadata.uid}/{metadata.resource_version}".encode()
+    parts: list[object]
     if metadata.generation is None:
         parts = [metadata.uid, content(live.object.to_dict())]
     else:  # it changes with every field except metadata and a status subresource

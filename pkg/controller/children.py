@@ -161,11 +161,11 @@ class Children:
         return live
 
     async def reconcile(  # noqa: C901  # one branch for each state, and one for each reason to wait
-        self, runtime: Runtime, train_job: TrainJob, live: JobSet | None
+        self, runtime: Runtime, train_job: TrainJob, live: JobSet | None, state: JobSetState | None
     ) -> Applied:
-        """Apply the objects that differ, and return the outcomes. ``live`` is the result of :meth:`job_set`.
+        """Apply the objects that differ, and return the outcomes. Deletions that take long are reported.
 
-        Deletions that take long are reported.
+        ``live`` is the result of :meth:`job_set`, and ``state`` its state.
 
         Raises:
             PendingError: some children cannot be written yet: an object is being deleted or has changed meanwhile, or
@@ -178,11 +178,12 @@ class Children:
         if memory.terminating is not None and self._now() < memory.terminating:
             raise PendingError("the namespace is being terminated", _UNTIL_NAMESPACE_IS_GONE)
         try:
-            adopts = live is not None and state_of(train_job, live) is JobSetState.ORPHAN
+            adopts = state is JobSetState.ORPHAN
             if live is not None and adopts:
                 # The patch of the owners tests only the owners, so the JobSet's deletion may have begun meanwhile.
                 live = await self._take_control(runtime, train_job, live)
-            if live is None or (state := state_of(train_job, live)) is JobSetState.SUSPENDED:
+                state = state_of(train_job, live)
+            if live is None or state is JobSetState.SUSPENDED:
                 # This process reads its own writes, so only another one's may be missing in the cache.
                 if note and (JobSet.gvk, train_job.key) not in memory.matched and await self._runs(train_job):
                     raise PendingError(f"jobset {train_job.key}: the cache does not show yet that it runs")

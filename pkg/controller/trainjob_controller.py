@@ -198,13 +198,13 @@ class TrainJobReconciler:
                 await self._write_status(stored, train_job, job_set)
             return self._conclude(request, train_job, errors, left)
 
-        state = TrainJobState.ACTIVE if job_set is None else state_of(stored, job_set)
-        _count(TrainJobState.EXPIRED if expired else state)
+        state = None if job_set is None else state_of(stored, job_set)
+        _count(TrainJobState.EXPIRED if expired else state or TrainJobState.ACTIVE)
         if train_job.status.conditions:  # Failed with another reason would be finished
             conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
         if not errors and (job_set is not None or not expired):  # an expired TrainJob gets no JobSet
             with _Collect(errors):
-                applied = await self._children.reconcile(runtime, train_job, job_set)
+                applied = await self._children.reconcile(runtime, train_job, job_set, state)
                 self._record(train_job, applied)
         if errors:
             self._report(train_job, errors)
@@ -511,11 +511,8 @@ def enqueue_followers(reader: client.Reader, index: str) -> handler.Funcs[Object
 async def _follows(reader: client.Reader, job: TrainJob) -> bool:
     try:
         return bool((await client.peek(reader, JobSet, job.key)).object.spec.suspend)
-    except (
-        NotFoundError,
-        CacheError,
-    ):  # the reconcile reports an unreadable JobSet; the other TrainJobs still wake
-        return True
+    except (NotFoundError, CacheError):
+        return True  # the reconcile reports an unreadable JobSet; the other TrainJobs still wake
 
 
 def enqueue_name_waiter(reader: client.Reader) -> handler.Funcs[JobSet]:
