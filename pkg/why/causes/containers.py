@@ -176,14 +176,19 @@ def failed_containers(snapshot: Snapshot) -> Iterator[Status]:
 def by_end(snapshot: Snapshot) -> list[Status]:
     """Return the containers in the order in which they ended: in distributed training, one failure causes others.
 
-    Containers that only report that another rank failed come last. Of the containers that ended in the same second,
-    those that a signal ended come last, because other programs send signals, and lower ranks come first. The
-    containers of a pod that has succeeded are left out: the kubelet may have killed its sidecars.
+    If the output of a container shows a cause, those that only report that another rank failed come last. Of the
+    containers that ended in the same second, those that a signal ended come last, because other programs send signals,
+    and lower ranks come first. The containers of a pod that has succeeded are left out: the kubelet may have killed its
+    sidecars.
     """
     found = [each for each in statuses(snapshot) if each.pod.text("status", "phase") != "Succeeded"]
+    has_cause = any(
+        number(last_end(each), "exitCode") != 0 and outputs.is_consequence(snapshot, each) is False
+        for each in found
+    )
 
     def order(status: Status) -> tuple[bool, datetime, bool, int]:
-        end, is_late = last_end(status), outputs.is_consequence(snapshot, status)
+        end, is_late = last_end(status), has_cause and outputs.is_consequence(snapshot, status) is True
         since = moment(end, "finishedAt") or snapshot.now
         return is_late, since, number(end, "exitCode") > 128, rank_of(status.pod)
 

@@ -193,9 +193,10 @@ def told(snapshot: Snapshot, status: Status) -> tuple[str, str]:
     return shown, advice.format(everything=everything, node=node)
 
 
-def is_consequence(snapshot: Snapshot, status: Status) -> bool:
-    """Return True if the container failed because another rank failed or hangs."""
-    return any(map(_CONSEQUENCE.search, _endings(snapshot, status)[0]))
+def is_consequence(snapshot: Snapshot, status: Status) -> bool | None:
+    """Return True if the container failed because another rank failed or hangs; None if there is no output."""
+    last, _ = _endings(snapshot, status)
+    return any(map(_CONSEQUENCE.search, last)) if last else None
 
 
 def _endings(snapshot: Snapshot, status: Status) -> tuple[list[str], list[str]]:

@@ -310,6 +310,19 @@ def test_a_rank_that_only_lost_another_one_is_not_the_first_answer(line: str) ->
     assert line in second.summary
 
 
+def test_without_the_output_of_the_rank_that_failed_the_first_that_waited_for_it_is_the_answer() -> None:
+    world = TrainJobObjects()
+    for number in (0, 1):
+        world.ended(1, pod=number)
+    line = "[rank0]:[E ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout"
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [line]
+
+    first = world.verdict().findings[0]
+
+    assert line in first.summary
+    assert "Compare all logs" in first.advice
+
+
 def test_a_container_that_its_node_lost_did_not_run_out_of_memory() -> None:
     world = TrainJobObjects()
     world.ended(
