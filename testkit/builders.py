@@ -92,9 +92,26 @@ def written_train_job(
 
     If ``kind`` is None, the reference to the runtime has only the name.
     """
+    return TrainJob.from_dict(train_job_document(namespace, runtime, name=name, kind=kind, **spec))
+
+
+def train_job_document(
+    namespace: str = "ns",
+    runtime: str = "torch",
+    *,
+    name: str = "job",
+    kind: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """Return a TrainJob as :func:`written_train_job` does, but as JSON, in which any value may be malformed."""
     reference = {"name": runtime} | ({} if kind is None else {"apiGroup": TrainJob.gvk.group, "kind": kind})
-    metadata = {"name": name, "namespace": namespace}
-    return TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": reference, **spec}})
+    return {
+        "apiVersion": TrainJob.gvk.api_version,
+        "kind": TrainJob.gvk.kind,
+        "metadata": {"name": name, "namespace": namespace, **(metadata or {})},
+        "spec": {"runtimeRef": reference, **spec},
+    }
 
 
 def written_runtime(

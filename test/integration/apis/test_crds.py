@@ -14,6 +14,7 @@ from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.rest import Config, Request, Transport
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from testkit.builders import train_job_document
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.integration
@@ -26,9 +27,7 @@ async def crds(live_client: LiveClient) -> None:
 
 
 def train_job(namespace: str, **spec: Any) -> Unstructured:
-    return unstructured(TrainJob.gvk).from_dict(
-        {"metadata": {"name": "job", "namespace": namespace}, "spec": {"runtimeRef": {"name": "rt"}, **spec}}
-    )
+    return unstructured(TrainJob.gvk).from_dict(train_job_document(namespace, "rt", **spec))
 
 
 async def test_defaults_are_filled_in(live_client: LiveClient, namespace: str) -> None:

@@ -13,6 +13,7 @@ from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_runtime
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
@@ -35,11 +36,7 @@ PATCH = {
 
 
 def runtime(namespace: str, pod: dict[str, Any], **policy: Any) -> TrainingRuntime:
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}}}
-    spec = {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": [job]}}}
-    metadata = {"name": "runtime", "namespace": namespace}
-    return TrainingRuntime.from_dict({"metadata": metadata, "spec": spec})
+    return written_runtime(namespace, pod=pod, mlPolicy=policy)
 
 
 async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(

@@ -17,6 +17,7 @@ from controller_runtime.rest import Request, warnings_in
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import train_job_document
 
 pytestmark = pytest.mark.integration
 
@@ -31,12 +32,7 @@ As = Callable[[str], AbstractAsyncContextManager[LiveClient]]
 
 def job(namespace: str, runtime: str, metadata: Document | None = None, **spec: Any) -> Unstructured:
     return Unstructured.wrap(
-        {
-            "apiVersion": "trainer.kubeflow.org/v1alpha1",
-            "kind": "TrainJob",
-            "metadata": {"name": "job", "namespace": namespace, **(metadata or {})},
-            "spec": {"runtimeRef": {"name": runtime}, "suspend": True, **spec},
-        }
+        train_job_document(namespace, runtime, metadata=metadata, **{"suspend": True, **spec})
     )
 
 

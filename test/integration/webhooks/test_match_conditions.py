@@ -20,6 +20,7 @@ from trainerctl.localcluster import manifests
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.webhooks.trainjob_defaulter import TrainJobDefaulter
+from testkit.builders import train_job_document
 
 pytestmark = pytest.mark.integration
 
@@ -99,14 +100,7 @@ REFUSED: dict[str, Document] = {
 
 
 def train_job(namespace: str, number: int, fields: Document) -> Document:
-    spec = {"runtimeRef": {"name": "torch"}, **fields}
-    metadata = {"name": f"job-{number}", "namespace": namespace, **spec.pop("metadata", {})}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": metadata,
-        "spec": spec,
-    }
+    return train_job_document(namespace, name=f"job-{number}", **fields)
 
 
 async def test_a_new_train_job_is_reviewed_if_the_manager_may_change_it(

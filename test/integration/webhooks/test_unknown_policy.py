@@ -16,6 +16,7 @@ from controller_runtime.rest import Request, Transport, warnings_in
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
+from testkit.builders import written_runtime
 
 pytestmark = pytest.mark.integration
 
@@ -51,10 +52,7 @@ def document(kind: str, **spec: Any) -> dict[str, Any]:
 
 
 def runtime() -> dict[str, Any]:
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pod}}}
-    template = {"spec": {"replicatedJobs": [job]}}
+    template = written_runtime("any").to_dict()["spec"]["template"]
     return document("TrainingRuntime", podGroupPolicy={"gangs": {}}, template=template)
 
 

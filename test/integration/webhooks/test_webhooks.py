@@ -15,6 +15,7 @@ from controller_runtime.rest import AnswerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from testkit.builders import train_job_document
 
 pytestmark = pytest.mark.integration
 
@@ -105,11 +106,7 @@ def wide(name: str, namespace: str, terms: int = 40_000) -> TrainJob:
 
 
 def train_job(name: str, namespace: str) -> dict[str, Any]:
-    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "plain"}
-    return {
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"runtimeRef": ref, "suspend": True},
-    }
+    return train_job_document(namespace, "plain", name=name, kind="TrainingRuntime", suspend=True)
 
 
 async def test_a_train_job_that_decodes_to_too_much_is_denied_and_a_stored_one_can_be_mended_and_deleted(

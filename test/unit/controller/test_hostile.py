@@ -30,6 +30,7 @@ from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.runtime.framework import PluginError
 from pkg.webhooks import TrainJobWebhook
+from testkit.builders import train_job_document
 
 CLEAR = (StatusError, PluginError, StrategicMergeError, core.RuntimeNotFoundError)
 """The errors with which a reconcile may fail: they name the object and the problem."""
@@ -193,15 +194,8 @@ HEALTHY = {
 
 
 def train_job(name: str, runtime: str, spec: dict[str, Any]) -> dict[str, Any]:
-    ref = {
-        "apiGroup": "trainer.kubeflow.org",
-        "kind": "ClusterTrainingRuntime",
-        "name": runtime,
-    }
-    return {
-        "metadata": {"name": name, "namespace": "team-a", "uid": f"{name}-uid"},
-        "spec": {"runtimeRef": ref, **spec},
-    }
+    kind, metadata = "ClusterTrainingRuntime", {"uid": f"{name}-uid"}
+    return train_job_document("team-a", runtime, name=name, kind=kind, metadata=metadata, **spec)
 
 
 class Events:

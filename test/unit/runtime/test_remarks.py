@@ -14,6 +14,7 @@ from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core, remarks
 from pkg.webhooks import TrainingRuntimeWebhook, TrainJobWebhook
+from testkit.builders import train_job_document
 
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 QUEUE = {"scheduling.volcano.sh/queue-name": "high"}
@@ -48,9 +49,8 @@ def runtime(
 
 
 def train_job(trainer: Any = None, metadata: Any = None, **spec: Any) -> TrainJob:
-    ref = {"name": "rt", "kind": "TrainingRuntime", "apiGroup": "trainer.kubeflow.org"}
-    meta = {"namespace": "ns", "name": "job", **(metadata or {})}
-    return TrainJob.from_dict({"metadata": meta, "spec": {"runtimeRef": ref, "trainer": trainer, **spec}})
+    made = train_job_document("ns", "rt", kind="TrainingRuntime", metadata=metadata, trainer=trainer, **spec)
+    return TrainJob.from_dict(made)
 
 
 async def warnings(

@@ -17,6 +17,7 @@ from controller_runtime.webhook import MutatorHandler
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.webhooks import TrainJobDefaulter
+from testkit.builders import train_job_document
 
 NOW = "2031-05-06T07:08:09Z"
 THEN = "2001-01-01T00:00:00Z"
@@ -29,12 +30,7 @@ Document = dict[str, Any]
 
 
 def job(metadata: Document | None = None, **spec: Any) -> Document:
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "bert", "namespace": "ns", **(metadata or {})},
-        "spec": {"runtimeRef": {"name": "torch"}, **spec},
-    }
+    return train_job_document(name="bert", metadata=metadata, **spec)
 
 
 def patch(manager: str = SDK, *, time: str | None = None, **pod: Any) -> Document:

@@ -13,6 +13,7 @@ from controller_runtime.webhook import MutatorHandler
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.webhooks import TrainJobDefaulter
+from testkit.builders import train_job_document
 
 Document = dict[str, Any]
 FIELDS: Document = {
@@ -40,12 +41,7 @@ def entry(
 
 
 def job(entries: list[Document], **spec: Any) -> Document:
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "bert", "namespace": "ns", "managedFields": entries},
-        "spec": {"runtimeRef": {"name": "torch"}, **spec},
-    }
+    return train_job_document(name="bert", metadata={"managedFields": entries}, **spec)
 
 
 async def stored(old: Document, new: Document, options: Document | None) -> tuple[Document, list[str]]:

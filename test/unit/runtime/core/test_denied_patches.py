@@ -23,11 +23,11 @@ from pkg.apis.trainer.v1alpha1 import (
     ContainerPatch,
     PodSpecPatch,
     PodTemplateSpecOverride,
-    TrainingRuntime,
     TrainJob,
 )
 from pkg.runtime import Runtime, core, runtime_for
 from pkg.webhooks import TrainJobWebhook
+from testkit.builders import train_job_document, written_runtime
 
 PATH = (
     "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec"
@@ -51,21 +51,15 @@ def patch(pod: dict[str, Any], manager: str = "acme.io/tool") -> dict[str, Any]:
 
 
 def train_job(*patches: dict[str, Any], kind: str = "TrainingRuntime", **spec: Any) -> TrainJob:
-    reference = {"name": "runtime", "kind": kind, "apiGroup": "trainer.kubeflow.org"}
-    spec |= {"runtimeRef": reference, "runtimePatches": list(patches)}
-    return TrainJob.from_dict({"metadata": {"namespace": "a", "name": "job", "uid": "u"}, "spec": spec})
+    spec |= {"kind": kind, "metadata": {"uid": "u"}, "runtimePatches": list(patches)}
+    return TrainJob.from_dict(train_job_document("a", "runtime", **spec))
 
 
 async def served(choice: str | None, version: str = "2.1") -> tuple[dict[str, Runtime], TrainJobWebhook]:
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
     init = [{"name": name, "image": "busybox"} for name in ("a", "first")]
-    pod = {"initContainers": init, "containers": [{"name": "node", "image": "busybox"}]}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}}}
-    spec = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [job]}}}
-    client = FakeClient(
-        TrainingRuntime.from_dict({"metadata": {"namespace": "a", "name": "runtime"}, "spec": spec}),
-        ClusterTrainingRuntime.from_dict({"metadata": {"name": "runtime"}, "spec": spec}),
-    )
+    made = written_runtime("a", pod={"initContainers": init}, mlPolicy={"numNodes": 1})
+    cluster = {"metadata": {"name": "runtime"}, "spec": made.to_dict()["spec"]}
+    client = FakeClient(made, ClusterTrainingRuntime.from_dict(cluster))
     cfg = defaulted(version)
     cfg.runtime_patches = None if choice is None else RuntimePatches(security_context=choice)
     runtimes = await core.new(client, client, cfg=cfg)
