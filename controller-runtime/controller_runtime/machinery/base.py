@@ -46,6 +46,7 @@ from pydantic import (
     ValidationError,
     WrapSerializer,
 )
+from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticUndefined, core_schema, from_json, to_json
 
 if TYPE_CHECKING:
@@ -269,9 +270,19 @@ class Struct(BaseModel):
 
 
 def fields_of(model: type[Struct]) -> dict[str, FieldInfo]:
-    """Return the fields by attribute name, with evaluated annotations."""
+    """Return the fields by attribute name, with evaluated annotations.
+
+    Raises:
+        TypeError: an annotation names a class that does not exist.
+    """
     if not model.__pydantic_fields_complete__:  # an annotation names a class that is declared later
-        model.model_rebuild()
+        try:
+            model.model_rebuild()
+        except PydanticUndefinedAnnotation as error:
+            raise TypeError(
+                f"{model.__name__}: the type {error.name} of a field is not defined; import it in the module of the "
+                "class, and not only for type checkers"
+            ) from error
     return model.model_fields
 
 

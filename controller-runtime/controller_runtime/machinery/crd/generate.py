@@ -27,7 +27,7 @@ from pydantic.fields import ComputedFieldInfo, FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_schema
 
-from .. import field, openapi
+from .. import field, openapi, structural
 from ..base import JSON, Struct, computed_wire_names, fields_of, wire_name
 from ..meta import is_time
 from ..object import Object, PartialObjectMetadata, Unstructured
@@ -88,6 +88,10 @@ _DECIMAL: Final = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}
 _OWN_SCHEMA: Final = "give the field a schema: Annotated[…, Markers(schema={…})]"
 _API_VERSION_TEXT: Final = "The version of the schema this object is written in, such as group/version."
 _KIND_TEXT: Final = "The kind of this object."
+
+
+class _FieldError(TypeError):
+    """A field has no schema that an API server accepts; the message names its class and the field."""
 
 
 class _NoSchemaError(TypeError):
@@ -266,7 +270,7 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
         if text := texts.get(attribute) or info.description:
             each["description"] = text
         if wire in schema["properties"]:
-            raise TypeError(f"{model.__name__}.{attribute} has the name {wire} in JSON, like another field")
+            raise _FieldError(f"{model.__name__}.{attribute} has the name {wire} in JSON, like another field")
         schema["properties"][wire] = each
         if needed:
             required.append(wire)
@@ -294,11 +298,13 @@ def _struct_markers(model: type[Struct]) -> tuple[Markers, ...]:
 def _named_in_errors(model: type[Struct], attribute: str) -> Iterator[None]:
     try:
         yield
-    except (_NoSchemaError, pydantic.PydanticUserError, SchemaError) as error:
+    except _FieldError:
+        raise
+    except (TypeError, pydantic.PydanticUserError, SchemaError) as error:
         lines = str(error).split("\n\nFor further information")[0].splitlines()
         if isinstance(error, SchemaError):  # only the last line has the problem
             lines = ["pydantic cannot check it:", lines[-1].removeprefix("error: ").strip()]
-        raise TypeError(
+        raise _FieldError(
             f"{model.__name__}.{attribute} has no structural schema: {' '.join(lines)}"
         ) from error
 
@@ -636,9 +642,43 @@ def _constrain(schema: Schema, metadata: Iterable[object]) -> None:
     if others and (known := _TYPES.get(schema.get("type", ""))) is not None:
         adapted: Any = Annotated[(known, *others)]
         schema.update(_bounds(TypeAdapter(adapted).json_schema()))
-    for each in metadata:
-        if isinstance(each, Markers):
-            _mark(schema, each)
+    marked = [each for each in metadata if isinstance(each, Markers)]
+    for each in marked:
+        _mark(schema, each)
+    if marked and (problem := _problem_of(schema)):
+        raise _NoSchemaError(problem)
+
+
+def _problem_of(schema: Schema) -> str:
+    """Return why an API server would refuse a schema with markers, or an empty string.
+
+    Not everything is checked, only what markers often get wrong.
+    """
+    kind, items = schema.get("type"), schema.get("items") or {}
+    if "$ref" in schema:
+        return "a schema has no $ref: write out what it refers to"
+    if kind not in (None, "array", "boolean", "integer", "number", "object", "string"):
+        return f"{kind!r} is not a type of JSON schema"
+    if kind is None and not (schema.get(openapi.PRESERVE) or schema.get("x-kubernetes-int-or-string")):
+        return "a schema needs a type"
+    list_type, keys = schema.get(openapi.LIST_TYPE), schema.get(openapi.MAP_KEYS) or ()
+    if list_type is not None and kind != "array":
+        return f"list_type is for lists, not for type {kind}"
+    if list_type == "set" and items.get("type") == "object" and items.get(openapi.MAP_TYPE) != "atomic":
+        return "a list of objects cannot be a set; use list_type map with list_map_keys"
+    if list_type == "map" and items.get("type") != "object":
+        return "list_type map is for lists of objects"
+    for key in keys:
+        known = (items.get("properties") or {}).get(key)
+        if known is None:
+            return f"list_map_keys: the items have no field {key}"
+        if key not in (items.get("required") or ()) and "default" not in known:
+            return f"list_map_keys: {key} must be required, or have a default in its markers"
+    if "default" in schema and kind not in (None, "array", "object"):
+        problem = next(structural.problems(schema, schema["default"], ("default",)), None)
+        if problem is not None:
+            return problem.text
+    return ""
 
 
 def _mark(schema: Schema, marker: Markers) -> None:

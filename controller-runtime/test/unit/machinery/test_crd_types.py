@@ -160,3 +160,65 @@ def test_a_computed_field_with_a_serializer_is_written_by_it() -> None:
             return value.get_secret_value()
 
     assert Login(name="a").to_dict() == {"name": "a", "token": "a"}
+
+
+class Entry(Struct):
+    id: str
+    zone: str | None = None
+    port: Annotated[int | None, Markers(default=80)] = None
+
+
+REFUSED_BY_SERVERS: dict[str, tuple[Any, str]] = {
+    "default of another type": (
+        Annotated[int, Markers(default="x")],
+        "default in body must be of type integer",
+    ),
+    "default of None": (Annotated[int, Markers(default=None)], "default in body must be of type integer"),
+    "default out of bounds": (
+        Annotated[int, Markers(minimum=2, default=1)],
+        "default in body should be greater than or equal to 2",
+    ),
+    "key that is not a field": (
+        Annotated[list[Entry], Markers(list_type="map", list_map_keys=("name",))],
+        "list_map_keys: the items have no field name",
+    ),
+    "optional key": (
+        Annotated[list[Entry], Markers(list_type="map", list_map_keys=("zone",))],
+        "list_map_keys: zone must be required, or have a default in its markers",
+    ),
+    "set of objects": (Annotated[list[Entry], Markers(list_type="set")], "cannot be a set"),
+    "map of texts": (
+        Annotated[list[str], Markers(list_type="map", list_map_keys=("id",))],
+        "list_type map is for lists of objects",
+    ),
+    "list type of a text": (Annotated[str, Markers(list_type="atomic")], "list_type is for lists"),
+    "type of a schema": (Annotated[Any, Markers(schema={"type": "objekt"})], "'objekt' is not a type"),
+    "reference": (Annotated[Any, Markers(schema={"$ref": "#/a"})], r"a schema has no \$ref"),
+    "schema without a type": (Annotated[Any, Markers(schema={"properties": {}})], "a schema needs a type"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_BY_SERVERS)
+def test_markers_that_every_server_refuses_are_one_error_with_class_and_field(case: str) -> None:
+    annotation, problem = REFUSED_BY_SERVERS[case]
+    with pytest.raises(TypeError, match=rf"^Spec\.f has no structural schema: .*{problem}"):
+        schema_of(annotation)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Annotated[list[Entry], Markers(list_type="map", list_map_keys=("id",))],
+        Annotated[list[Entry], Markers(list_type="map", list_map_keys=("id", "port"))],
+        Annotated[list[str] | None, Markers(default=["a"], list_type="set")],
+        Annotated[int | None, Markers(nullable=True, default=None)],
+        Annotated[int | str, Markers(default="80%")],
+    ],
+)
+def test_markers_that_servers_accept_pass(annotation: Any) -> None:
+    assert schema_of(annotation)
+
+
+def test_a_type_that_is_only_imported_for_type_checkers_is_named() -> None:
+    with pytest.raises(TypeError, match=r"Spec: the type Missing of a field is not defined; import it"):
+        schema_of("Missing")
