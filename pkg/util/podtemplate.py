@@ -5,8 +5,8 @@
 The labels and annotations of the JobSet and of its Jobs are checked, too.
 
 Only what every supported API server refuses is reported. The API server has the last word, because this is not checked:
-whether the objects exist to which a template refers, quotas, and admission; the fields of the Job around the template;
-Windows; annotations for AppArmor and seccomp; rare volume sources; user namespaces; sysctls of the host's namespaces;
+whether the objects exist to which a template refers, quotas, and admission; the success policy of a Job; Windows;
+annotations for AppArmor and seccomp; rare volume sources; user namespaces; sysctls of the host's namespaces;
 ``resizePolicy`` and rules for restarts; divisors; the sums of pod-level resources; fields newer than Kubernetes 1.31.
 """
 
@@ -381,10 +381,37 @@ def _of_containers(data: Data) -> Problems:
             in_use.add(used and key)
 
 
+def _exit_codes(data: Data) -> Problems:
+    values = data.get("values") or []
+    if not values or values != sorted(set(values)):
+        yield ("values",), "must be ascending numbers, each of them once" if values else "must have values"
+    elif data.get("operator") == "In" and 0 in values:
+        yield ("values",), "must not contain 0 for the operator In"
+
+
 def _job(data: Data) -> Problems:
-    policy = _at(data, ("template", "spec", "restartPolicy"))
-    if data.get("podFailurePolicy") is not None and policy != "Never":
+    """Yield the problems of a Job's fields that depend on each other or on the pod template."""
+    pod, policy = _map(data, "template", "spec"), data.get("podFailurePolicy")
+    limit, mode = (
+        data.get("backoffLimitPerIndex"),
+        data.get("completionMode") or "Indexed",
+    )  # JobSet's default
+    if policy is not None and pod.get("restartPolicy") != "Never":
         yield ("template", "spec", "restartPolicy"), "must be Never because the Job has a podFailurePolicy"
+    if policy is not None and data.get("podReplacementPolicy") == "TerminatingOrFailed":
+        yield ("podReplacementPolicy",), "must be Failed because the Job has a podFailurePolicy"
+    own = {each.get("name") for _, _, each in _containers(pod)}
+    for index, rule in enumerate(_maps(policy or {}, "rules")):
+        if limit is None and rule.get("action") == "FailIndex":
+            yield ("podFailurePolicy", "rules", index, "action"), "needs backoffLimitPerIndex"
+        if (name := _map(rule, "onExitCodes").get("containerName")) and name not in own:
+            path = ("podFailurePolicy", "rules", index, "onExitCodes", "containerName")
+            yield path, "the pod has no such container"
+    if limit is None and data.get("maxFailedIndexes") is not None:
+        yield ("maxFailedIndexes",), "needs backoffLimitPerIndex"
+    for name in ("backoffLimitPerIndex", "successPolicy") if mode != "Indexed" else ():
+        if data.get(name) is not None:
+            yield (name,), "needs completionMode: Indexed"
 
 
 def _mounts(job: Data, claimed: set[Any]) -> Problems:
@@ -649,6 +676,16 @@ _JOB: Final = {
         "metadata": _METADATA,
         "spec": _POD,
     },
+    "completionMode": _one_of("Indexed", "NonIndexed"),
+    "podReplacementPolicy": _one_of("TerminatingOrFailed", "Failed"),
+    "managedBy": _matching(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/.+", "must have a domain, as example.com/controller"),
+    "selector": lambda _value: "must not be set: each Job has a selector of its own",
+    "manualSelector": lambda value: "must not be set: each Job has a selector of its own" if value else "",
+    "podFailurePolicy": {"rules": [{
+        "action!": _one_of("FailJob", "FailIndex", "Ignore", "Count"), "": [_choice("onExitCodes", "onPodConditions")],
+        "onExitCodes": {"operator!": _one_of("In", "NotIn"), "": [_exit_codes]},
+        "onPodConditions": [{"type!": _KEY, "status": _one_of("True", "False", "Unknown")}],
+    }]},
     "": [_job],
 }
 # fmt: on

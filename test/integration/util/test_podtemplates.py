@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 JOB = unstructured(GVK("batch", "v1", "Job"))
 POD = unstructured(GVK("", "v1", "Pod"))
 
-# Changes of a template that the API server accepts: "meta" is its metadata, "pod" its spec, "node" its container.
-# There is one on each side of each bound of the check; six are refused for reasons that the check leaves out.
+# Changes of a Job: "meta" is the metadata of its pods, "pod" their spec, "node" their container, "job" its own spec.
+# There is one on each side of each bound of the check; some are refused for reasons that the check leaves out.
 # fmt: off
 TEMPLATES: list[str] = [
     # accepted
@@ -429,6 +429,47 @@ TEMPLATES: list[str] = [
     "{node: {image: 'a b'}}",
     "{node: {stdinOnce: true}}",
     "{node: {workingDir: relative}}",
+    # fields of the Job
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [1, 2]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [0]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: NotIn, values: [0]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: []}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [2, 1]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [1, 1]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {containerName: nope, operator: In, values: [1]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {containerName: node, operator: In, values: [1]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [1]}, onPodConditions: [{type: A, status: 'True'}]}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: Restart, onExitCodes: {operator: In, values: [1]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailIndex, onExitCodes: {operator: In, values: [1]}}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: 'True'}]}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: 'Yes'}]}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: Ignore, onPodConditions: []}]}}}",
+    "{job: {podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: Is, values: [1]}}]}}}",
+    "{job: {podFailurePolicy: {rules: []}}}",
+    "{job: {maxFailedIndexes: 1}}",
+    "{job: {backoffLimitPerIndex: 1}}",
+    "{job: {backoffLimitPerIndex: 1, maxFailedIndexes: 0}}",
+    "{job: {backoffLimitPerIndex: 1, maxFailedIndexes: 1}}",
+    "{job: {selector: {matchLabels: {a: b}}}}",
+    "{job: {manualSelector: true}}",
+    "{job: {manualSelector: false}}",
+    "{job: {manualSelector: true, selector: {matchLabels: {a: b}}}}",
+    "{job: {podReplacementPolicy: TerminatingOrFailed}}",
+    "{job: {podReplacementPolicy: Failed}}",
+    "{job: {podReplacementPolicy: Always}}",
+    "{job: {podReplacementPolicy: TerminatingOrFailed, podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: 'True'}]}]}}}",
+    "{job: {podReplacementPolicy: Failed, podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: 'True'}]}]}}}",
+    "{job: {managedBy: x}}",
+    "{job: {managedBy: a.b/c}}",
+    "{job: {managedBy: kubernetes.io/job-controller}}",
+    "{job: {completionMode: Indexes}}",
+    "{job: {completionMode: NonIndexed}}",
+    "{job: {completionMode: NonIndexed, backoffLimitPerIndex: 1}}",
+    "{job: {successPolicy: {rules: [{succeededIndexes: '0'}]}}}",
+    "{job: {successPolicy: {rules: [{succeededCount: 1}]}}}",
+    "{job: {completionMode: NonIndexed, successPolicy: {rules: [{succeededCount: 1}]}}}",
 ]
 # fmt: on
 
@@ -440,6 +481,7 @@ def job(changes: str) -> dict[str, Any]:
     pod.setdefault("containers", [{"name": "node", "image": "busybox", **made.get("node", {})}])
     template = {"metadata": made.get("meta", {}), "spec": pod}
     spec = {"parallelism": 1, "completions": 1, "completionMode": "Indexed", "template": template}
+    spec |= made.get("job", {})
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": spec}
 
 

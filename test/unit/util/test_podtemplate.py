@@ -18,6 +18,12 @@ def job_set(*pods: Any, **spec: Any) -> dict[str, Any]:
     return {"spec": {"replicatedJobs": jobs, **spec}}
 
 
+def _failing(**codes: Any) -> dict[str, Any]:
+    return {
+        "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", **codes}}]}
+    }
+
+
 def test_a_violation_names_job_path_and_field() -> None:
     good = {"containers": [{"name": "a", "image": "x"}]}
     bad = {"containers": [{"name": "a", "image": "x", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
@@ -166,3 +172,27 @@ def test_labels_and_annotations_of_the_job_set_and_its_jobs_are_checked() -> Non
     )
     assert of_job.path == ("spec", "replicatedJobs", 0, "template", "metadata", "annotations", "not a key")
     assert of_job.keyed[2] == "job-0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"maxFailedIndexes": 1}, ("maxFailedIndexes",)),
+        ({"maxFailedIndexes": 1, "backoffLimitPerIndex": 0}, ()),
+        ({"selector": {"matchLabels": {"a": "b"}}}, ("selector",)),
+        ({"managedBy": "nobody"}, ("managedBy",)),
+        ({"completionMode": "NonIndexed", "backoffLimitPerIndex": 1}, ("backoffLimitPerIndex",)),
+        (_failing(values=[0]), ("podFailurePolicy", "rules", 0, "onExitCodes", "values")),
+        (_failing(values=[3, 1]), ("podFailurePolicy", "rules", 0, "onExitCodes", "values")),
+        (_failing(values=[1, 3]), ()),
+        (
+            _failing(values=[1], containerName="b"),
+            ("podFailurePolicy", "rules", 0, "onExitCodes", "containerName"),
+        ),
+        ({**_failing(values=[1]), "podReplacementPolicy": "TerminatingOrFailed"}, ("podReplacementPolicy",)),
+    ],
+)
+def test_fields_of_the_job_are_checked(fields: dict[str, Any], path: tuple[Any, ...]) -> None:
+    made = job_set({"containers": [{"name": "a", "image": "x"}], "restartPolicy": "Never"})
+    made["spec"]["replicatedJobs"][0]["template"]["spec"] |= fields
+    assert [each.path[5:] for each in podtemplate.violations(made)] == ([path] if path else [])
