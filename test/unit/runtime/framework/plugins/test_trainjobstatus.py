@@ -101,7 +101,7 @@ async def test_the_variables_follow_those_of_the_policies_and_the_train_jobs_own
     spec = SPEC.model_copy(update={"ml_policy": MLPolicy.from_dict({"numNodes": 2, "torch": {}})})
     client = FakeClient(secret(**{"ca.crt": base64.b64encode(b"PEM").decode()}))
 
-    _, node = job_set(await build(client, cfg, spec)).spec.replicated_jobs or ()
+    node = (job_set(await build(client, cfg, spec)).spec.replicated_jobs or [])[1]
 
     (container,) = node.template.spec.template.spec.to_dict()["containers"]
     names = [each["name"] for each in container["env"]]
