@@ -73,8 +73,8 @@ def test_a_bug_is_found_shrunk_and_replayed(capsys: pytest.CaptureFixture[str]) 
     assert f"seed {found.seed} fails" in capsys.readouterr().out
 
 
-def test_most_steps_come_in_storms_and_some_between_them() -> None:
-    steps = list(spread(random.Random(1), "step", times=1000, length=100_000, storms=[50_000]))
+def test_most_steps_come_in_bursts_and_some_between_them() -> None:
+    steps = list(spread(random.Random(1), "step", times=1000, length=100_000, bursts=[50_000]))
     near = sum(abs(step.at - 50_000) < 100 for step in steps)
     assert 700 < near < 800
 
