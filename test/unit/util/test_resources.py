@@ -47,4 +47,4 @@ def test_thousands_of_sidecars_with_resources_of_their_own_take_little_time() ->
     began = time.process_time()
 
     assert requests(initContainers=[*sidecars, *later]) == {**dict.fromkeys(names, "1"), "cpu": "1"}
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 8  # it would be about 20 if quadratic

@@ -27,7 +27,7 @@ JOB = LiveObject({"kind": "Job", "metadata": {"name": "llama", "namespace": "tea
 def test_the_time_for_a_refusal_is_bounded(part: str) -> None:
     began = time.process_time()
     refusals.refused(part * (SIZE // len(part)), JOB)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 8
 
 
 def test_a_number_of_nodes_has_few_digits() -> None:

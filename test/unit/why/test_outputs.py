@@ -273,7 +273,7 @@ def test_long_lines_are_cut_and_read_in_bounded_time() -> None:
     began = time.process_time()
     found = world.verdict().findings[0]
 
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 8
     assert found.summary.endswith(f": {line[:80]}…{'9' * 80}")
 
 

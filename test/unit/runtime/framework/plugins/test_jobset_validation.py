@@ -28,5 +28,5 @@ def test_a_job_that_an_override_names_thousands_of_times_is_checked_once(known: 
 
     errors = validate_overrides({"node": {"node"}}, TrainJob.from_dict({"metadata": {}, "spec": spec}))
 
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 8  # much more if each name is checked
     assert len(errors) == (3 if known == "node" else 5)
