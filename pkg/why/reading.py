@@ -83,8 +83,8 @@ class Reading:
         self._refused: dict[str, str] | None = None
         self._webhooks_are_read = False
 
-    async def take(self, now: datetime) -> Snapshot:
-        """Return the snapshot.
+    async def take(self, now: datetime, *, explains: bool = True) -> Snapshot:
+        """Return the snapshot. Unless it ``explains``, it has no logs, dry runs, webhooks and controllers.
 
         Raises:
             StatusError, RestError: the TrainJob cannot be read; NotFoundError if it does not exist.
@@ -102,11 +102,12 @@ class Reading:
             ]
             for reference in dict.fromkeys(named):
                 group.start_soon(self._look_up, reference)
-            group.start_soon(self._read_logs, snapshot)
-            group.start_soon(self._dry_run, snapshot)
             group.start_soon(self._read_position, snapshot)
-            group.start_soon(self._read_controllers)
-            if any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
+            if explains:
+                group.start_soon(self._read_logs, snapshot)
+                group.start_soon(self._dry_run, snapshot)
+                group.start_soon(self._read_controllers)
+            if explains and any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
                 group.start_soon(self._read_webhooks)
         if references.runtime_of(train_job) in self._absent:
             await self._look_up(references.runtime_of_other_kind(train_job))
@@ -316,13 +317,15 @@ async def pending(
     return [], NOT_INSTALLED
 
 
-async def take(client: Reader, namespace: str, name: str, now: datetime) -> Snapshot:
-    """Return the snapshot of a TrainJob.
+async def take(
+    client: Reader, namespace: str, name: str, now: datetime, *, explains: bool = True
+) -> Snapshot:
+    """Return the snapshot of a TrainJob, as :meth:`Reading.take` does.
 
     Raises:
         StatusError, RestError: the TrainJob cannot be read; NotFoundError if it does not exist.
     """
-    return await Reading(client, namespace, name).take(now)
+    return await Reading(client, namespace, name).take(now, explains=explains)
 
 
 async def listed(

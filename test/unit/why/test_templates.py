@@ -158,3 +158,12 @@ async def test_pods_are_tried_only_if_no_recent_event_gives_the_reason(age: floa
 
     assert len(client.asked) == tries
     assert gravest(snapshot)[0].cause == "quota-exceeded"
+
+
+async def test_commands_that_explain_nothing_send_no_dry_run_and_read_no_controllers() -> None:
+    client = DryRuns(*(Unstructured.wrap(each) for each in refused_world().objects))
+    found = await reading.take(client, "team-a", "llama", NOW, explains=False)
+
+    assert client.asked == []
+    assert found.job_set is not None
+    assert not {"Deployment", "Lease"} & {call.kind.kind for call in client.calls}

@@ -22,7 +22,7 @@ async def events_command(arguments: argparse.Namespace, out: Console, err: Conso
         StatusError: the TrainJob cannot be read.
     """
     async with live.connect(arguments) as cluster:
-        snapshot = await cluster.snapshot(arguments.name)
+        snapshot = await cluster.snapshot(arguments.name, explains=False)
     if reason := snapshot.unread.get(kinds.EVENT):
         streams.say_error(reason)
         return 1

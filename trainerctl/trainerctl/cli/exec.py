@@ -48,7 +48,7 @@ async def exec_command(arguments: argparse.Namespace, out: Console, err: Console
     except ModuleNotFoundError as error:
         raise InputError(f"exec needs the extra trainerctl[exec] ({error.name} is not installed)") from error
     async with live.connect(arguments) as cluster:
-        snapshot = await cluster.snapshot(arguments.name)
+        snapshot = await cluster.snapshot(arguments.name, explains=False)
     pod = _selected(snapshot, arguments)
     container = arguments.container or (container_of(pod) if pod else "")
     problem = _problem(snapshot, pod, container, arguments)

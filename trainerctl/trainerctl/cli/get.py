@@ -60,7 +60,7 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
         if arguments.watch:
             return await _watch(cluster, arguments, namespace, out)
         if arguments.name and arguments.output == "table":
-            print_tree(await cluster.snapshot(arguments.name), out)
+            print_tree(await cluster.snapshot(arguments.name, explains=False), out)
             return 0
         if arguments.name:
             found = await cluster.client.get(KIND, (cluster.namespace, arguments.name))

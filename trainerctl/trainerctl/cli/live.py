@@ -130,14 +130,14 @@ class Connection(NamedTuple):
         """The folder with the removed pods, if this is a local cluster of the user."""
         return removedpods.folder_of(self.address)
 
-    async def snapshot(self, name: str) -> Snapshot:
-        """Return the objects of a TrainJob.
+    async def snapshot(self, name: str, *, explains: bool = True) -> Snapshot:
+        """Return the objects of a TrainJob and, if it ``explains``, logs and what else shows the causes of its state.
 
         Raises:
             StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
         """
         began = datetime.now(UTC)
-        found = await reading.take(self.client, self.namespace, name, began)
+        found = await reading.take(self.client, self.namespace, name, began, explains=explains)
         found = await anyio.to_thread.run_sync(lambda: removedpods.with_removed(self.removed, found))
         return dataclasses.replace(found, now=self.clock.corrected(began))
 

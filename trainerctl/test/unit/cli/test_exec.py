@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, world: TrainJobObjects) -> list[Any]:
     found: list[Any] = []
 
     class Cluster:
-        async def snapshot(self, name: str) -> Any:
+        async def snapshot(self, name: str, *, explains: bool) -> Any:
             return world.snapshot()
 
     @asynccontextmanager
