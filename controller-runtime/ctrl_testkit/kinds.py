@@ -18,7 +18,7 @@ from controller_runtime.machinery.crd import ATOMIC, MAP_BY_NAME, Markers
 class Crew(Struct):
     """A job template and the number of jobs that are created from it."""
 
-    name: str = ""
+    name: Annotated[str, Markers(required=True)] = ""
     group_name: Annotated[str | None, Markers(default="default")] = None
     template: Annotated[JobTemplateSpec, Markers(required=True)] = Field(
         default_factory=JobTemplateSpec, exclude_if=is_unset

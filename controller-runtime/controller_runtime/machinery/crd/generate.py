@@ -235,6 +235,11 @@ def _column(column: PrinterColumn) -> Schema:
 
 def _root(kind: type[Object], markers: KindMarkers) -> Schema:
     schema = _struct(kind)
+    if markers.status_subresource and "status" in schema.get("required", ()):
+        raise TypeError(
+            f"{kind.__name__}.status needs a default that can be made, or None: the status is a subresource, so every "
+            "object is created without it"
+        )
     schema.setdefault("properties", {}).update(
         {
             "apiVersion": {"description": _API_VERSION_TEXT, "type": "string"},

@@ -3,7 +3,7 @@
 """The schemas of types that a field may have, and the one line that names a field whose type has none."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
 import pytest
@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 import controller_runtime as ctrl
 from controller_runtime.machinery import Object, Struct
-from controller_runtime.machinery.crd import Markers, custom_resource_definition
+from controller_runtime.machinery.crd import KindMarkers, Markers, custom_resource_definition
 
 ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
 
@@ -222,3 +222,17 @@ def test_markers_that_servers_accept_pass(annotation: Any) -> None:
 def test_a_type_that_is_only_imported_for_type_checkers_is_named() -> None:
     with pytest.raises(TypeError, match=r"Spec: the type Missing of a field is not defined; import it"):
         schema_of("Missing")
+
+
+@pytest.mark.parametrize(
+    "default", [..., Field(default_factory=Own)], ids=["no default", "a default that cannot be made"]
+)
+def test_a_status_that_no_new_object_can_have_is_refused(default: Any) -> None:
+    class Thing(Object, group="example.com", version="v1", plural="things"):
+        crd_kind: ClassVar = KindMarkers(status_subresource=True)
+
+    made: Any = pydantic.create_model("Made", __base__=Thing, status=(Own, default))
+    with pytest.raises(TypeError, match=r"^Made\.status needs a default that can be made, or None"):
+        custom_resource_definition(made)
+    optional: Any = pydantic.create_model("Made", __base__=Thing, status=(Own | None, None))
+    assert custom_resource_definition(optional)
