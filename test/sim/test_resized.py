@@ -47,9 +47,16 @@ class Kills(Observer):
         self._sim = sim
         self._rng = random.Random(f"{sim.seed}/kills")
         self._held: Process | None = None
+        self._has_ended = False
         self.before: Counter[str] = Counter()
         self.after: Counter[str] = Counter()
         sim.network.observers.append(self)
+
+    def end(self) -> None:
+        """Kill no manager any more."""
+        self._has_ended = True
+        if self._held is not None:
+            self._sim.network.cut_off.discard(self._held.name)
 
     def sends(self, process: Process, request: Request) -> None:
         if self._held is not None and process is not self._held and process.name == self._held.name:
@@ -74,7 +81,7 @@ class Kills(Observer):
             ),
             "",
         )
-        if not process.name.startswith("manager") or request.method == "GET" or not kind:
+        if self._has_ended or not process.name.startswith("manager") or request.method == "GET" or not kind:
             return False
         write = f"{request.method} {kind}{'/status' if parts[-1] == 'status' else ''}"
         if hits[write] and self._rng.random() >= OFTEN:
@@ -152,6 +159,7 @@ def scenario(sim: Simulation) -> None:
     sim.action(users.delete, times=1)
 
     async def check(sim: Simulation) -> None:
+        kills.end()
         await end.check(sim)
         assert sizes.resized
         assert kills.before
