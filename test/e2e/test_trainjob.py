@@ -10,7 +10,6 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
-from controller_runtime.machinery.errors import ForbiddenError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -148,10 +147,3 @@ async def test_a_running_job_set_keeps_its_owner_and_runs_past_its_own_webhook(
     assert (await cluster_client.get(JobSet, job.key)).labels[
         "team"
     ] == "ours"  # this shows that it was suspended for a moment
-
-
-async def test_the_webhooks_stand_in_the_api_servers_way(
-    cluster_client: LiveClient, cluster_namespace: str
-) -> None:
-    with pytest.raises(ForbiddenError, match="must be created before the TrainJob is created"):
-        await cluster_client.create(train_job(cluster_namespace, runtime={"name": "gone"}))

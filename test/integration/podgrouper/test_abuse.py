@@ -11,13 +11,10 @@ import anyio
 import pytest
 from controller_runtime import Manager
 from controller_runtime.apis.core.v1 import Event, Namespace, Pod
-from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery import GVK, Unstructured, metadata_only, unstructured
+from controller_runtime.machinery import GVK
 from controller_runtime.rest import AnswerError
-
-from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper.regrouping import PERIOD, PORTION
 
 pytestmark = pytest.mark.integration
 
@@ -90,80 +87,6 @@ async def test_pods_of_one_namespace_neither_delay_another_nor_read_anything(
     # The first hundred failures, and then ten a second.
     live = [path for path in sent.paths if f"/namespaces/{other_namespace}/" in path and "missing-" in path]
     assert len(live) <= 100 + 10 * lasted
-
-
-@pytest.mark.timeout(300)
-async def test_edits_of_an_owner_of_many_pods_and_deletions_of_its_group_do_not_delay_another_namespace(
-    live_client: LiveClient, namespace: str, other_namespace: str, make: Any, run_grouper: RunGrouper
-) -> None:
-    job = await make(JOB, "good", None, SUSPENDED)
-    rival = Unstructured.wrap(
-        {
-            "apiVersion": JOB.api_version,
-            "kind": JOB.kind,
-            "metadata": {"name": "rival", "namespace": other_namespace},
-            "spec": SUSPENDED,
-        }
-    )
-    rival = await live_client.create(rival)
-    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "rival", "uid": rival.metadata.uid}
-
-    async def make_pod(number: int) -> None:
-        metadata = {"name": f"p-{number}", "namespace": other_namespace, "ownerReferences": [reference]}
-        await live_client.create(Pod.from_dict({"metadata": metadata, "spec": OURS}))
-
-    async with run_grouper(rules="v0.17") as (_, sent):
-        async with anyio.create_task_group() as tasks:
-            for number in range(3 * PORTION):
-                tasks.start_soon(make_pod, number)
-
-        async def all_grouped() -> bool:
-            pods = await live_client.list(Pod, namespace=other_namespace)
-            return all("pod-group-name" in pod.annotations for pod in pods)
-
-        await eventually(all_grouped, timeout=180, reason="the rival's pods are grouped")
-        sent.clear()
-        began = anyio.current_time()
-        for number in range(60):
-            body = b'{"metadata":{"labels":{"n":"%d"}}}' % number
-            await live_client.patch(rival, raw_patch(MERGE, body))
-            if number % 10 == 0:
-                await live_client.delete_all_of(PodGroup, namespace=other_namespace)
-            await anyio.sleep(0.05)
-        await make(Pod.gvk, "good", job, OURS)
-
-        async def grouped() -> bool:
-            return "pod-group-name" in (await live_client.get(Pod, (namespace, "good"))).annotations
-
-        await eventually(grouped, timeout=10, reason="the pod of another namespace is grouped")
-
-        async def is_current() -> bool:
-            groups = list(await live_client.list(PodGroup, namespace=other_namespace))
-            return [each.labels.get("n") for each in groups] == ["59"]
-
-        await eventually(is_current, timeout=30, reason="the last edit has reached the group")
-        lasted = anyio.current_time() - began
-
-    # Two writes of the group for each period, and three for each of the six deletions, for any number of edits and pods.
-    writes = sent["PUT", "podgroups"] + sent["POST", "podgroups"]
-    assert writes <= 2 * (lasted / PERIOD + 1) + 3 * 6, (writes, lasted)
-
-
-async def test_classes_are_made_for_kinds_of_the_server_alone(
-    live_client: LiveClient, namespace: str, make: Any, grouped: Any, run_grouper: RunGrouper
-) -> None:
-    async with run_grouper():
-        await make(Pod.gvk, "good", await make(JOB, "good", None, SUSPENDED), OURS)
-        await grouped(1)
-        before = (unstructured.cache_info().misses, metadata_only.cache_info().misses)
-        for number in range(50):
-            reference = {"apiVersion": f"made-up-{number}.example.com/v1", "kind": "Widget"}
-            await hostile_pod(live_client, namespace, number, reference)
-        await make(Pod.gvk, "better", await make(JOB, "better", None, SUSPENDED), OURS)
-        await grouped(2)
-        await anyio.sleep(1)
-
-    assert (unstructured.cache_info().misses, metadata_only.cache_info().misses) == before
 
 
 async def wide_pod(client: LiveClient, namespace: str, name: str, tolerations: int) -> None:

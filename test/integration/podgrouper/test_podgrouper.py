@@ -16,7 +16,6 @@ from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import GVK, Object, Unstructured
 from controller_runtime.machinery.errors import NotFoundError
 
-from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from testkit.builders import crd_without_schema
@@ -28,19 +27,10 @@ TRAIN_JOB = GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob")
 JOB_SET = GVK("jobset.x-k8s.io", "v1alpha2", "JobSet")
 JOB = GVK("batch", "v1", "Job")
 RAY = GVK("ray.io", "v1", "RayCluster")
-STATEFUL_SET = GVK("apps", "v1", "StatefulSet")
 POD = {"containers": [{"name": "main", "image": "busybox"}]}
 OURS = {**POD, "schedulerName": "kai-scheduler"}
 RUN_ONCE = {"spec": {**POD, "restartPolicy": "Never"}}
 NODE = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "0"}
-
-
-@pytest.fixture
-async def stateful_set(make: Callable[..., Any]) -> Unstructured:
-    template = {"metadata": {"labels": {"app": "a"}}, "spec": POD}
-    spec = {"serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": template}
-    made: Unstructured = await make(STATEFUL_SET, "db", None, spec, **{"kai.scheduler/queue": "q"})
-    return made
 
 
 async def set_status(client: LiveClient, pod: Object, status: bytes) -> None:
@@ -78,32 +68,6 @@ async def test_each_owner_is_asked_for_once_and_nothing_again_after_churn_or_a_r
         await world.make(Pod.gvk, "later", owner, OURS, **NODE)
         await world.grouped(11)
         assert sum(sent.values()) - sent["PATCH", "pods"] <= 4
-
-
-async def test_after_a_start_a_pod_without_a_group_does_not_wait_for_those_that_have_one(world: Any) -> None:
-    async def make(name: str) -> None:
-        await world.make(
-            Pod.gvk, name, await world.make(JOB, name, None, {"suspend": True, "template": RUN_ONCE}), OURS
-        )
-
-    before = [f"a{number}" for number in range(12)]
-    for name in before:
-        await make(name)
-    async with world.run():
-        await world.grouped(len(before))
-    await world.client.delete_all_of(PodGroup, namespace=world.namespace)
-    await make("new")
-
-    async with world.run(max_concurrent_reconciles=1):
-        await world.grouped(len(before) + 1)
-
-        async def all_groups() -> list[str] | None:
-            groups = list(await world.client.list(PodGroup, namespace=world.namespace))
-            groups.sort(key=lambda each: int(each.metadata.resource_version))
-            return [each.name for each in groups] if len(groups) == len(before) + 1 else None
-
-        names = await eventually(all_groups, timeout=30, reason="every group is there")
-    assert any(name.startswith("pg-new-") for name in names[:2]), names
 
 
 async def test_a_line_says_that_karta_objects_have_no_effect(
@@ -160,23 +124,6 @@ async def test_beside_trainers_controllers_it_groups_what_they_make(world: Any, 
         (name,) = await world.grouped(1)
     group = await world.client.get(PodGroup, (world.namespace, name))
     assert (group.spec.min_member, group.spec.queue) == (4, "q")
-
-
-async def test_replicated_jobs_that_depend_on_each_other_are_groups_of_their_own(world: Any) -> None:
-    template = {"spec": {"parallelism": 2, "template": {"spec": {**POD, "restartPolicy": "Never"}}}}
-    node = {"name": "node", "template": template, "dependsOn": [{"name": "init", "status": "Complete"}]}
-    init = {"name": "init", "template": {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}}
-    spec = {"replicatedJobs": [init, node], "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
-    job_set = await world.make(JOB_SET, "llm", None, spec)
-
-    async with world.run(rules="v0.13"):
-        await world.make(
-            Pod.gvk, "init-0", job_set, OURS, **{"jobset.sigs.k8s.io/replicatedjob-name": "init"}
-        )
-        (name,) = await world.grouped(1)
-
-    # The group of the initializer needs only its one pod, because the nodes do not exist yet.
-    assert (await world.client.get(PodGroup, (world.namespace, name))).spec.min_member == 1
 
 
 async def test_a_crd_of_a_newer_release_changes_the_rules_while_the_manager_runs(
@@ -260,28 +207,3 @@ async def test_an_owner_whose_crd_was_installed_again_is_read_and_watched(
         await eventually(is_gone, timeout=30, reason="the CRD is gone")
         await grouper_control_plane.install_crds(crd)
         await follows_its_owner("second")
-
-
-async def test_new_groups_take_the_default_class_while_priority_classes_may_not_be_read(
-    world: Any, stateful_set: Unstructured
-) -> None:
-    client: LiveClient = world.client
-    (role,) = (each for each in shipped.manifests("podgrouper") if each["kind"] == "ClusterRole")
-    without = {
-        **role,
-        "rules": [rule for rule in role["rules"] if "priorityclasses" not in rule["resources"]],
-    }
-    named = {"priorityClassName": "system-node-critical"}
-    try:
-        await client.update(Unstructured.wrap(without))
-        async with world.run():
-            await world.make(Pod.gvk, "db-0", stateful_set, OURS)
-            await world.make(Pod.gvk, "solo", None, {**OURS, **named})
-            names = await world.grouped(2)
-            found = {
-                (await client.get(PodGroup, (world.namespace, name))).spec.priority_class_name
-                for name in names
-            }
-            assert found == {"train"}
-    finally:
-        await client.update(Unstructured.wrap(role))

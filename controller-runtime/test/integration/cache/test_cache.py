@@ -163,26 +163,6 @@ async def test_answers_that_come_after_the_end_of_their_objects_leave_no_trace(
     assert [obj.name for obj in await client.list(ConfigMap)] == ["last"]
 
 
-async def test_finalizers_hold_an_object_in_the_cache_until_the_last_is_taken(
-    live_client: LiveClient, start: Start, namespace: str
-) -> None:
-    cache = await start(by_object={ConfigMap: ByObject(namespaces=(namespace,))})
-    client = CachedClient(live_client, cache)
-    await client.list(ConfigMap)
-    held = config_map(namespace, "held")
-    held.metadata.finalizers = ["example.org/hold"]
-    await client.create(held)
-    await client.delete(held)
-    dying = await client.get(ConfigMap, (namespace, "held"))
-    assert dying.metadata.deletion_timestamp
-    dying.metadata.finalizers = None
-    await client.update(dying)
-    with pytest.raises(NotFoundError):
-        await client.get(ConfigMap, (namespace, "held"))
-    await anyio.sleep(0.3)
-    assert await client.list(ConfigMap) == []
-
-
 async def test_metadata_alone_comes_over_the_wire(
     live_client: LiveClient, start: Start, namespace: str
 ) -> None:

@@ -2,42 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refusals of a real API server. ``test_alike.py`` has the calls whose results are the same in memory."""
 
-from collections.abc import AsyncIterator
-from typing import Any
-
 import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.client import MERGE, Backend, Client, LiveClient, raw_patch
-from controller_runtime.fake import FakeClient
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.machinery import GVK, errors, unstructured
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(params=["server", "memory"])
-async def client(request: pytest.FixtureRequest, live_client: LiveClient) -> AsyncIterator[Backend]:
-    """Run each test with a client of the server, and with an in-memory client, which needs no namespace to exist."""
-    if request.param == "server":
-        yield live_client
-    else:
-        yield FakeClient()
-
-
-def config_map(
-    namespace: str, name: str = "c", data: dict[str, str] | None = None, **metadata: Any
-) -> ConfigMap:
-    return ConfigMap.from_dict(
-        {"metadata": {"name": name, "namespace": namespace, **metadata}, **({"data": data} if data else {})}
-    )
-
-
-async def test_a_create_must_not_carry_a_resource_version(client: Client, namespace: str) -> None:
-    with pytest.raises(
-        errors.StatusError, match="resourceVersion should not be set on objects to be created"
-    ):
-        await client.create(config_map(namespace, resourceVersion="1"))
 
 
 async def test_a_kind_that_is_not_served_is_no_absent_object(live_client: LiveClient, namespace: str) -> None:
@@ -54,17 +26,6 @@ async def test_a_wrong_token_is_refused_in_one_line(rest_config: rest.Config) ->
     async with rest.Transport(rest_config) as transport:
         with pytest.raises(errors.UnauthorizedError, match=r"^Unauthorized$"):
             await LiveClient(transport).list(ConfigMap)
-
-
-async def test_a_subresource_may_answer_with_another_kind(live_client: LiveClient, namespace: str) -> None:
-    account_kind = unstructured(GVK("", "v1", "ServiceAccount"))
-    request_kind = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
-    account = await live_client.create(
-        account_kind.from_dict({"metadata": {"name": "me", "namespace": namespace}})
-    )
-    wanted = request_kind.from_dict({"spec": {"expirationSeconds": 3600}})
-    issued = await live_client.subresource("token").create(account, wanted)
-    assert issued.nested("status", "token")
 
 
 async def test_an_unknown_field_is_refused_where_that_is_asked_for(

@@ -13,10 +13,6 @@ from controller_runtime.apis.policy.v1 import Eviction
 from controller_runtime.client import (
     LiveClient,
     Watch,
-    dry_run,
-    strategic_merge_from,
-    with_field_owner,
-    with_field_validation,
 )
 from controller_runtime.envtest import Environment
 from controller_runtime.machinery import GVK, errors, unstructured
@@ -33,16 +29,6 @@ async def take(watch: Watch[ConfigMap], count: int) -> list[str]:
     with anyio.fail_after(30):
         events = [await anext(watch) for _ in range(count)]
     return [f"{event.type} {event.object.name} {(event.object.data or {}).get('k')}" for event in events]
-
-
-async def test_a_watch_returns_what_exists_and_every_change(live_client: LiveClient, namespace: str) -> None:
-    await live_client.create(config_map(namespace, "a"))
-    async with live_client.watch(ConfigMap, namespace=namespace, fields={"metadata.name": "a"}) as watch:
-        assert await take(watch, 1) == ["ADDED a "]
-        await live_client.create(config_map(namespace, "b"))
-        changed = await live_client.update(config_map(namespace, "a", "1"))
-        await live_client.delete(changed)
-        assert await take(watch, 2) == ["MODIFIED a 1", "DELETED a 1"]
 
 
 class Breaking:
@@ -111,39 +97,6 @@ async def test_a_watch_from_a_compacted_version_is_expired() -> None:
         async with client.watch(Event, namespace="default", resource_version="1") as watch:
             with pytest.raises(errors.ExpiredError), anyio.fail_after(30):
                 await anext(watch)
-
-
-async def test_a_strategic_merge_patch_changes_only_its_items(
-    live_client: LiveClient, namespace: str
-) -> None:
-    containers = [Container(name=name, image=f"{name}:1") for name in ("a", "b")]
-    metadata = ObjectMeta(name="p", namespace=namespace, finalizers=["example.com/x", "example.com/y"])
-    old = await live_client.create(Pod(metadata=metadata, spec=PodSpec(containers=containers)))
-    new, other = old.deep_copy(), old.deep_copy()
-    (other.spec.containers or [])[0].image = "a:2"
-    await live_client.patch(other, strategic_merge_from(old))
-    (new.spec.containers or [])[1].image = "b:2"
-    new.metadata.finalizers = ["example.com/y", "example.com/z"]
-    after = await live_client.patch(new, strategic_merge_from(old))
-    assert [each.image for each in after.spec.containers or []] == ["a:2", "b:2"]
-    assert after.metadata.finalizers == ["example.com/y", "example.com/z"]
-    with pytest.raises(errors.ConflictError):
-        await live_client.patch(new, strategic_merge_from(old, optimistic_lock=True))
-
-
-async def test_settings_reach_the_server(live_client: LiveClient, namespace: str) -> None:
-    dry = dry_run(with_field_owner(live_client, "me"))
-    made = await dry.create(config_map(namespace, "dry"))
-    assert [each.manager for each in made.metadata.managed_fields or []] == ["me"]
-    with pytest.raises(errors.NotFoundError):
-        await live_client.get(ConfigMap, made.key)
-    await live_client.create(config_map(namespace, "kept"))
-    await dry.delete(config_map(namespace, "kept"))
-    await dry.delete_all_of(ConfigMap, namespace=namespace)
-    assert (await live_client.get(ConfigMap, (namespace, "kept"))).metadata.deletion_timestamp is None
-    unknown = ConfigMap.from_dict({"metadata": {"name": "u", "namespace": namespace}, "dta": {}})
-    with pytest.raises(errors.BadRequestError, match="unknown field"):
-        await with_field_validation(live_client, "Strict").create(unknown)
 
 
 async def test_an_eviction_that_a_budget_refuses_is_retried_and_named(
