@@ -87,11 +87,10 @@ async def fields_that_a_definition_makes_selectable(c: Backend, ns: str) -> list
     await c.create(widget(ns, Strict, "a", spec={"size": 1, "colour": "red"}))
     await c.create(widget(ns, Strict, "b", spec={"size": 2}))
     wanted = (
-        "spec.colour=red",
-        "spec.colour!=red",
-        "spec.colour=",
-        "spec.size=2",
-        "spec.size=2,spec.colour=red",
+        {"spec.colour": "red"},
+        {"spec.colour": ""},
+        {"spec.size": "2"},
+        {"spec.size": "2", "spec.colour": "red"},
     )
     return [
         *[

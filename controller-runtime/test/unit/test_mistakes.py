@@ -317,6 +317,8 @@ async def test_the_error_for_a_class_without_a_kind_depends_on_the_class() -> No
     assert made.name == "a"
 
 
+A_CLASS: Any = workqueue.BucketRateLimiter
+LIMITED_BY_A_CLASS = ctrl.ControllerOptions(rate_limiter=A_CLASS)
 DECLARED: dict[str, tuple[Callable[[], Any], str]] = {
     "instance": (lambda: empty().for_(ConfigMap()), "a kind is a class, not an instance of ConfigMap"),  # type: ignore[arg-type]
     "struct": (lambda: empty().for_(ctrl.ObjectMeta), "ObjectMeta is not a kind"),  # type: ignore[type-var]
