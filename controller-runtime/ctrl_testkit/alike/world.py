@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds, objects and results of the cases that compare the in-memory client with a real API server."""
 
+import hashlib
 import inspect
+import json
 import re
 from collections.abc import Awaitable, Callable
 from types import ModuleType
@@ -213,6 +215,21 @@ def comparable(observations: Any) -> Any:
         return value
 
     return walk(observations)
+
+
+def recorded(observations: Any, namespace: str) -> Any:
+    """Return comparable results as they are recorded: in one namespace, and with a hash in place of each long text."""
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {walk(key): walk(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [walk(each) for each in value]
+        if isinstance(value, str) and len(value) > 2000:
+            return f"{len(value)} characters: {hashlib.sha256(value.encode()).hexdigest()}"
+        return value
+
+    return walk(json.loads(json.dumps(comparable(observations)).replace(namespace, RECORDED_NAMESPACE)))
 
 
 def config_map(ns: str, data: dict[str, str] | None = None, name: str = "c", **metadata: Any) -> ConfigMap:

@@ -36,10 +36,10 @@ from ctrl_testkit.alike.world import (
     CRDS,
     RAW_PLANET,
     RAW_WIDGET,
-    RECORDED_NAMESPACE,
     Gadget,
     cases_of,
     comparable,
+    recorded,
 )
 
 pytestmark = pytest.mark.integration
@@ -75,18 +75,18 @@ async def served(live_client: LiveClient) -> LiveClient:
 async def test_memory_answers_as_a_server(
     name: str, served: LiveClient, namespace: str, memory: Callable[[], FakeClient]
 ) -> None:
-    real = comparable(await CASES[name](served, namespace))
+    found = await CASES[name](served, namespace)
     fake = comparable(await CASES[name](memory(), namespace))
-    assert fake == real
+    assert fake == comparable(found)
     if path := os.environ.get("ALIKE_RECORD"):
-        record(Path(path), name, json.dumps(real).replace(namespace, RECORDED_NAMESPACE))
+        record(Path(path), name, recorded(found, namespace))
 
 
-def record(path: Path, name: str, result: str) -> None:
+def record(path: Path, name: str, result: Any) -> None:
     """Write a result into the file of recorded results, which has one line for each case."""
-    recorded = json.loads(path.read_text()) | {name: json.loads(result)}
+    results = json.loads(path.read_text()) | {name: result}
     lines = (
-        f"{json.dumps(key)}: {json.dumps(recorded[key], separators=(',', ':'))}" for key in sorted(recorded)
+        f"{json.dumps(key)}: {json.dumps(results[key], separators=(',', ':'))}" for key in sorted(results)
     )
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
