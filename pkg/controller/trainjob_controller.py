@@ -43,7 +43,6 @@ EVENT_SOURCE: Final = "trainer-trainjob-controller"
 _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
-_DEADLINE_PASSED: Final = f"{constants.TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE} of {{}} s; its JobSet is deleted"
 _WHILE_A_NAME_IS_TAKEN: Final = timedelta(seconds=60)
 """Maximum time between two attempts while another object has the name of a child.
 
@@ -325,9 +324,6 @@ class TrainJobReconciler:
             raise_if_stale(error, "another writer changed the conditions meanwhile")
             raise
         reports.log_outcome(stored, train_job, job_set, self._now())
-        if trainjob.deadline_exceeded(train_job) and not trainjob.deadline_exceeded(stored):
-            message = _DEADLINE_PASSED.format(train_job.spec.active_deadline_seconds)
-            self._recorder.event(train_job, "Warning", trainer.TRAIN_JOB_DEADLINE_EXCEEDED_REASON, message)
 
     def _report(self, train_job: TrainJob, errors: list[Exception]) -> None:
         """Record an event for each error except PendingErrors."""
