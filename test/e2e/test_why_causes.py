@@ -111,7 +111,7 @@ NOT_PLAYED: Final = {
     "unexplained": "the absence of every other cause",
     **dict.fromkeys(
         ("volume-in-use", "volume-mount", "image-unauthorized", "image-rate-limited", "image-pull", "image-name-invalid",
-         "container-create", "probe-failing", "evicted", "preempted", "node-rejected", "sandbox-failed"),
+         "probe-failing", "evicted", "preempted", "node-rejected", "sandbox-failed"),
         "reports of a kubelet, written as in test/unit/why; one of them is played",
     ),
     **dict.fromkeys(

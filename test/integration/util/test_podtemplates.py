@@ -517,5 +517,5 @@ async def test_the_check_finds_what_an_api_server_refuses_and_blames_nothing_els
             if found:
                 blamed.append((changes, str(found[0].error)))
     assert not blamed
-    assert len(missed) <= 6, missed
+    assert len(missed) <= 7, "\n".join(map(str, missed))
     assert accepted > 60
