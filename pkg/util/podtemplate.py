@@ -392,10 +392,8 @@ def _exit_codes(data: Data) -> Problems:
 def _job(data: Data) -> Problems:
     """Yield the problems of a Job's fields that depend on each other or on the pod template."""
     pod, policy = _map(data, "template", "spec"), data.get("podFailurePolicy")
-    limit, mode = (
-        data.get("backoffLimitPerIndex"),
-        data.get("completionMode") or "Indexed",
-    )  # JobSet's default
+    limit = data.get("backoffLimitPerIndex")
+    mode = data.get("completionMode") or "Indexed"  # JobSet's default
     if policy is not None and pod.get("restartPolicy") != "Never":
         yield ("template", "spec", "restartPolicy"), "must be Never because the Job has a podFailurePolicy"
     if policy is not None and data.get("podReplacementPolicy") == "TerminatingOrFailed":
