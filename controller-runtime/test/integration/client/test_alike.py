@@ -19,18 +19,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, unstructured
-from ctrl_testkit.alike import (
-    applies,
-    creates,
-    deletes,
-    differences,
-    patches,
-    reads,
-    schemas,
-    subresources,
-    updates,
-    watches,
-)
+from ctrl_testkit.alike import CASES, differences
 from ctrl_testkit.alike.world import (
     CRD,
     CRDS,
@@ -43,7 +32,6 @@ from ctrl_testkit.alike.world import (
 )
 
 pytestmark = pytest.mark.integration
-CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes, schemas, subresources, watches)
 DIFFERENT: Final = cases_of(differences)
 
 

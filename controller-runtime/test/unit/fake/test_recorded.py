@@ -12,20 +12,9 @@ from typing import Any, Final
 import pytest
 
 from controller_runtime.fake import FakeClient
-from ctrl_testkit.alike import (
-    applies,
-    creates,
-    deletes,
-    patches,
-    reads,
-    schemas,
-    subresources,
-    updates,
-    watches,
-)
-from ctrl_testkit.alike.world import CRDS, RECORDED_NAMESPACE, cases_of, recorded
+from ctrl_testkit.alike import CASES
+from ctrl_testkit.alike.world import CRDS, RECORDED_NAMESPACE, recorded
 
-CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes, schemas, subresources, watches)
 RECORDED: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "testdata/server.json").read_text())
 
 
