@@ -124,6 +124,9 @@ class Cache:
                 await anyio.sleep_forever()
             finally:
                 self._tasks, self._stopped = None, True
+                self._outage.forget()
+                for informer in self._informers.values():
+                    informer.leave()
 
     def _launch(self, informer: SharedInformer) -> None:
         if self._tasks is not None:

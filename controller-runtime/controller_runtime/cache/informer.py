@@ -156,16 +156,16 @@ class SharedInformer:
                     tasks.start_soon(self.processor.resync, options.resync_period, options.random)
 
     def leave(self) -> None:
-        """Stop counting the watches of this kind in the shared :class:`Outage`."""
+        """Stop counting the watches of this kind in the shared :class:`Outage` and in the metrics."""
         for informer in self._informers.values():
             self.outage.remove(informer)
+        metrics.CACHE_DEGRADED.labels(*self.gvk).set(0)
 
     def end(self) -> None:
         """Stop for good: report no more events, and raise an error in tasks that wait for the first list."""
         self.removed = True
         self.leave()
         self.scope.cancel()
-        metrics.CACHE_DEGRADED.labels(*self.gvk).set(0)
         self._changed.set()
 
     async def _resource_for(
@@ -567,8 +567,10 @@ class Outage:
         self._followers[follower] = None
 
     def remove(self, follower: object) -> None:
-        """Stop taking ``follower`` into account."""
+        """Stop taking ``follower`` into account. An outage ends if there are others, and none of them fails."""
         self._followers.pop(follower, None)
+        if self._followers and not any(self._followers.values()):
+            self._end()
 
     def failed(self, follower: object, error: Exception) -> None:
         """Record that a list or watch of ``follower`` failed for a reason other than a refusal."""
@@ -585,13 +587,22 @@ class Outage:
         """Record that the server is available: it accepted or refused a list or watch of ``follower``."""
         if follower in self._followers:
             self._followers[follower] = None
+        self._end()
+
+    def _end(self) -> None:
+        since = None if self._error is None else self._since
+        self.forget()
+        if since is not None:
+            _log.info("API server is available again", after=f"{anyio.current_time() - since:.0f} s")
+
+    def forget(self) -> None:
+        """Forget an outage, because nothing is listed or watched any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._error is not None:
             self._error = None
             metrics.CACHE_UNAVAILABLE.set(0)
-            _log.info("API server is available again", after=f"{anyio.current_time() - self._since:.0f} s")
 
     def _judge(self) -> None:
         errors = [error for error in self._followers.values() if error is not None]

@@ -146,3 +146,48 @@ async def test_errors_of_one_kind_are_not_an_outage_and_are_reported_when_they_l
     broken = False
     await anyio.sleep(70)
     assert (reports(lines), made.remarks()) == (["Kind is served again"], [])
+
+
+async def test_an_outage_ends_with_the_informer_whose_watch_alone_fails(server: Any, start: Any) -> None:
+    made = await start()
+    await made.get_informer(ConfigMap)
+    await made.wait_for_sync(1)
+    server.faults.extend([lambda _: REFUSED] * 1000)
+    await made.get_informer(Secret)
+    await anyio.sleep(10)
+    assert (len(made.remarks()), exported()) == (1, 1)
+    made.remove_informer(Secret)
+    assert (made.remarks(), exported()) == ([], 0)
+
+
+@pytest.mark.parametrize("after", [0.5, 30], ids=["before the outage counts", "in the outage"])
+async def test_a_stopped_cache_reports_no_outage(server: Any, after: float) -> None:
+    made = cache.Cache(server.transport)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(made.start)
+        await made.get_informer(ConfigMap)
+        await made.wait_for_sync(1)
+        server.faults.extend([lambda _: REFUSED] * 1000)
+        server.hang_up(REFUSED)
+        await anyio.sleep(after)
+        assert exported() == (after > 1)
+        tasks.cancel_scope.cancel()
+    await anyio.sleep(60)
+    assert (made.remarks(), exported()) == ([], 0)
+
+
+async def test_the_metric_of_a_kind_that_is_denied_goes_back_when_the_cache_stops(server: Any) -> None:
+    def degraded() -> float | None:
+        labels = dict(zip(("group", "version", "kind"), ConfigMap.gvk, strict=True))
+        return metrics.REGISTRY.get_sample_value("controller_runtime_cache_degraded", labels)
+
+    refusal = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "not for you"}
+    server.faults.extend([lambda _: FakeResponse(403, refusal)] * 1000)
+    made = cache.Cache(server.transport)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(made.start)
+        await made.get_informer(ConfigMap)
+        await anyio.sleep(30)
+        assert degraded() == 1
+        tasks.cancel_scope.cancel()
+    assert degraded() == 0
