@@ -224,6 +224,7 @@ class _EventHandler(Generic[T]):
             raise  # the informer counts this error
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
+            raised.release(error)
         return True
 
     async def run(self) -> None:
@@ -265,6 +266,7 @@ class _EventHandler(Generic[T]):
         """
         level = _log.debug if failures else _log.error
         level("Event could not be handled, it is tried again", source=self._name, error=error)
+        raised.release(error)
         if not self._retries.add(call, failures + 1):
             _log.error("Too many events failed, one is dropped", source=self._name)
         self._more.set()

@@ -289,6 +289,7 @@ class Processor:
             self._unreadable.skip(error)
         except raised.FAILURES as error:  # a failed handler must not stop others or the watch
             _log.error("Handler failed", kind=str(self._kind.gvk.group_kind), error=error)
+            raised.release(error)
 
     # Handlers.
 

@@ -427,6 +427,7 @@ class Controller:
             metrics.RECONCILE_ERRORS.labels(self.name).inc()
             metrics.RECONCILE_TOTAL.labels(self.name, ERROR).inc()
             _log.error("Reconciler error", error=failed)
+            raised.release(failed)
 
     def _requeue(self, request: Request, outcome: Result | Exception, priority: int) -> None:
         if isinstance(outcome, Exception):

@@ -145,6 +145,16 @@ def readable(error: E) -> E | UnreadableError:
     return error
 
 
+def release(error: BaseException) -> None:
+    """Drop the frames through which ``error`` and its parts were raised, after ``error`` was handled.
+
+    A program may create an error once and raise it again and again. The error would keep the frames of each time, and
+    all objects in them.
+    """
+    for each in parts(error):
+        BaseException.with_traceback(each, None)
+
+
 class StrayExitError(Exception):
     """Code raised ``SystemExit`` in a process that it does not own."""
 

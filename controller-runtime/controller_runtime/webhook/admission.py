@@ -19,7 +19,7 @@ import pydantic_core
 from controller_runtime import cache, log, offload, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import JSON, Object, arguments, crd, field, rawjson
+from controller_runtime.machinery import JSON, Object, arguments, crd, field, raised, rawjson
 from controller_runtime.machinery.base import MASK, check_secret_values
 from controller_runtime.machinery.errors import StatusError, first_problem, to_status
 from controller_runtime.machinery.patch import pointer
@@ -309,6 +309,7 @@ def errored(code: int, message: str) -> AdmissionResponse:
 def refused(error: Exception) -> AdmissionResponse:
     """Return the rejection for an error of :data:`VERDICTS`, with the notes of the error as warnings."""
     warnings = list(getattr(error, "__notes__", ()))
+    raised.release(error)
     if isinstance(error, StatusError):
         status = Status.from_dict(to_status(error))
         status.message = log.cut(status.message or "", LONGEST_MESSAGE) or None

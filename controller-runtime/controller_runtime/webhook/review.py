@@ -353,6 +353,7 @@ class Webhook(Endpoint):
         if (held_back := self.log_limiter.allow()) is not None:
             _log.error("Observed a panic in webhook", error=error, **held_back)
         text = f"panic: {raised.name(error)}: {log.cut(log.describe(error))} [recovered]"
+        raised.release(error)
         return admission.errored(500, text)
 
     async def _judge(self, review: Review, size: int, timeout: float) -> AdmissionResponse:
