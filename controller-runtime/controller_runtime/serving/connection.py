@@ -499,7 +499,8 @@ class Connection(asyncio.BufferedProtocol):
                     connection = message.CLOSE
                 headless = isinstance(item, HTTPRequest) and item.method == "HEAD"
                 del item  # its body is not needed while the client reads
-                self._transport.write(self._shared.render(answer, connection, headless=headless))
+                second = int(self._shared.now())
+                self._transport.write(message.render(answer, connection, second, headless=headless))
                 if connection is message.CLOSE:
                     self._end()
                     break
@@ -512,8 +513,18 @@ class Connection(asyncio.BufferedProtocol):
             self._task = None
             if self._lost:
                 self._shared.leave(self)
-        if not self._lost and not self._ended:
-            self._resume()
+        if self._lost or self._ended:
+            return
+        # Parse the input that arrived while a request was in progress, and wait for more.
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._feed(rest)
+        if self._paused and (self._task is None or self._reader.discarding):
+            self._go_on_reading()
+        if self._task is None:
+            self._wait_for_more(State.IDLE)
+            if self._eof:
+                self._transport.close()
 
     def _end(self) -> None:
         """Close the connection after the last response, but give the client time to read it."""
@@ -537,15 +548,3 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(item, HTTPRequest):
                 self._shared.count_kept(-len(item.body))
         self._queue.clear()
-
-    def _resume(self) -> None:
-        """Parse the input that arrived while a request was in progress, and wait for more."""
-        if self._rest:
-            rest, self._rest = self._rest, b""
-            self._feed(rest)
-        if self._paused and (self._task is None or self._reader.discarding):
-            self._go_on_reading()
-        if self._task is None:
-            self._wait_for_more(State.IDLE)
-            if self._eof:
-                self._transport.close()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from email.utils import formatdate
 from functools import lru_cache
@@ -21,6 +22,8 @@ KEEP: Final = b"Connection: keep-alive\r\n"
 _BODILESS: Final = frozenset({204, 304})
 _REMEMBERED: Final = 256
 """Targets of at most this many bytes are cached."""
+
+_log = logging.getLogger("controller_runtime.http")
 
 
 class ServerError(ExpectedError):
@@ -77,6 +80,10 @@ class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
         return cls(status=status, body=text.encode(), headers={"X-Content-Type-Options": "nosniff"})
 
 
+BROKEN: Final = HTTPResponse.text("500 internal server error\n", status=500)
+"""Answers a request whose handler fails."""
+
+
 class Inspection(Protocol):
     """Inspects bodies while they arrive. If a body is rejected, the rest of it is discarded."""
 
@@ -117,16 +124,18 @@ _remembered = lru_cache(maxsize=64)(_split)
 def render(response: HTTPResponse, connection: bytes, second: int, *, headless: bool = False) -> bytes:
     """Return the bytes of a response. ``connection`` is empty, :data:`CLOSE` or :data:`KEEP`.
 
-    ``headless`` omits the body, as in the response to a HEAD request.
-
-    Raises:
-        ValueError: a header contains a line break.
+    ``headless`` omits the body, as in the response to a HEAD request. If a header cannot be written, e.g. because it
+    contains a line break, return the bytes of a 500.
     """
-    body = response.body
-    start = _start(response.status, response.content_type, second)
     extra = b""
-    if response.headers:
-        extra = b"".join([_field(name, value) for name, value in response.headers.items()])
+    try:
+        start = _start(response.status, response.content_type, second)
+        if response.headers:
+            extra = b"".join([_field(name, value) for name, value in response.headers.items()])
+    except ValueError:
+        _log.exception("Error handling request")
+        return render(BROKEN, connection, second, headless=headless)
+    body = response.body
     if response.status in _BODILESS:
         return b"%b%b%b\r\n" % (start, extra, connection)
     return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (

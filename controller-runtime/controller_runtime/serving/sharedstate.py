@@ -39,7 +39,6 @@ _CLOSE_TIMEOUT: Final = 1.0
 _BUFFER: Final = 64 * 1024
 
 _NOT_FOUND: Final = HTTPResponse.text("404 page not found\n", status=404)
-_BROKEN: Final = HTTPResponse.text("500 internal server error\n", status=500)
 
 _log = logging.getLogger("controller_runtime.http")
 
@@ -113,19 +112,10 @@ class SharedState:
         except raised.STRAY_EXITS as error:
             # Raised by the handler itself, unless the connection was aborted.
             _log.error("Error handling request", exc_info=raised.as_error_of_plain_task(error))
-            return _BROKEN
+            return message.BROKEN
         except Exception:  # a handler's failure is answered with 500, and ends no connection
             _log.exception("Error handling request")
-            return _BROKEN
-
-    def render(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> bytes:
-        """Return the bytes of a response. If its headers cannot be written, return the bytes of a 500."""
-        second = int(self.now())
-        try:
-            return message.render(answer, connection, second, headless=headless)
-        except ValueError:
-            _log.exception("Error handling request")
-            return message.render(_BROKEN, connection, second, headless=headless)
+            return message.BROKEN
 
     # How many connections.
 

@@ -134,19 +134,6 @@ class Incoming:
         """The future that the reader waits for."""
         self.decoder: _Decoder | None = None
 
-    async def arrive(self) -> None:
-        """Wait for the whole response, or for the head of a stream.
-
-        Raises:
-            Error: the response was cut off.
-            TimeoutError: the response was not received in time.
-        """
-        while not (self.ended or (self.status and not self.whole)):
-            self.waiter = self._loop.create_future()
-            await self.waiter
-        if self.error is not None:
-            raise self.error
-
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives.
 
@@ -369,7 +356,11 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(head + body)
             else:
                 await self._send(transport, head, body, answer)
-            await answer.arrive()
+            while not (answer.ended or (answer.status and not answer.whole)):
+                answer.waiter = self._loop.create_future()
+                await answer.waiter
+            if answer.error is not None:
+                raise answer.error
         except BaseException:
             self.give_up(answer)
             raise
@@ -514,7 +505,19 @@ class Connection(asyncio.BufferedProtocol):
                 self.abort(refused)
                 return
         if self._finished:
-            self._finish(answer)
+            # The response is complete: deliver it, and free or close the connection.
+            self._finished = False
+            reusable = self._reusable and not self._sending and not self._extra
+            if answer.resume is not None:
+                answer.resume()
+            if not self._bodiless and not reusable:
+                answer.end()
+                self.abort()
+                return
+            self._answer = self._deadline = None
+            answer.end()
+            if not self._bodiless:
+                self._owner.free(self)
         elif not answer.status:
             if self._head_size > _LONGEST_HEAD:
                 self.abort(Error(f"malformed response: its head is longer than {_LONGEST_HEAD} bytes"))
@@ -530,21 +533,6 @@ class Connection(asyncio.BufferedProtocol):
         if answer is not None and self._transport is not None:
             answer.resume = None
             self._transport.resume_reading()
-
-    def _finish(self, answer: Incoming) -> None:
-        """Deliver the complete response, and free or close the connection."""
-        self._finished = False
-        reusable = self._reusable and not self._sending and not self._extra
-        if answer.resume is not None:
-            answer.resume()
-        if not self._bodiless and not reusable:
-            answer.end()
-            self.abort()
-            return
-        self._answer = self._deadline = None
-        answer.end()
-        if not self._bodiless:
-            self._owner.free(self)
 
     # Callbacks of the parser.
 
