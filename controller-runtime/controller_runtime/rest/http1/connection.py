@@ -359,11 +359,11 @@ class Connection(asyncio.BufferedProtocol):
             while not (answer.ended or (answer.status and not answer.whole)):
                 answer.waiter = self._loop.create_future()
                 await answer.waiter
-            if answer.error is not None:
-                raise answer.error
         except BaseException:
             self.give_up(answer)
             raise
+        if answer.error is not None:
+            raise answer.error
         if self._answer is answer:
             self._deadline = None
         return answer
@@ -491,6 +491,9 @@ class Connection(asyncio.BufferedProtocol):
             self._last_input = self._loop.time()
         else:
             self._head_size += len(data)
+            if self._head_size > _LONGEST_HEAD:
+                self.abort(Error(f"malformed response: its head is longer than {_LONGEST_HEAD} bytes"))
+                return
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -518,10 +521,7 @@ class Connection(asyncio.BufferedProtocol):
             answer.end()
             if not self._bodiless:
                 self._owner.free(self)
-        elif not answer.status:
-            if self._head_size > _LONGEST_HEAD:
-                self.abort(Error(f"malformed response: its head is longer than {_LONGEST_HEAD} bytes"))
-        elif not answer.whole:
+        elif answer.status and not answer.whole:
             if answer.waiter is not None and not answer.waiter.done():
                 answer.waiter.set_result(None)
             if answer.unread > HIGH and answer.resume is None and self._transport is not None:
