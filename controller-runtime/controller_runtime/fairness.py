@@ -62,11 +62,11 @@ def working_for(who: Tenant) -> Iterator[None]:
         _tenant.reset(token)
 
 
-class Line:
+class FairQueue:
     """Tasks that wait for a resource. Namespaces take turns; within a namespace, the smallest work comes first."""
 
     def __init__(self, resource: str, give_back: Callable[[str], None]) -> None:
-        """Make an empty line. ``resource`` names the resource in metrics and logs.
+        """Make an empty queue. ``resource`` names the resource in metrics and logs.
 
         ``give_back`` is called with the namespace of a task that was admitted, and cancelled before it could run.
         """

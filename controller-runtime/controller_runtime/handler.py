@@ -173,7 +173,7 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
         self._add(queue, namespace, owners)
 
     def _add(self, queue: Queue, namespace: str, owners: Iterable[Owners]) -> None:
-        for request in dict.fromkeys(found for refs in owners for found in self._owners(namespace, refs)):
+        for request in dict.fromkeys(request for refs in owners for request in self._owners(namespace, refs)):
             queue.add(request)
 
     def _owners(self, namespace: str, owners: Owners) -> Iterator[Request]:

@@ -67,7 +67,7 @@ class _Threads:
     """The threads for one sort of work, of which a namespace uses at most one at a time."""
 
     def __init__(self, resource: str) -> None:
-        self._line = fairness.Line(resource, self._leave)
+        self._queue = fairness.FairQueue(resource, self._leave)
         self._working: set[str] = set()
         self._limiter = anyio.CapacityLimiter(THREADS)
 
@@ -76,7 +76,7 @@ class _Threads:
         if len(self._working) < THREADS and namespace not in self._working:
             self._working.add(namespace)
         else:
-            await self._line.wait(namespace, size)
+            await self._queue.wait(namespace, size)
         try:
             return await anyio.to_thread.run_sync(work, limiter=self._limiter)
         finally:
@@ -85,7 +85,7 @@ class _Threads:
     def _leave(self, namespace: str) -> None:
         self._working.discard(namespace)
         while (
-            len(self._working) < THREADS and (following := self._line.admit(busy=self._working)) is not None
+            len(self._working) < THREADS and (following := self._queue.admit(busy=self._working)) is not None
         ):
             self._working.add(following)
 

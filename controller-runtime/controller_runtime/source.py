@@ -215,8 +215,8 @@ class _EventHandler(Generic[T]):
         An extra event is harmless, but a lost event is not.
         """
         try:
-            for each in self._predicates:
-                if not getattr(each, change)(evt):
+            for predicate_ in self._predicates:
+                if not getattr(predicate_, change)(evt):
                     return False
             if not immediate:
                 self._handler.decode(evt)

@@ -143,8 +143,8 @@ class CachedObject(LazyObject[T]):
 
     def mark_own_write(self) -> None:
         """Mark this state as the result of a write by this process."""
-        for each in self._siblings or (self,):
-            each.own_write = True
+        for sibling in self._siblings or (self,):
+            sibling.own_write = True
 
     @property
     def is_decodable(self) -> bool:

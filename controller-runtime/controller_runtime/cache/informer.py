@@ -175,9 +175,9 @@ class SharedInformer:
 
         If the kind is cluster-scoped, it needs only one informer. For all other informers, this call never returns.
         """
-        found = await resource()
-        self.namespaced = found.namespaced
-        if not found.namespaced and "" not in self._informers:
+        served = await resource()
+        self.namespaced = served.namespaced
+        if not served.namespaced and "" not in self._informers:
             informer.widen()
             self.leave()
             self._informers = {"": informer}
@@ -185,7 +185,7 @@ class SharedInformer:
             self.changed()
         if informer not in self._informers.values():
             await anyio.sleep_forever()
-        return found
+        return served
 
     @property
     def has_synced(self) -> bool:
@@ -202,12 +202,12 @@ class SharedInformer:
     @property
     def interrupted_since(self) -> float | None:
         """The time from which objects may be stale, on the event loop's clock; None while no list or watch fails."""
-        found = [
+        times = [
             informer.interrupted_since
             for informer in self._informers.values()
             if informer.interrupted_since is not None
         ]
-        return min(found, default=None)
+        return min(times, default=None)
 
     def changed(self) -> None:
         """Wake the tasks that wait for ``has_synced`` or ``problem``."""
@@ -355,10 +355,10 @@ class SharedInformer:
         for field, (kind, extract, view) in self._indexers.items():
             try:
                 given = (obj.view(view) if view is not None else None) or obj.as_kind(kind).object
-                found = extract(given)
-                if isinstance(found, str):
-                    raise TypeError(f"the function returns the text {log.cut(found)!r}, not a list of texts")
-                values[field] = tuple(dict.fromkeys(found))
+                texts = extract(given)
+                if isinstance(texts, str):
+                    raise TypeError(f"the function returns the text {log.cut(texts)!r}, not a list of texts")
+                values[field] = tuple(dict.fromkeys(texts))
             except errors.UndecodableObjectError as error:
                 self.skip(error)
             except raised.FAILURES as error:
@@ -411,7 +411,7 @@ class NamespaceInformer:
         """The time of the first failure after the last success, on the event loop's clock; None if there is none."""
         self._shared = shared
         self._namespace = namespace
-        self._found: set[NamespacedName] | None = None
+        self._listed: set[NamespacedName] | None = None
         self._reached = ""
         self.missing_since: float | None = None
         """When the kind disappeared, on the event loop's clock; None while it is served."""
@@ -450,12 +450,12 @@ class NamespaceInformer:
 
     def begin(self) -> None:
         """Start a full listing. Stored objects that are not reported until :meth:`finish` will be dropped."""
-        self._found = set()
+        self._listed = set()
 
     def apply(self, entry: codec.Entry) -> None:
         """Store an object."""
-        if self._found is not None:
-            self._found.add(entry.key)
+        if self._listed is not None:
+            self._listed.add(entry.key)
             self._shared.put(entry, initial=not self.synced, listed=True)
             return
         self._shared.put(entry, initial=not self.synced)
@@ -463,15 +463,15 @@ class NamespaceInformer:
 
     def seen(self, key: NamespacedName) -> None:
         """Keep the stored state of an object that exists."""
-        if self._found is not None:
-            self._found.add(key)
+        if self._listed is not None:
+            self._listed.add(key)
 
     async def finish(self, resource_version: str) -> None:
         """Drop objects that the listing did not report: their deletions were missed."""
-        found, self._found = self._found or set(), None
+        listed, self._listed = self._listed or set(), None
         self._reached = resource_version
         for number, key in enumerate(self._shared.store.observed_keys(self._namespace), 1):
-            if key not in found:
+            if key not in listed:
                 self._shared.remove(key, resource_version)
             if number % offload.STEP == 0:
                 await anyio.lowlevel.checkpoint()
@@ -491,7 +491,7 @@ class NamespaceInformer:
     def delete(self, entry: codec.Entry) -> None:
         """Drop an object."""
         self._shared.remove(entry.key, entry.resource_version, entry)
-        if self._found is None:
+        if self._listed is None:
             self._reached = entry.resource_version or self._reached
 
     def lost(self, key: NamespacedName) -> None:

@@ -73,9 +73,9 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raise TypeError for a value of a wrong type, such as a text instead of a list of namespaces."""
-        for each in (self, *self.by_object.values()):
-            if problem := arguments.problem_of(each):
-                raise TypeError(f"cache.{type(each).__name__}: {problem}")
+        for options in (self, *self.by_object.values()):
+            if problem := arguments.problem_of(options):
+                raise TypeError(f"cache.{type(options).__name__}: {problem}")
 
     def for_kind(self, kind: type[Object]) -> ByObject:
         """Return the settings for ``kind``, with defaults filled in.

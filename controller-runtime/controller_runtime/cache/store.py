@@ -234,9 +234,9 @@ class Store:
             return self._objects.get(namespace, {}).values()
         if not fields:
             return (entry for within in self._objects.values() for entry in within.values())
-        found = [self._indices[field].keys.get(value, {}) for field, value in fields.items()]
-        found.sort(key=len)
-        fewest, *others = found
+        matches = [self._indices[field].keys.get(value, {}) for field, value in fields.items()]
+        matches.sort(key=len)
+        fewest, *others = matches
         return (
             self._objects[space][name]
             for space, name in fewest

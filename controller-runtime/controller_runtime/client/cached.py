@@ -266,18 +266,18 @@ class ReadThrough(ReadOnly):
         try:
             return await super().get(kind, key)
         except NotFoundError:
-            if (found := await self._look_up(kind, key)) is None:
+            if (stored := await self._look_up(kind, key)) is None:
                 raise
-            return found
+            return stored
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
         try:
             return await super().peek(kind, key)
         except NotFoundError:
-            if (found := await self._look_up(kind, key)) is None:
+            if (stored := await self._look_up(kind, key)) is None:
                 raise
-            return LazyObject.of(found)
+            return LazyObject.of(stored)
 
     async def _look_up(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
         """Return the object from the server.
@@ -287,6 +287,8 @@ class ReadThrough(ReadOnly):
         namespace, name = NamespacedName.of(key)
         if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
             with anyio.move_on_after(_LOOKUP_TIMEOUT), suppress(StatusError, RestError):
-                for found in await self._live.list(kind, namespace=namespace, fields={"metadata.name": name}):
-                    return found
+                for stored in await self._live.list(
+                    kind, namespace=namespace, fields={"metadata.name": name}
+                ):
+                    return stored
         return None

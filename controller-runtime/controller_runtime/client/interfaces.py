@@ -253,8 +253,8 @@ def peek(
     if not hasattr(type(reader), "peek"):
         return _got(reader, kind, key)
     lazy: Any = reader
-    found: Coroutine[Any, Any, LazyObject[T]] = lazy.peek(kind, key)
-    return found  # clients wrap each other: a client that only passes a read on should not add a coroutine
+    result: Coroutine[Any, Any, LazyObject[T]] = lazy.peek(kind, key)
+    return result  # clients wrap each other: a client that only passes a read on should not add a coroutine
 
 
 async def _got(reader: Reader, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:

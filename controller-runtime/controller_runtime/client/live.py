@@ -82,13 +82,13 @@ class LiveClient(subresources.ByName["SubResource"]):
                 return await scales.get(obj, into)
             case "update", (scale,):
                 named = subresources.named_as(scale, obj)
-                return await scales.found(obj, self._update(obj, named, name, checked))
+                return await scales.explain_404(obj, self._update(obj, named, name, checked))
             case "apply", (scale,):
                 named = subresources.named_as(scale, obj)
-                return (await scales.found(obj, self._apply(obj, named, name, checked))).object
+                return (await scales.explain_404(obj, self._apply(obj, named, name, checked))).object
             case _, (patch, scale):
                 body = subresources.scale_kind()() if scale is None else scale
-                return (await scales.found(obj, self._patch(obj, body, patch, name, checked))).object
+                return (await scales.explain_404(obj, self._patch(obj, body, patch, name, checked))).object
 
     def _logs(self) -> subresources.Logs:
         return subresources.Logs(self)
@@ -299,7 +299,7 @@ class SubResource:
         check_kind(into, "into")
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        _, answer = await self.found(obj, self._client._send(request))
+        _, answer = await self.explain_404(obj, self._client._send(request))
         return ResponseObject(into, answer, name=obj.name).object
 
     async def create(self, obj: Object, body: T, **options: Unpack[requests.CreateOptions]) -> T:
@@ -312,31 +312,31 @@ class SubResource:
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         request = requests.post(target, body.to_json(), **options)
-        _, answer = await self.found(obj, self._client._send(request))
+        _, answer = await self.explain_404(obj, self._client._send(request))
         if is_success(rest.decoded(decode_answer, answer)):
             return body  # the server answers an eviction or a binding with a Status only
         return decode(type(body), answer)
 
     async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the subresource."""
-        updated: T = await self.found(obj, self._client._update(obj, obj, self._name, options))
+        updated: T = await self.explain_404(obj, self._client._update(obj, obj, self._name, options))
         return updated
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
         """Patch the subresource."""
-        return (await self.found(obj, self._client._patch(obj, obj, patch, self._name, options))).object
+        return (await self.explain_404(obj, self._client._patch(obj, obj, patch, self._name, options))).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]
     ) -> LazyObject[T]:
         """Patch the subresource; return the object undecoded."""
-        return await self.found(obj, self._client._patch(obj, obj, patch, self._name, options))
+        return await self.explain_404(obj, self._client._patch(obj, obj, patch, self._name, options))
 
     async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        return (await self.found(obj, self._client._apply(obj, obj, self._name, options))).object
+        return (await self.explain_404(obj, self._client._apply(obj, obj, self._name, options))).object
 
-    async def found(self, obj: Object, call: Awaitable[R]) -> R:
+    async def explain_404(self, obj: Object, call: Awaitable[R]) -> R:
         """Return the result of a call.
 
         If a custom kind does not have the subresource, the server answers as if the object did not exist. This would
@@ -363,7 +363,7 @@ class SubResource:
 
     async def apply_lazily(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> LazyObject[T]:
         """Server-side apply the subresource; return the object undecoded."""
-        return await self.found(obj, self._client._apply(obj, obj, self._name, options))
+        return await self.explain_404(obj, self._client._apply(obj, obj, self._name, options))
 
 
 def log_write(request: rest.Request, status: int) -> None:
@@ -445,11 +445,11 @@ def _metadata(text: bytes) -> ObjectMeta:
 
 def _check_kind(text: bytes, kind: str) -> None:
     """Raise StatusError for a Status that reports a failure, and AnswerError for an object that is not of ``kind``."""
-    found = rest.decoded(_decode_names, text)
-    if found.kind == "Status" != kind and found.status != "Success":
+    names = rest.decoded(_decode_names, text)
+    if names.kind == "Status" != kind and names.status != "Success":
         raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)
-    if kind and found.kind and found.kind != kind:
-        raise rest.AnswerError(f"the response is a {found.kind}, not a {kind}")
+    if kind and names.kind and names.kind != kind:
+        raise rest.AnswerError(f"the response is a {names.kind}, not a {kind}")
 
 
 class _Names(msgspec.Struct):
@@ -460,9 +460,9 @@ class _Names(msgspec.Struct):
 _decode_names: Final = msgspec.json.Decoder(_Names).decode
 
 
-def _check_name(found: str | None, name: str) -> None:
-    if name and found != name:
-        raise rest.AnswerError(f"the response is the object {found!r}, not {name!r}")
+def _check_name(received: str | None, name: str) -> None:
+    if name and received != name:
+        raise rest.AnswerError(f"the response is the object {received!r}, not {name!r}")
 
 
 decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
@@ -483,8 +483,8 @@ async def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     skipped: list[Exception] = []
     objects: interfaces.ObjectList[T] = interfaces.ObjectList()
     for number, item in enumerate(listed.items or (), 1):
-        if (found := decode_listed(kind, bytes(item), skipped.append)) is not None:
-            objects.append(found)
+        if (obj := decode_listed(kind, bytes(item), skipped.append)) is not None:
+            objects.append(obj)
         if number % offload.STEP == 0:
             await anyio.lowlevel.checkpoint()
     objects.skipped = skipped

@@ -52,7 +52,7 @@ class _IgnoreNotFound(AbstractContextManager[None, bool]):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, BaseExceptionGroup):
-            is_expected: Callable[[BaseException], bool] = lambda each: self._is_expected(each)  # noqa: E731, PLW0108
+            is_expected: Callable[[BaseException], bool] = lambda member: self._is_expected(member)  # noqa: E731, PLW0108
             expected, others = error.split(is_expected)  # Python 3.11 takes a function, but no method
             if expected is not None and others is not None:
                 raise others

@@ -259,7 +259,7 @@ class Controller:
             return
         warm: list[source.Source] = []  # by identity: sources need not be hashable
         while not self._started:
-            cold = [src for src in self._sources if not any(src is each for each in warm)]
+            cold = [src for src in self._sources if not any(src is other for other in warm)]
             for src in cold:
                 if isinstance(src, source.SyncingSource):
                     await src.warm_up()
@@ -421,8 +421,8 @@ class Controller:
             self._requeue(request, outcome, priority)
         except raised.FAILURES as error:  # from the rate limiter, or from an attribute of the outcome
             self.queue.add(request, priority=priority, after=outcomes.SERVER_DELAY)
-            found = [each for each in (failed, error) if each is not None]
-            failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", found)
+            both = [each for each in (failed, error) if each is not None]
+            failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", both)
         if failed is not None:
             metrics.RECONCILE_ERRORS.labels(self.name).inc()
             metrics.RECONCILE_TOTAL.labels(self.name, ERROR).inc()
@@ -461,8 +461,8 @@ class Controller:
 
     def _retry_waiting(self, request: Request) -> None:
         """If ``request`` waited for the server, the server can be reached again: retry the other waiting requests."""
-        for each in self._retries.reached(request):
-            self.queue.add(each, priority=workqueue.LOW_PRIORITY)
+        for waiting in self._retries.reached(request):
+            self.queue.add(waiting, priority=workqueue.LOW_PRIORITY)
 
 
 def _checked(result: object) -> Result:
@@ -491,19 +491,19 @@ def _fields(name: str, settings: Settings, request: Request | None = None) -> di
 
     An error of the ``log_constructor`` is logged.
     """
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     gvk = settings.kind
     if request is None:
-        found["controller"] = name
+        fields["controller"] = name
         if gvk is not None:
-            found |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
+            fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
     else:
         if gvk is not None:
-            found[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
-        found |= {"namespace": request.namespace, "name": request.name}
+            fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
+        fields |= {"namespace": request.namespace, "name": request.name}
     if settings.log_constructor is not None:
         try:
-            found.update({str(key): value for key, value in settings.log_constructor(request).items()})
+            fields.update({str(key): value for key, value in settings.log_constructor(request).items()})
         except raised.FAILURES as error:
             _log.error("The log_constructor failed", controller=name, error=error)
-    return found
+    return fields

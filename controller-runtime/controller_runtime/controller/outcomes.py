@@ -72,12 +72,12 @@ def is_terminal(error: BaseException) -> bool:
     for _ in range(raised.MOST):  # a circle of causes has no end
         if not waiting:
             return True
-        each = waiting.pop()
-        if isinstance(each, TerminalError):
+        part = waiting.pop()
+        if isinstance(part, TerminalError):
             continue
-        if members := raised.members(each):
+        if members := raised.members(part):
             waiting += members
-        elif (cause := each.__cause__) is not None:
+        elif (cause := part.__cause__) is not None:
             waiting.append(cause)
         else:
             return False
@@ -87,34 +87,34 @@ def is_terminal(error: BaseException) -> bool:
 def is_degraded(error: BaseException) -> bool:
     """Return True if ``error``, one of its causes or one of its members reports that a kind is not served."""
     return any(
-        isinstance(each, (CacheDegradedError, rest.NoKindMatchError))
-        or (isinstance(each, NotFoundError) and not each.names_object)
-        for each in raised.parts(error)
+        isinstance(part, (CacheDegradedError, rest.NoKindMatchError))
+        or (isinstance(part, NotFoundError) and not part.names_object)
+        for part in raised.parts(error)
     )
 
 
 def requested_delay(error: BaseException) -> float | None:
     """Return the longest ``retry_after`` in ``error``, its causes and its members; None if there is none."""
-    waits = (each.retry_after for each in raised.parts(error) if isinstance(each, StatusError))
+    waits = (part.retry_after for part in raised.parts(error) if isinstance(part, StatusError))
     return max((wait for wait in waits if wait and wait > 0), default=None)
 
 
 def is_unreachable(error: BaseException) -> bool:
     """Return True if the server was not reached. A response that cannot be decoded shows that something answered."""
     return any(
-        isinstance(each, rest.TransportError) and not isinstance(each, rest.AnswerError)
-        for each in raised.parts(error)
+        isinstance(part, rest.TransportError) and not isinstance(part, rest.AnswerError)
+        for part in raised.parts(error)
     )
 
 
 def is_server_failure(error: BaseException) -> bool:
     """Return True if the server failed, or another client wrote the object at the same time."""
-    return any(isinstance(each, _SERVER_ERRORS) for each in raised.parts(error))
+    return any(isinstance(part, _SERVER_ERRORS) for part in raised.parts(error))
 
 
 def is_panic(error: BaseException) -> bool:
     """Return True if ``error``, or any member of a group, is a programming error."""
-    return any(isinstance(each, PANICS) for each in raised.leaves(error))
+    return any(isinstance(part, PANICS) for part in raised.leaves(error))
 
 
 def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> bool:
@@ -123,17 +123,17 @@ def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> 
     A retry cannot help. Only a new write of the object can help, and it causes an event.
     """
     return any(
-        isinstance(each, UndecodableObjectError) and each.key == request and each.gvk == kind
-        for each in raised.parts(error)
+        isinstance(part, UndecodableObjectError) and part.key == request and part.gvk == kind
+        for part in raised.parts(error)
     )
 
 
 def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """If a group has only one member, return the member. Do the same if the member is a group."""
-    found: BaseException = group
-    while len(members := raised.members(found)) == 1:
-        found = members[0]
-    return found
+    inner: BaseException = group
+    while len(members := raised.members(inner)) == 1:
+        inner = members[0]
+    return inner
 
 
 class Retries:
@@ -182,8 +182,8 @@ class Retries:
         self._waiting.discard(request)
         if len(self._waiting) < _FEW:
             return set()
-        found, self._waiting = self._waiting, set()
-        return found
+        waiting, self._waiting = self._waiting, set()
+        return waiting
 
     def _own_delay(self, request: Request) -> float:
         """Return the seconds until the retry. If an earlier retry is still pending, this failure is not counted."""

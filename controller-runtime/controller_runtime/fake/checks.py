@@ -14,7 +14,7 @@ from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.machinery import JSON, errors, field, names, structural
 
 from . import ownership
-from .tables import Document, Manager, Table, key_of
+from .tables import Document, FieldManager, Table, key_of
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
@@ -226,7 +226,7 @@ def check_finalizers(table: Table, old: Document, new: Document) -> None:
             )
 
 
-def apply_conflict(disputed: Mapping[Manager, ownership.FieldSet], version: str) -> errors.ConflictError:
+def apply_conflict(disputed: Mapping[FieldManager, ownership.FieldSet], version: str) -> errors.ConflictError:
     """Return the error of an apply without ``force``. It lists each conflicting field and the manager that owns it."""
     causes = [
         {
@@ -244,7 +244,7 @@ def apply_conflict(disputed: Mapping[Manager, ownership.FieldSet], version: str)
     return errors.ConflictError(message, code=409, reason="Conflict", details={"causes": causes})
 
 
-def _described(who: Manager, version: str) -> str:
+def _described(who: FieldManager, version: str) -> str:
     text = f'"{who.name}"'
     if who.subresource:
         text += f' with subresource "{who.subresource}"'

@@ -22,7 +22,7 @@ from controller_runtime.machinery.patch import same
 
 from . import checks, ownership, subresources
 from .checks import FOREGROUND, ORPHAN
-from .tables import Change, Document, Manager, Stored, Table, key_of
+from .tables import Change, Document, FieldManager, Stored, Table, key_of
 
 _SERVERS_OWN: Final = (
     "uid",
@@ -93,7 +93,7 @@ class Storage:
         if key in table.rows:
             raise table.exists(key)
         metadata.pop("managedFields", None)
-        owners = {Manager("seed", "Update"): ownership.fields_of(document, table.properties.schema)}
+        owners = {FieldManager("seed", "Update"): ownership.fields_of(document, table.properties.schema)}
         table.rows[key] = Stored(document, owners)
 
     def create(self, table: Table, document: Document, manager: str, *, dry_run: bool) -> Document:
@@ -110,7 +110,7 @@ class Storage:
         if key in table.rows:
             raise table.exists(key)
         owners = {
-            Manager(manager, "Update"): ownership.fields_of(
+            FieldManager(manager, "Update"): ownership.fields_of(
                 _main_part(table, document), table.properties.schema
             )
         }
@@ -164,7 +164,7 @@ class Storage:
         lost = written | removed
         owners = {who: fields - lost for who, fields in row.owners.items()} if lost else dict(row.owners)
         if written:
-            who = Manager(manager, "Update", subresource)
+            who = FieldManager(manager, "Update", subresource)
             owners[who] = owners.get(who, frozenset()) | written
         return self._replace(table, key_of(row.document), row, Stored(after, owners), dry_run=dry_run)
 
@@ -180,7 +180,7 @@ class Storage:
     ) -> Document:
         """Apply a configuration: set its fields, and remove the manager's earlier fields that no other manager owns."""
         key, schema = _scoped_key(table, config), table.properties.schema
-        who = Manager(manager, "Apply", subresource)
+        who = FieldManager(manager, "Apply", subresource)
         if key not in table.rows and not subresource:
             return self._apply_new(table, config, who, dry_run=dry_run)
         row = table.find(key)
@@ -222,7 +222,7 @@ class Storage:
             return self._store(table, key, Stored(left, row.owners), "MODIFIED")
         return left
 
-    def _apply_new(self, table: Table, config: Document, who: Manager, *, dry_run: bool) -> Document:
+    def _apply_new(self, table: Table, config: Document, who: FieldManager, *, dry_run: bool) -> Document:
         document = _main_part(table, config)
         if uid := document["metadata"].get("uid"):
             raise table.conflict(
@@ -233,7 +233,12 @@ class Storage:
         return self._insert(table, document, owners, dry_run=dry_run)
 
     def _insert(
-        self, table: Table, document: Document, owners: dict[Manager, ownership.FieldSet], *, dry_run: bool
+        self,
+        table: Table,
+        document: Document,
+        owners: dict[FieldManager, ownership.FieldSet],
+        *,
+        dry_run: bool,
     ) -> Document:
         if table.properties.status:
             document.pop("status", None)
@@ -305,7 +310,7 @@ def _scoped_key(table: Table, document: Document) -> NamespacedName:
     return key
 
 
-def _owning(owners: Mapping[Manager, ownership.FieldSet]) -> dict[Manager, ownership.FieldSet]:
+def _owning(owners: Mapping[FieldManager, ownership.FieldSet]) -> dict[FieldManager, ownership.FieldSet]:
     return {who: fields for who, fields in owners.items() if fields}
 
 

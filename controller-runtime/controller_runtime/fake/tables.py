@@ -18,7 +18,7 @@ from .kinds import KindProperties
 Document = dict[str, JSON]
 
 
-class Manager(NamedTuple):
+class FieldManager(NamedTuple):
     """A field manager as in managedFields: its name, ``Apply`` or ``Update``, and the subresource that it writes."""
 
     name: str
@@ -40,7 +40,7 @@ class Stored:
     """An object and the owners of its fields."""
 
     document: Document
-    owners: dict[Manager, ownership.FieldSet] = field(default_factory=dict)
+    owners: dict[FieldManager, ownership.FieldSet] = field(default_factory=dict)
 
 
 class Table:

@@ -91,7 +91,7 @@ _CONDITION: Final[dict[str, Schema]] = {
 }
 
 
-class Kind(msgspec.Struct, frozen=True):
+class KnownKind(msgspec.Struct, frozen=True):
     """One of Kubernetes' own kinds."""
 
     definition: str
@@ -104,7 +104,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 class _Record(msgspec.Struct, rename="camel"):
     kubernetes_version: str
-    kinds: dict[str, dict[str, Kind]]
+    kinds: dict[str, dict[str, KnownKind]]
     """The kinds, by ``group/version`` and then by name."""
     definitions: dict[str, msgspec.Raw]
 
@@ -148,9 +148,9 @@ def name_of(model: type[object]) -> str:
 
 
 @cache
-def kinds() -> Mapping[GVK, Kind]:
+def kinds() -> Mapping[GVK, KnownKind]:
     """Return every recorded kind."""
-    found: dict[GVK, Kind] = {}
+    found: dict[GVK, KnownKind] = {}
     for group_version, by_name in _recorded().kinds.items():
         group, _, version = group_version.rpartition("/")
         found.update({GVK(group, version, name): kind for name, kind in by_name.items()})

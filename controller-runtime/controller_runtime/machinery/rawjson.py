@@ -186,7 +186,7 @@ def without_managed_fields(obj: bytes) -> bytes:
         return obj
 
 
-class Line(msgspec.Struct):
+class WatchLine(msgspec.Struct):
     """A line of a watch, whose object is not decoded yet."""
 
     type: str
@@ -211,7 +211,7 @@ class Marked(msgspec.Struct):
     metadata: Bookmark = msgspec.field(default_factory=Bookmark)
 
 
-decode_line: Final = msgspec.json.Decoder(Line).decode
+decode_line: Final = msgspec.json.Decoder(WatchLine).decode
 decode_marked: Final = msgspec.json.Decoder(Marked).decode
 
 

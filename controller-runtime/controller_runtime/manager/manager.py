@@ -159,8 +159,8 @@ class Manager:
             self.health_server = made.health
         if made.pprof is not None:
             self.pprof_server = made.pprof
-        for each in made.runnables:
-            self._lifecycle.servers.add(each)
+        for server in made.runnables:
+            self._lifecycle.servers.add(server)
         self._open = self._started = False
 
     async def published_schema(
@@ -242,8 +242,8 @@ class Manager:
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()
-        for each in self._owned:
-            await self._stack.enter_async_context(each)
+        for owned in self._owned:
+            await self._stack.enter_async_context(owned)
         self._open = True
         return self
 

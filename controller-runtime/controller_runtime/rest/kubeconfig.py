@@ -50,7 +50,7 @@ class Access:
     """One context: its cluster and its user. Error messages contain ``source``."""
 
     def __init__(
-        self, source: str, cluster: Entry, user: Entry, namespace: str, save: Callable[[], None]
+        self, source: str, cluster: NamedEntry, user: NamedEntry, namespace: str, save: Callable[[], None]
     ) -> None:
         """Make an access; ``save`` writes tokens that an issuer renewed to the files."""
         self.source = source
@@ -239,7 +239,7 @@ class Access:
         config = provider.get("config")
         if not isinstance(config, dict):
             raise self._user.error("auth-provider.config", "must be a map")
-        settings = Entry(self.source, f"{self._user.label}: auth-provider", config, self._user.folder)
+        settings = NamedEntry(self.source, f"{self._user.label}: auth-provider", config, self._user.folder)
         for key in ("idp-issuer-url", "client-id"):
             if not settings.text(key):
                 raise settings.error(key, "is missing")
@@ -261,7 +261,7 @@ class Access:
         return log_in
 
 
-class Entry:
+class NamedEntry:
     """A named cluster or user, and the folder to which its paths are relative."""
 
     def __init__(self, source: str, label: str, values: Mapping[str, JSON], folder: Path) -> None:
@@ -309,7 +309,7 @@ class Entry:
         return ConfigError(f"kubeconfig {self._source}: {self.label}: {key} {problem}")
 
 
-def _check_exec(user: Entry) -> None:
+def _check_exec(user: NamedEntry) -> None:
     """Raise ConfigError for an invalid field of a plugin. A relative path is relative to the kubeconfig."""
     plugin = user.values["exec"]
     if not isinstance(plugin, dict) or not isinstance(command := plugin.get("command"), str) or not command:
@@ -412,17 +412,17 @@ def _access(
     if not name:
         raise ConfigError(f"kubeconfig {source}: current-context is not set")
 
-    def find(role: str, name: str) -> Entry:
+    def find(role: str, name: str) -> NamedEntry:
         for file, data in files.items():
             for entry in data.get(f"{role}s") or ():
                 if entry["name"] == name:
                     folder = Path(file).absolute().parent if file else Path()
-                    return Entry(source, f"{role} {name!r}", entry.get(role) or {}, folder)
+                    return NamedEntry(source, f"{role} {name!r}", entry.get(role) or {}, folder)
         raise ConfigError(f"kubeconfig {source}: {role} {name!r} is not defined")
 
     values = find("context", str(name)).values
     cluster, user = str(values.get("cluster") or ""), str(values.get("user") or "")
     if not cluster:
         raise ConfigError(f"kubeconfig {source}: context {str(name)!r} names no cluster")
-    user_entry = find("user", user) if user else Entry(source, "no user", {}, Path())
+    user_entry = find("user", user) if user else NamedEntry(source, "no user", {}, Path())
     return Access(source, find("cluster", cluster), user_entry, str(values.get("namespace") or ""), save)

@@ -81,13 +81,15 @@ class Response(ABC):
             finally:
                 await self.close()
             raise errors.status_error(self.status, self.headers, body)
-        found = self.headers.get("Content-Type", "")
-        if 200 <= self.status < 300 and (not found or media_type in found.lower()):
+        content_type = self.headers.get("Content-Type", "")
+        if 200 <= self.status < 300 and (not content_type or media_type in content_type.lower()):
             return
         await self.close()
         if 200 <= self.status < 300:
             wanted = "JSON" if media_type == "json" else media_type
-            raise errors.AnswerError(f"the response is of type {found[:_LONGEST_SHOWN]!r}, not {wanted}")
+            raise errors.AnswerError(
+                f"the response is of type {content_type[:_LONGEST_SHOWN]!r}, not {wanted}"
+            )
         location = self.headers.get("Location", "")[:_LONGEST_SHOWN]
         raise errors.AnswerError(
             f"the response has status {self.status} and is not from the Kubernetes API"
@@ -338,7 +340,7 @@ class Throttle:
             limit = self._limits.get(key)
             if limit is None:
                 limit = self._limits[key] = _Limit(self._qps, self._burst)
-            if limit.line or not limit.bucket.try_take():
+            if limit.queue or not limit.bucket.try_take():
                 await limit.wait(request.namespace or fairness.tenant().namespace)
         return await self._inner.send(request)
 
@@ -348,14 +350,14 @@ class _Limit:
 
     def __init__(self, qps: float, burst: int) -> None:
         self.bucket = TokenBucket(qps, burst)
-        self.line = fairness.Line("request", lambda _namespace: self.bucket.give_back())
+        self.queue = fairness.FairQueue("request", lambda _namespace: self.bucket.give_back())
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, namespace: str) -> None:
         """Return with a token."""
         if self._timer is None:
             self._admit_next()
-        await self.line.wait(namespace)
+        await self.queue.wait(namespace)
 
     def _admit_next(self) -> None:
         """Take the next token before it exists, and admit a request when it does."""
@@ -363,9 +365,9 @@ class _Limit:
 
     def _admit(self) -> None:
         self._timer = None
-        if self.line.admit() is None:
+        if self.queue.admit() is None:
             self.bucket.give_back()
-        elif self.line:
+        elif self.queue:
             self._admit_next()
 
 

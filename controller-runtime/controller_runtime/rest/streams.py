@@ -311,7 +311,7 @@ class WatchLoop:
                 event = rawjson.decode_line(line)
             except RecursionError:
                 fields = rawjson.fields(line)
-                event = rawjson.Line(msgspec.json.decode(fields["type"], type=str), fields["object"])
+                event = rawjson.WatchLine(msgspec.json.decode(fields["type"], type=str), fields["object"])
             bookmark = rawjson.decode_marked(event.object).metadata if event.type == "BOOKMARK" else None
         except (*rawjson.UNREADABLE, KeyError) as error:
             self._follower.skip(f"a watch line of {len(line)} bytes is unreadable: {error}")

@@ -141,8 +141,8 @@ class _Wire:
         pools = [*self._retired, *([self._pool] if self._pool is not None else [])]
         self._pool = None
         self._retired.clear()
-        for each in pools:
-            await each.close()
+        for pool in pools:
+            await pool.close()
 
     async def send(self, request: Request) -> Response:
         """Send the request. A GET that is not a stream is sent a second time if the connection was closed.
@@ -222,7 +222,7 @@ class _Wire:
         if self._pool is pool:
             self._pool = None
             self._retired.append(pool)
-        self._retired = [each for each in self._retired if each.busy]
+        self._retired = [retired for retired in self._retired if retired.busy]
 
     def _context(self) -> ssl.SSLContext | None:
         """Return the TLS context, which is rebuilt when one of its files has changed."""

@@ -515,13 +515,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._shared.leave(self)
         if self._lost or self._ended:
             return
-        # Parse the input that arrived while a request was in progress, and wait for more.
+        # Parse the input that arrived while a request was in progress. Wait for more if it contains no whole request.
         if self._rest:
             rest, self._rest = self._rest, b""
             self._feed(rest)
-        if self._paused and (self._task is None or self._reader.discarding):
+        if self._paused and (not self._queue or self._reader.discarding):
             self._go_on_reading()
-        if self._task is None:
+        if not self._queue:
             self._wait_for_more(State.IDLE)
             if self._eof:
                 self._transport.close()

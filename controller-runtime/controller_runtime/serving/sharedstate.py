@@ -141,10 +141,10 @@ class SharedState:
     def evict(self) -> None:
         """Of the connections and handshakes that have waited a second for their client, close the oldest."""
         waiting: list[tuple[float, Callable[[], None]]] = [
-            (each.last_input, each.drop) for each in self._connections if each.waiting
+            (connection.last_input, connection.drop) for connection in self._connections if connection.waiting
         ]
         waiting += [(since, scope.cancel) for scope, since in self._handshakes.items()]
-        since, drop = min(waiting, key=lambda each: each[0], default=(math.inf, None))
+        since, drop = min(waiting, key=lambda item: item[0], default=(math.inf, None))
         if drop is not None and since + _STALL_TIMEOUT <= asyncio.get_running_loop().time():
             drop()
 
@@ -189,12 +189,16 @@ class SharedState:
         than a second ago.
         """
         latest = asyncio.get_running_loop().time() - _STALL_TIMEOUT
-        receiving = [each for each in self._connections if each.kept]
-        if self.kept_total > sum(each.kept for each in receiving):
-            late = [each for each in receiving if each not in self._paused and each.last_input <= latest]
+        receiving = [connection for connection in self._connections if connection.kept]
+        if self.kept_total > sum(connection.kept for connection in receiving):
+            late = [
+                connection
+                for connection in receiving
+                if connection not in self._paused and connection.last_input <= latest
+            ]
         else:
-            late = [each for each in receiving if each.body_since <= latest]
-        return sorted(late, key=lambda each: each.body_since)
+            late = [connection for connection in receiving if connection.body_since <= latest]
+        return sorted(late, key=lambda connection: connection.body_since)
 
     def _relieve(self) -> None:
         paused, self._paused = self._paused, set()
@@ -211,7 +215,7 @@ class SharedState:
         self.closing = True
         for connection in tuple(self._connections):
             connection.stop()
-        await self._wait(lambda: any(each.busy for each in self._connections), seconds)
+        await self._wait(lambda: any(connection.busy for connection in self._connections), seconds)
         await self._wait(lambda: bool(self._connections), _CLOSE_TIMEOUT)
         for connection in tuple(self._connections):
             connection.abort()

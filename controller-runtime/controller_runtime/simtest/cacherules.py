@@ -56,7 +56,7 @@ def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
 def missed(server: Server, informer: SharedInformer) -> Iterator[str]:
     """Yield a description of each change that a cache does not have although its watch has got past that version."""
     table, inner = _table_of(server, informer), informer._informers.get("")
-    if table is None or inner is None or not inner.synced or inner._found is not None:
+    if table is None or inner is None or not inner.synced or inner._listed is not None:
         return
     reached = inner._reached
     if not is_unselective(informer) or not reached:
@@ -76,7 +76,7 @@ def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
     inner, write = informer._informers.get(""), informer.store._writes.get(key)
     return (
         inner is not None
-        and inner._found is None
+        and inner._listed is None
         and write is not None
         and write.entry is not None
         and inner.covers(write.version)

@@ -73,7 +73,7 @@ class KindsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class KindSource:
     """A kind in a CustomResourceDefinition or an OpenAPI document."""
 
     gvk: GVK
@@ -89,7 +89,7 @@ class Source:
     """The file and the document, for errors."""
 
 
-def read(path: Path) -> list[Source]:
+def read(path: Path) -> list[KindSource]:
     """Return the kinds in a file: CustomResourceDefinitions as YAML or JSON, or an OpenAPI v3 document.
 
     Other objects in the file are ignored.
@@ -97,7 +97,7 @@ def read(path: Path) -> list[Source]:
     Raises:
         KindsError: the file cannot be read, exceeds a limit or has no kind.
     """
-    found: list[Source] = []
+    found: list[KindSource] = []
     try:
         size, text = path.stat().st_size, ""
         if size <= MOST_BYTES:
@@ -119,7 +119,7 @@ def read(path: Path) -> list[Source]:
     return found
 
 
-def _of_document(document: JSON, where: str) -> list[Source]:
+def _of_document(document: JSON, where: str) -> list[KindSource]:
     if not isinstance(document, dict):
         return []
     if str(document.get("openapi", "")).startswith("3."):
@@ -127,7 +127,7 @@ def _of_document(document: JSON, where: str) -> list[Source]:
     return of_crd(document, where) if document.get("kind") == "CustomResourceDefinition" else []
 
 
-def of_crd(definition: Mapping[str, JSON], where: str = "") -> list[Source]:
+def of_crd(definition: Mapping[str, JSON], where: str = "") -> list[KindSource]:
     """Return the served versions of a CustomResourceDefinition.
 
     Raises:
@@ -148,7 +148,7 @@ def of_crd(definition: Mapping[str, JSON], where: str = "") -> list[Source]:
             continue
         subresources = version.get("subresources") or {}
         found.append(
-            Source(
+            KindSource(
                 gvk=GVK(
                     _text(spec, "group", where), _text(version, "name", where), _text(names, "kind", where)
                 ),
@@ -163,7 +163,7 @@ def of_crd(definition: Mapping[str, JSON], where: str = "") -> list[Source]:
     return found
 
 
-def of_openapi(document: Mapping[str, JSON], where: str = "") -> list[Source]:
+def of_openapi(document: Mapping[str, JSON], where: str = "") -> list[KindSource]:
     """Return the kinds of an OpenAPI v3 document of an API version, as an API server publishes it.
 
     Raises:
@@ -188,7 +188,7 @@ def of_openapi(document: Mapping[str, JSON], where: str = "") -> list[Source]:
             raise KindsError(f"{where}: {path}: has no schema of {kind}")
         own = name.startswith(_PREFIXES)
         found.append(
-            Source(
+            KindSource(
                 gvk=kind,
                 plural=plural,
                 namespaced=namespaced,
@@ -201,13 +201,13 @@ def of_openapi(document: Mapping[str, JSON], where: str = "") -> list[Source]:
     return found
 
 
-async def of_cluster(*, groups: Sequence[str] = (), context: str | None = None) -> list[Source]:
+async def of_cluster(*, groups: Sequence[str] = (), context: str | None = None) -> list[KindSource]:
     """Return the kinds that the cluster of the kubeconfig serves, of the given groups or of all.
 
     Raises:
         KindsError: the API server cannot be reached, or refuses or exceeds a limit.
     """
-    found: list[Source] = []
+    found: list[KindSource] = []
     try:
         async with rest.Transport(await rest.load_config(context=context)) as transport:
             for path in sorted(_map(await _document(transport, ""), "paths", "/openapi/v3")):
@@ -237,10 +237,10 @@ def _declares(schema: JSON, gvk: GVK) -> bool:
     return isinstance(listed, list) and wanted in listed
 
 
-def of_record(gvk: GVK, definitions: Mapping[str, JSON]) -> Source:
+def of_record(gvk: GVK, definitions: Mapping[str, JSON]) -> KindSource:
     """Return one of Kubernetes' own kinds from the recorded OpenAPI schemas."""
     kind = openapi.kinds()[gvk]
-    return Source(
+    return KindSource(
         gvk=gvk,
         plural=kind.plural,
         namespaced=kind.namespaced,
@@ -272,8 +272,8 @@ def _text(data: Mapping[str, JSON], key: str, where: str) -> str:
 
 
 def select(
-    sources: Iterable[Source], *, kinds: Sequence[str] = (), groups: Sequence[str] = ()
-) -> list[Source]:
+    sources: Iterable[KindSource], *, kinds: Sequence[str] = (), groups: Sequence[str] = ()
+) -> list[KindSource]:
     """Return the sources whose kind and group are among the given ones; an empty sequence selects all.
 
     Raises:
@@ -294,7 +294,7 @@ def select(
     return found
 
 
-def modules(sources: Iterable[Source], *, partial: bool = False) -> dict[str, str]:
+def modules(sources: Iterable[KindSource], *, partial: bool = False) -> dict[str, str]:
     """Return the text of a module for each API version, by file name such as ``example_com/v1.py``.
 
     With ``partial``, no field is required: such kinds can also represent apply configurations that leave out fields.
@@ -302,7 +302,7 @@ def modules(sources: Iterable[Source], *, partial: bool = False) -> dict[str, st
     Raises:
         KindsError: a schema exceeds a limit, has something that no kind can have, or two sources have the same kind.
     """
-    by_version: dict[tuple[str, str], list[Source]] = {}
+    by_version: dict[tuple[str, str], list[KindSource]] = {}
     for each in sources:
         by_version.setdefault((each.gvk.group, each.gvk.version), []).append(each)
     texts: dict[str, str] = {}
@@ -368,11 +368,11 @@ class Module:
         self._imports: dict[str, set[str]] = {}
         self._shapes: dict[tuple[str, str], str] = {}
         self._definitions: dict[str, str] = {}
-        self._source = Source(gvk=GVK("", "", ""), plural="", namespaced=True, schema={})
+        self._source = KindSource(gvk=GVK("", "", ""), plural="", namespaced=True, schema={})
 
-    def text(self, sources: Sequence[Source]) -> str:
+    def text(self, sources: Sequence[KindSource]) -> str:
         """Return the module with the kinds of ``sources``."""
-        kinds: list[tuple[str, Source]] = []
+        kinds: list[tuple[str, KindSource]] = []
         for source in sources:
             _check_names(source)
         for source in sorted(sources, key=lambda each: each.gvk.kind):
@@ -417,7 +417,7 @@ class Module:
         self._names.add(found)
         return found
 
-    def _kind(self, name: str, source: Source) -> None:
+    def _kind(self, name: str, source: KindSource) -> None:
         schema = self._resolved(source.schema, ())
         properties = {
             wire: each
@@ -439,7 +439,7 @@ class Module:
         lines += self._fields(name, properties, self._required(schema), (), Object)[0]
         self._classes[name] = "\n".join(lines).rstrip() + ("\n    pass" if len(lines) == 1 else "")
 
-    def _markers(self, source: Source) -> str:
+    def _markers(self, source: KindSource) -> str:
         self._import("typing", "ClassVar")
         self._import(_CRD, "KindMarkers")
         given = [f"status_subresource={source.status}"]
@@ -774,7 +774,7 @@ def _quoted(text: str) -> str:
     return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in shown else shown
 
 
-def _check_names(source: Source) -> None:
+def _check_names(source: KindSource) -> None:
     """Raise KindsError for a name that no API server would serve: it becomes the name of a file or of a class."""
     gvk = source.gvk
     for what, value, is_valid in (

@@ -23,7 +23,7 @@ from controller_runtime.machinery.errors import first_problem
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission
-from .review import BODY, Endpoint, UnreadableError, content
+from .review import BODY, BadReviewError, Endpoint, content
 from .review import JSON as JSON_TYPE
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class ConversionWebhook(Endpoint):
         """Answer one ConversionReview."""
         try:
             asked = _request_of(content(request))
-        except UnreadableError as error:
+        except BadReviewError as error:
             return self.unreadable(error.code, str(error))
         converted: list[msgspec.Raw] = []
         errors: list[str] = []
@@ -288,16 +288,16 @@ class ConversionWebhook(Endpoint):
 
 def _request_of(body: bytes) -> _Request:
     if (reason := rawjson.check(body, BODY)) is not None:
-        raise UnreadableError(f"ConversionReview is too large: it has {reason}", code=413)
+        raise BadReviewError(f"ConversionReview is too large: it has {reason}", code=413)
     try:
         review = _REVIEWS.decode(body)
     except rawjson.UNREADABLE as error:
-        raise UnreadableError(f"body is not a ConversionReview: {log.cut(str(error))}") from error
+        raise BadReviewError(f"body is not a ConversionReview: {log.cut(str(error))}") from error
     if (review.api_version, review.kind) != (_VERSION, "ConversionReview"):
         text = f"{log.cut(review.api_version)}, Kind={log.cut(review.kind)}"
-        raise UnreadableError(f"body is not a ConversionReview of {_VERSION}: {text}")
+        raise BadReviewError(f"body is not a ConversionReview of {_VERSION}: {text}")
     if review.request is None or not review.request.uid:
-        raise UnreadableError("ConversionReview has no request, or a request without uid")
+        raise BadReviewError("ConversionReview has no request, or a request without uid")
     if len(review.request.uid) > log.CUT:
-        raise UnreadableError(f"uid of the ConversionReview is longer than {log.CUT} characters")
+        raise BadReviewError(f"uid of the ConversionReview is longer than {log.CUT} characters")
     return review.request

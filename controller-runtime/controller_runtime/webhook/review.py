@@ -69,7 +69,7 @@ _OBJECTS: Final = ("object", "oldObject")
 _log = log.logger_from("admission")
 
 
-class UnreadableError(Exception):
+class BadReviewError(Exception):
     """A body is not an AdmissionReview, or is too large. ``code`` is the HTTP status of the answer."""
 
     def __init__(self, message: str, code: int = 400) -> None:
@@ -147,17 +147,17 @@ def content(request: HTTPRequest) -> bytes:
     """Return the JSON text of a request.
 
     Raises:
-        UnreadableError: the body is too large or empty, or its content type is not JSON.
+        BadReviewError: the body is too large or empty, or its content type is not JSON.
     """
     if request.body_rejected:
         text = request.refusal or f"limit is {MAX_BODY} bytes"
-        raise UnreadableError(f"request entity is too large; {text}", code=413)
+        raise BadReviewError(f"request entity is too large; {text}", code=413)
     if not request.body:
-        raise UnreadableError("request body is empty")
+        raise BadReviewError("request body is empty")
     content_type = request.headers.get("Content-Type", "")
     if content_type != JSON and content_type.partition(";")[0].strip() != JSON:
         given = log.cut(content_type).encode("utf-8", "backslashreplace").decode()
-        raise UnreadableError(f"contentType={given}, expected {JSON}")
+        raise BadReviewError(f"contentType={given}, expected {JSON}")
     return request.body
 
 
@@ -206,7 +206,7 @@ _SMALL: Final = tuple(
 )
 
 
-class Review(msgspec.Struct):
+class UndecodedReview(msgspec.Struct):
     """A request whose objects are not decoded: ``request.object`` and ``request.old_object`` are None."""
 
     api_version: str
@@ -228,26 +228,26 @@ class Review(msgspec.Struct):
         return (new.api_version, new.kind, bytes(new.spec)) == (old.api_version, old.kind, bytes(old.spec))
 
 
-def read(body: bytes) -> Review:
+def read(body: bytes) -> UndecodedReview:
     """Decode a body.
 
     Raises:
-        UnreadableError: the body is not an AdmissionReview, or the fields other than its objects are too large.
+        BadReviewError: the body is not an AdmissionReview, or the fields other than its objects are too large.
     """
     try:
         if not body.isascii():
             _check_utf8(body)
         review = _DECODER.decode(body)
     except rawjson.UNREADABLE as error:
-        raise UnreadableError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
+        raise BadReviewError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
     if review.api_version not in _VERSIONS or review.kind != _KIND:
         text = f"{log.cut(review.api_version)}, Kind={log.cut(review.kind)}"
-        raise UnreadableError(f"body is not an AdmissionReview: {text}")
+        raise BadReviewError(f"body is not an AdmissionReview: {text}")
     fields = review.request
     if fields is None or not fields.uid:
-        raise UnreadableError("AdmissionReview has no request, or a request without uid")
+        raise BadReviewError("AdmissionReview has no request, or a request without uid")
     if len(fields.uid) > log.CUT:
-        raise UnreadableError(f"uid of the AdmissionReview is longer than {log.CUT} characters")
+        raise BadReviewError(f"uid of the AdmissionReview is longer than {log.CUT} characters")
     # All fields except the two objects are decoded now.
     values: dict[str, msgspec.Raw] = {}
     for name, wire in _SMALL:
@@ -255,20 +255,22 @@ def read(body: bytes) -> Review:
             values[wire] = raw
     if (size := sum(map(len, values.values()))) > MAX_REST:
         text = f"AdmissionReview has {size} bytes besides its objects; limit is {MAX_REST} bytes"
-        raise UnreadableError(text, code=413)
+        raise BadReviewError(text, code=413)
     if size > rawjson.SMALL:
         for wire, raw in values.items():
             if (reason := rawjson.check(bytes(raw))) is not None:
-                raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
+                raise BadReviewError(f"AdmissionReview has {reason} in its {wire}", code=413)
     try:
         request = AdmissionRequest.from_json(msgspec.json.encode({**values, "uid": fields.uid}))
     except rawjson.UNREADABLE as error:
-        raise UnreadableError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
+        raise BadReviewError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
     except pydantic_core.ValidationError as error:
         _, problem = first_problem(error)
-        raise UnreadableError(f"body is not an AdmissionReview: {log.cut(problem)}") from error
+        raise BadReviewError(f"body is not an AdmissionReview: {log.cut(problem)}") from error
     obj, old = bytes(fields.object), bytes(fields.old_object)
-    return Review(review.api_version, request, None if obj == _NULL else obj, None if old == _NULL else old)
+    return UndecodedReview(
+        review.api_version, request, None if obj == _NULL else obj, None if old == _NULL else old
+    )
 
 
 def _check_utf8(body: bytes) -> None:
@@ -301,7 +303,7 @@ class Webhook(Endpoint):
                     review = await offload.run(read, text)
             else:
                 review = read(text)
-        except UnreadableError as error:
+        except BadReviewError as error:
             return self.unreadable(error.code, str(error))
         response = await self._handle(review, timeout)
         response.uid = review.request.uid
@@ -317,7 +319,7 @@ class Webhook(Endpoint):
         )
         return HTTPResponse(body=body, content_type=JSON)
 
-    async def _handle(self, review: Review, timeout: float) -> AdmissionResponse:
+    async def _handle(self, review: UndecodedReview, timeout: float) -> AdmissionResponse:
         request = review.request
         operation = request.operation  # _refused may change it
         size = len(review.object or b"") + len(review.old_object or b"")
@@ -356,7 +358,7 @@ class Webhook(Endpoint):
         raised.release(error)
         return admission.errored(500, text)
 
-    async def _judge(self, review: Review, size: int, timeout: float) -> AdmissionResponse:
+    async def _judge(self, review: UndecodedReview, size: int, timeout: float) -> AdmissionResponse:
         """Return the handler's answer. Raises _TooLateError if the handler takes longer than ``timeout``."""
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
@@ -377,7 +379,7 @@ class _TooLateError(Exception):
     """The handler took too long. It may raise a TimeoutError of its own, which is an error like any other."""
 
 
-async def _refused(review: Review) -> AdmissionResponse | None:
+async def _refused(review: UndecodedReview) -> AdmissionResponse | None:
     """If the objects of a review are too large to be decoded, return the response, otherwise None.
 
     If an object is too large only because of its managedFields, they are removed. If a stored object is too large, it
@@ -426,10 +428,10 @@ def _seconds(text: str) -> float:
     """Return how many seconds a handler may take if the caller waits for the duration ``text``.
 
     Raises:
-        UnreadableError: the text is too long to be a duration.
+        BadReviewError: the text is too long to be a duration.
     """
     if len(text) > _LONGEST_DURATION:
-        raise UnreadableError(f"timeout is not a duration: {log.cut(text)}")
+        raise BadReviewError(f"timeout is not a duration: {log.cut(text)}")
     asked = _DURATION.fullmatch(text)
     seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT
     return min(seconds, MAX_WAIT) * _TIMEOUT_FRACTION

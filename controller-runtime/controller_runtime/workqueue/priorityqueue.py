@@ -148,7 +148,7 @@ class _FairTurns:
         last, now = self._last.get(flow, 0), self.now
         turn = self._last[flow] = (max(now, last)) + 1
         if len(self._last) > self._prune_at:
-            self._last = {each: number for each, number in self._last.items() if number > now}
+            self._last = {flow: number for flow, number in self._last.items() if number > now}
             self._prune_at = max(_FLOWS, 2 * len(self._last))
         return turn
 
@@ -465,20 +465,20 @@ class PriorityQueue(Generic[T]):
         if self._getters:
             return None
         passed: list[tuple[int, int, int, _Item[T]]] = []
-        found: _Item[T] | None = None
-        while self._ready and found is None and len(passed) < _EXPRESS:
+        entry: _Item[T] | None = None
+        while self._ready and entry is None and len(passed) < _EXPRESS:
             row = heapq.heappop(self._ready)
             if row[2] != row[3].turn:
                 continue
             if self._is_express(row[3]):
-                found = row[3]
+                entry = row[3]
             else:
                 passed.append(row)
         for row in passed:
             heapq.heappush(self._ready, row)
-        if found is not None:
-            self._taken(found)
-        return found
+        if entry is not None:
+            self._taken(entry)
+        return entry
 
     def _is_express(self, entry: _Item[T]) -> bool:
         running = self._in_progress.get(self._flow(entry.key), 0)

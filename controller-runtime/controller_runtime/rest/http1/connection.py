@@ -248,7 +248,7 @@ def _line(name: str, value: str) -> bytes:
     return f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """Owns connections and assigns them to requests."""
 
     def free(self, connection: Connection) -> None:
@@ -264,7 +264,9 @@ class Connection(asyncio.BufferedProtocol):
     The ``on_…`` methods are called by httptools, whose parser is written in C.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, context: object = None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, context: object = None
+    ) -> None:
         self.context = context
         self.idle_since = 0.0
         self._loop = loop

@@ -19,7 +19,7 @@ import msgspec
 
 from controller_runtime.machinery.errors import one_line
 
-from .connection import Connection, Error, Heads, Owner
+from .connection import Connection, ConnectionOwner, Error, Heads
 
 CONNECT_TIMEOUT: Final = 30.0
 _NO_OTHER_TIMEOUT: Final = 2 * CONNECT_TIMEOUT
@@ -99,9 +99,9 @@ def _basic(user: str, password: str) -> str:
 
 def without_credentials(url: str) -> str:
     """Return ``url``, which need not be valid, without its user name and password."""
-    scheme, found, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://")
     if "@" not in rest:
-        return url if found else url.rpartition("@")[2]
+        return url if separator else url.rpartition("@")[2]
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
@@ -116,7 +116,7 @@ class Dialer:
         self._server_name = server_name or origin.host
         self._user_agent = user_agent
 
-    async def dial(self, owner: Owner, context: ssl.SSLContext | None) -> Connection:
+    async def dial(self, owner: ConnectionOwner, context: ssl.SSLContext | None) -> Connection:
         """Return a new connection; ``context`` is for TLS to the server and to an https proxy.
 
         Raises:
@@ -136,7 +136,7 @@ class Dialer:
             return await self._tunnel(through, proxy, owner, context)
 
     async def _open(
-        self, to: Origin, owner: Owner, context: ssl.SSLContext | None, server_name: str
+        self, to: Origin, owner: ConnectionOwner, context: ssl.SSLContext | None, server_name: str
     ) -> Connection:
         loop = asyncio.get_running_loop()
         connection = Connection(loop, owner, context)
@@ -160,7 +160,7 @@ class Dialer:
         return connection
 
     async def _tunnel(
-        self, through: Connection, proxy: Origin, owner: Owner, context: ssl.SSLContext | None
+        self, through: Connection, proxy: Origin, owner: ConnectionOwner, context: ssl.SSLContext | None
     ) -> Connection:
         """Return a connection to the server, tunnelled through ``through``, a connection to the proxy."""
         loop = asyncio.get_running_loop()
@@ -178,12 +178,12 @@ class Dialer:
             connection.connection_made(_present(inner))
         except BaseException as error:
             through.abort()
-            found: BaseException | None = error
-            while isinstance(found, TypeError):
+            cause: BaseException | None = error
+            while isinstance(cause, TypeError):
                 # Python 3.11 raises TypeError while it reports a failed handshake inside TLS.
-                found = found.__context__
-            if isinstance(found, OSError) and not isinstance(found, TimeoutError):
-                raise Error(_reason(found)) from found
+                cause = cause.__context__
+            if isinstance(cause, OSError) and not isinstance(cause, TimeoutError):
+                raise Error(_reason(cause)) from cause
             raise
         return connection
 
@@ -234,9 +234,9 @@ async def _resolve(loop: asyncio.AbstractEventLoop, to: Origin) -> Sequence[Addr
     try:
         return socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM, flags=flags)
     except OSError:
-        found = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+        addresses = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
     families: dict[int, list[AddrInfo]] = {}
-    for info in found:
+    for info in addresses:
         families.setdefault(info[0], []).append(info)
     return [info for info in chain(*zip_longest(*families.values())) if info is not None]
 

@@ -72,9 +72,9 @@ class Pool:
         while True:
             if self._closed:
                 raise Error("the transport was closed")
-            found = None if fresh else self.idle(context, stream=stream)
-            if found is not None:
-                return found
+            connection = None if fresh else self.idle(context, stream=stream)
+            if connection is not None:
+                return connection
             if stream:
                 return await self._dial(context, stream=True)
             if self._has_room():
@@ -83,12 +83,12 @@ class Pool:
                 # Close an idle connection that cannot be used to make room.
                 self._idle.pop(0).abort()
                 continue
-            found = await self._wait(first=waited)
+            connection = await self._wait(first=waited)
             waited = True
-            if found is not None:
-                if not fresh and found.context is context and found.usable:
-                    return found
-                found.abort()
+            if connection is not None:
+                if not fresh and connection.context is context and connection.usable:
+                    return connection
+                connection.abort()
 
     def free(self, connection: Connection) -> None:
         """Give ``connection`` to the first waiting caller, or keep it idle."""
@@ -197,7 +197,7 @@ class Pool:
         """Close connections that were idle for too long."""
         self._sweeper = None
         until = self._loop.time() - IDLE
-        for connection in [each for each in self._idle if each.idle_since <= until]:
+        for connection in [idle for idle in self._idle if idle.idle_since <= until]:
             connection.abort()
         if self._idle:
             self._sweeper = self._loop.call_at(self._idle[0].idle_since + IDLE, self._sweep)

@@ -10,7 +10,7 @@ import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.authentication.v1 import UserInfo
 from controller_runtime.webhook import review as reviews
-from controller_runtime.webhook.review import UnreadableError
+from controller_runtime.webhook.review import BadReviewError
 
 KIND = {"group": "example.com", "version": "v1", "kind": "Timer"}
 RESOURCE = {"group": "example.com", "version": "v1", "resource": "timers"}
@@ -89,7 +89,7 @@ def test_a_null_counts_as_unset() -> None:
     ],
 )
 def test_a_body_that_is_not_a_review_is_refused(body: bytes, message: str) -> None:
-    with pytest.raises(UnreadableError, match=message):
+    with pytest.raises(BadReviewError, match=message):
         reviews.read(body)
 
 
