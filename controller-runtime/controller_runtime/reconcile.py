@@ -81,19 +81,14 @@ class Result:
             OverflowError: ``requeue_after`` is longer than a timedelta can be.
         """
         if requeue_after is not None and not isinstance(requeue_after, timedelta):
-            requeue_after = _seconds(requeue_after)
+            if isinstance(requeue_after, bool) or not isinstance(requeue_after, int | float):
+                given = type(requeue_after).__name__
+                raise TypeError(f"requeue_after must be a timedelta or a number of seconds, not {given}")
+            requeue_after = timedelta(seconds=requeue_after)
         if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
             raise TypeError(f"priority must be an integer, not {type(priority).__name__}")
         object.__setattr__(self, "requeue_after", requeue_after)
         object.__setattr__(self, "priority", priority)
-
-
-def _seconds(number: object) -> timedelta:
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise TypeError(
-            f"requeue_after must be a timedelta or a number of seconds, not {type(number).__name__}"
-        )
-    return timedelta(seconds=number)
 
 
 class Reconciler(Protocol):

@@ -96,7 +96,8 @@ class SourceRecorder(EventRecorder):
         """
         if event_type not in {NORMAL, WARNING}:
             raise ValueError(f"event type {event_type!r} must be {NORMAL} or {WARNING}")
-        name = _name_once(obj, self._source, reason, key)
+        identity = "\0".join((self._source, obj.kind or "", obj.metadata.uid or "", obj.name, reason, key))
+        name = f"{obj.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
         self._broadcaster.enqueue(self._source, obj, event_type, reason, message, name=name)
 
     def eventf(self, obj: Object, event_type: str, reason: str, template: str, *args: object) -> None:
@@ -270,11 +271,6 @@ def reference(obj: Object) -> ObjectReference:
         api_version=obj.api_version or gvk.api_version,
         resource_version=meta.resource_version,
     )
-
-
-def _name_once(obj: Object, source: str, reason: str, key: str) -> str:
-    identity = "\0".join((source, obj.kind or "", obj.metadata.uid or "", obj.name, reason, key))
-    return f"{obj.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
 def _summary(event: Event) -> dict[str, str | None]:

@@ -106,13 +106,10 @@ class WebhookBuilder(Generic[T]):
             path = self._paths.get(verb) or webhook_path(verb, self._kind.gvk)
             self._mgr.webhook_server.register(path, handler)
         if self._spokes:
-            self._register_conversion()
-
-    def _register_conversion(self) -> None:
-        conversions, kind = self._mgr.webhook_server.conversions, self._kind.gvk.group_kind
-        conversions.register(self._kind, *self._spokes)
-        known = (each.gvk for each in self._mgr.scheme)
-        conversions.check(kind, (gvk.version for gvk in known if gvk.group_kind == kind))
+            conversions, kind = self._mgr.webhook_server.conversions, self._kind.gvk.group_kind
+            conversions.register(self._kind, *self._spokes)
+            known = (each.gvk for each in self._mgr.scheme)
+            conversions.check(kind, (gvk.version for gvk in known if gvk.group_kind == kind))
 
 
 def new_webhook_managed_by(mgr: manager.Manager, kind: type[T]) -> WebhookBuilder[T]:

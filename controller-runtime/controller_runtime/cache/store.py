@@ -221,7 +221,9 @@ class Store:
         namespace = namespace or space or ""
         chosen = self._candidates(namespace, fields)
         if self._writes:
-            chosen = itertools.chain(self._up_to_date(chosen), self._remembered_in(namespace, fields))
+            replaced = {id(self.observed(key)) for key in self._writes}
+            confirmed = (entry for entry in chosen if id(entry) not in replaced)
+            chosen = itertools.chain(confirmed, self._remembered_in(namespace, fields))
         if name is not None:
             chosen = (entry for entry in chosen if entry.name == name)
         if space is not None:
@@ -242,11 +244,6 @@ class Store:
             for space, name in fewest
             if (not namespace or space == namespace) and all((space, name) in keys for keys in others)
         )
-
-    def _up_to_date(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield ``entries``, without those that our unconfirmed writes replace."""
-        outdated = {id(self.observed(key)) for key in self._writes}
-        return (entry for entry in entries if id(entry) not in outdated)
 
     def _remembered_in(self, namespace: str, fields: Mapping[str, str]) -> Iterator[Entry]:
         """Yield the matching results of our unconfirmed writes."""

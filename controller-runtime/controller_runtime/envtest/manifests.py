@@ -42,7 +42,10 @@ def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
         if isinstance(source, Mapping):
             found.append(dict(source))
             continue
-        for file in _files(source):
+        files = [source]
+        if source.is_dir():
+            files = sorted(path for path in source.iterdir() if path.suffix in {".json", ".yaml", ".yml"})
+        for file in files:
             found.extend(_documents(file))
     return found
 
@@ -54,12 +57,6 @@ async def apply_manifests(client: Writer, objects: Iterable[Manifest], *, owner:
     """
     for data in objects:
         await client.apply(Unstructured.wrap(dict(data)), field_owner=owner, force=True)
-
-
-def _files(source: Path) -> list[Path]:
-    if source.is_dir():
-        return sorted(path for path in source.iterdir() if path.suffix in {".json", ".yaml", ".yml"})
-    return [source]
 
 
 def _documents(file: Path) -> list[dict[str, JSON]]:

@@ -313,7 +313,8 @@ class Watches:
         while not watch.is_cut and anyio.current_time() < deadline:
             for line in self._pending(watch):
                 yield line
-            await self._change(watch, min(deadline, bookmark))
+            if not watch.is_cut and watch.version >= watch.view.latest(watch.table):
+                await watch.view.change(watch.table, min(deadline, bookmark))
             if anyio.current_time() >= bookmark:
                 bookmark = anyio.current_time() + _BOOKMARK_PERIOD
                 for line in self._pending(watch):
@@ -340,10 +341,6 @@ class Watches:
             gone = errors.ExpiredError("too old resource version", code=410, reason="Expired")
             return [encoded("ERROR", errors.to_status(gone))]
         return [line for event in events if (line := watch.line(event)) is not None]
-
-    async def _change(self, watch: Watch, until: float) -> None:
-        if not watch.is_cut and watch.version >= watch.view.latest(watch.table):
-            await watch.view.change(watch.table, until)
 
 
 def encoded(kind: str, document: Any) -> bytes:

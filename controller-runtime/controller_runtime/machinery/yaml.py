@@ -453,20 +453,17 @@ class _Composer:
         if isinstance(frame.value, list):
             frame.value.append(_as_json(value))
         elif frame.key is None:
-            self._put_key(frame, _key(value), event.start_mark)
+            frame.key = key = _key(value)
+            if self._strict:
+                if key in frame.lines:
+                    raise YAMLError(f"key is given twice, first at line {frame.lines[key]}")
+                frame.lines[key] = event.start_mark.line + 1
         else:
             if frame.is_merge:
                 self._merge(frame.value, value, is_alias=type(event) is yaml.AliasEvent)
             else:
                 frame.value[frame.key] = _as_json(value)
             frame.key, frame.is_merge = None, False
-
-    def _put_key(self, frame: _Frame, key: str, mark: Any) -> None:
-        frame.key = key
-        if self._strict:
-            if key in frame.lines:
-                raise YAMLError(f"key is given twice, first at line {frame.lines[key]}")
-            frame.lines[key] = mark.line + 1
 
     def _merge(self, into: dict[str, JSON], value: Any, *, is_alias: bool) -> None:
         """Merge ``value``, a map or a list of maps, into the entries of ``into`` that were read so far.

@@ -79,7 +79,12 @@ class TLSOptions:
             if self.ciphers:
                 context.set_ciphers(self.ciphers)
             if self.client_ca is not None:
-                self._verify_clients(context, self.client_ca)
+                authorities = self.client_ca
+                pem = authorities if isinstance(authorities, bytes) else authorities.read_bytes()
+                context.load_verify_locations(cadata=pem.decode("ascii", errors="ignore"))
+                context.verify_mode = (
+                    ssl.CERT_REQUIRED if self.client_certificate_required else ssl.CERT_OPTIONAL
+                )
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ServerError(f"TLS options: {error}") from error
         if set(self.next_protocols) - {HTTP_1_1}:
@@ -89,11 +94,6 @@ class TLSOptions:
         context.set_alpn_protocols(list(self.next_protocols))
         if self.configure is not None:
             self.configure(context)
-
-    def _verify_clients(self, context: ssl.SSLContext, authorities: bytes | Path) -> None:
-        pem = authorities if isinstance(authorities, bytes) else authorities.read_bytes()
-        context.load_verify_locations(cadata=pem.decode("ascii", errors="ignore"))
-        context.verify_mode = ssl.CERT_REQUIRED if self.client_certificate_required else ssl.CERT_OPTIONAL
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -93,7 +93,11 @@ def run(
             if leaks:
                 failure = leaks[0]
             digest = simulation.digest
-            _put_away(loop, simulation)
+            # Drop all callbacks and tasks, so that nothing runs after the end of a life.
+            loop.drop_all()
+            for task in asyncio.all_tasks(loop):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+            simulation._tasks.clear()
     finally:
         logging.disable(logging.NOTSET)
         asyncio.set_event_loop(None)
@@ -109,14 +113,6 @@ def _drift() -> float:
     if process is None:
         return 0.0
     return process.drift + process.rate * (asyncio.get_running_loop().time() - LOOP_START)
-
-
-def _put_away(loop: SimLoop, simulation: Simulation) -> None:
-    """Drop all callbacks and tasks, so that nothing runs after the end of a life."""
-    loop.drop_all()
-    for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-    simulation._tasks.clear()
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -203,7 +199,10 @@ def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpa
 def report(outcome: Outcome, *, lines: int = _LINES) -> str:
     """Return the text about a failed life: the failure, the steps, and the last lines of the timeline."""
     steps = "\n".join(f"  {step}" for step in outcome.steps) or "  none"
-    shown = [line for line in outcome.timeline if not _is_routine(line.text)]
+    # Without faults, most lines report a successful read or renewal of a lease.
+    shown = [
+        line for line in outcome.timeline if not ("/leases/" in line.text and line.text.endswith("-> 200"))
+    ]
     timeline = "\n".join(map(str, shown[-lines:]))
     failure = outcome.failure
     notes = "".join(f"\n  {note}" for note in getattr(failure, "__notes__", ()))
@@ -212,11 +211,6 @@ def report(outcome: Outcome, *, lines: int = _LINES) -> str:
         f"steps:\n{steps}\n\n"
         f"timeline, its last {min(lines, len(shown))} lines of {len(shown)}, without lease renewals:\n{timeline}\n"
     )
-
-
-def _is_routine(text: str) -> bool:
-    """Return True for a successful read or renewal of a lease; without faults, most lines report one."""
-    return "/leases/" in text and text.endswith("-> 200")
 
 
 def _same(one: BaseException | None, other: BaseException | None) -> bool:

@@ -314,7 +314,7 @@ class Rules(Observer):
         """Check, after a read that found nothing, that the object does not exist."""
         expected, informer = replica.written.get(ref), _informer(replica, kind)
         reported = informer.store.observed(ref[1]) if informer is not None else None
-        if not self._is_whole(replica, kind):
+        if not all(cacherules.is_unselective(each) for each in _informers(replica) if each.gvk == kind.gvk):
             return
         if expected is not None and self._is_stored(ref, expected.uid):
             self.fail(f"a read does not find an own write: {kind.gvk.kind} {ref[1].name}")
@@ -349,10 +349,6 @@ class Rules(Observer):
         table = next(each for each in self._server.tables.values() if each.properties.gvk == gvk)
         row = table.rows.get(key)
         return row is not None and row.document["metadata"]["uid"] == uid
-
-    @staticmethod
-    def _is_whole(replica: ManagerReplica, kind: Any) -> bool:
-        return all(cacherules.is_unselective(each) for each in _informers(replica) if each.gvk == kind.gvk)
 
     # Managers, caches and leases.
 

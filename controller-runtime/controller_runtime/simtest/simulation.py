@@ -324,15 +324,13 @@ class Simulation:
             task.add_done_callback(functools.partial(_note_end, process))
             await process.ended.wait()
             if task.done() and not task.cancelled():
-                self._see_end(process, task.exception())
+                error = task.exception()
+                if error is None:
+                    self.rules.leases.ended(process)
+                else:
+                    self.record(process.name, f"ended: {error}")
+                    self.rules.see_end(process.name, error)
             await anyio.sleep(_CRASH_LOOP + self.world.random())
-
-    def _see_end(self, process: Process, error: BaseException | None) -> None:
-        if error is None:
-            self.rules.leases.ended(process)
-        else:
-            self.record(process.name, f"ended: {error}")
-            self.rules.see_end(process.name, error)
 
     async def _run_manager(self, process: Process) -> None:
         transport = SimulatedTransport(self.network, process, MANAGER)

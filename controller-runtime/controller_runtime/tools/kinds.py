@@ -418,7 +418,8 @@ class Module:
         return found
 
     def _kind(self, name: str, source: KindSource) -> None:
-        schema = self._resolved(source.schema, ())
+        referenced = _reference(source.schema)
+        schema = source.schema if referenced is None else self._definition(referenced, ())
         properties = {
             wire: each
             for wire, each in self._properties(schema, ()).items()
@@ -676,10 +677,6 @@ class Module:
         required = schema.get("required")
         names = required if isinstance(required, list) else ()
         return frozenset(each for each in names if isinstance(each, str))
-
-    def _resolved(self, schema: Mapping[str, JSON], path: tuple[str, ...]) -> Mapping[str, JSON]:
-        name = _reference(schema)
-        return schema if name is None else self._definition(name, path)
 
     def _definition(self, name: str, path: tuple[str, ...]) -> Mapping[str, JSON]:
         schema = self._source.definitions.get(name)

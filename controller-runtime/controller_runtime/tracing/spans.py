@@ -108,7 +108,10 @@ class _TracedReconciler(Reconciler):
             recording(span),
         ):
             if wait is not None:
-                self._record_wait(wait, began)
+                waited = self._tracer.start_span("queue", start_time=wait.since)
+                for trigger, at in wait.triggers.items():
+                    waited.add_event("trigger", {"trigger": trigger}, timestamp=at)
+                waited.end(began)
             started = self._tracer.start_as_current_span(
                 "reconcile", start_time=began, record_exception=False, set_status_on_exception=False
             )
@@ -118,12 +121,6 @@ class _TracedReconciler(Reconciler):
                 if isinstance(result, Result) and result.requeue_after is not None:
                     inner.set_attribute("requeue_after", result.requeue_after.total_seconds())
                 return result
-
-    def _record_wait(self, wait: QueueWait, until: int) -> None:
-        span = self._tracer.start_span("queue", start_time=wait.since)
-        for trigger, at in wait.triggers.items():
-            span.add_event("trigger", {"trigger": trigger}, timestamp=at)
-        span.end(until)
 
     def _attributes(self, request: Request, uid: str) -> dict[str, str]:
         found = {"controller": self._subject.name, "k8s.object.name": request.name, "k8s.object.uid": uid}

@@ -262,8 +262,8 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
     if openapi.has_definition(name):
         return openapi.definition(name)
     schema: Schema = {"properties": {}, "type": "object"}
-    if text := _class_text(model):
-        schema["description"] = text
+    if text := vars(model).get("__doc__"):  # not an inherited docstring
+        schema["description"] = _paragraphs(inspect.cleandoc(text))
     texts = _field_texts(model)
     required = []
     for attribute, info in fields_of(model).items():
@@ -707,11 +707,6 @@ def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
             {_RULE[name]: value for name, value in msgspec.structs.asdict(each).items() if value is not None}
             for each in rules
         )
-
-
-def _class_text(model: type[object]) -> str | None:
-    text = vars(model).get("__doc__")  # not an inherited docstring
-    return None if text is None else _paragraphs(inspect.cleandoc(text))
 
 
 def _field_texts(model: type[object]) -> dict[str, str]:

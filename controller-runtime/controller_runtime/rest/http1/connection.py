@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 import httptools
 
 from controller_runtime.machinery.errors import one_line
+from controller_runtime.machinery.lru import LRU
 
 _JOINED: Final = frozenset((b"warning", b"transfer-encoding", b"connection", b"content-encoding"))
 """If one of these headers has several lines, they are joined. For any other header, only the first line is used."""
@@ -208,7 +209,7 @@ class Heads:
         self._shared = [(name.lower(), _line(name, value)) for name, value in shared]
         self._shared_names = {name for name, _ in self._shared}
         self._constant = b"".join(line for _, line in self._shared)
-        self._rendered: dict[tuple[str, str], tuple[bytes, bool]] = {}
+        self._rendered: LRU[tuple[str, str], tuple[bytes, bool]] = LRU(_MOST_RENDERED)
 
     def render(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         """Return a head that ends in an empty line.
@@ -224,7 +225,7 @@ class Heads:
         for pair in headers.items():
             known = self._rendered.get(pair)
             if known is None:
-                known = self._remember(pair)
+                known = self._rendered[pair] = (_line(*pair), pair[0].lower() in self._shared_names)
             lines.append(known[0])
             replaced |= known[1]
         if replaced:
@@ -234,12 +235,6 @@ class Heads:
             lines.append(b"Content-Length: %d\r\n" % len(body or b""))
         lines.append(b"\r\n")
         return b"".join(lines)
-
-    def _remember(self, pair: tuple[str, str]) -> tuple[bytes, bool]:
-        if len(self._rendered) >= _MOST_RENDERED:
-            self._rendered.clear()
-        known = self._rendered[pair] = (_line(*pair), pair[0].lower() in self._shared_names)
-        return known
 
 
 def _line(name: str, value: str) -> bytes:
