@@ -8,7 +8,6 @@ The package lists, watches and stores objects. It does not depend on queues and 
 from .cache import Cache as Cache
 from .cache import Reads as Reads
 from .codec import Transform as Transform
-from .codec import older as older
 from .errors import BadObjectError as BadObjectError
 from .errors import CacheDegradedError as CacheDegradedError
 from .errors import CacheError as CacheError
@@ -25,3 +24,4 @@ from .options import ALL_NAMESPACES as ALL_NAMESPACES
 from .options import ByObject as ByObject
 from .options import InNamespace as InNamespace
 from .options import Options as Options
+from .store import older as older

@@ -28,9 +28,10 @@ from controller_runtime.machinery import labels as selectors
 from controller_runtime.machinery.lru import LRU
 
 from . import errors
-from .codec import CachedObject, Entry
+from .codec import CachedObject
 from .informer import Informer, Outage, SharedInformer
 from .options import Options
+from .store import Entry
 
 T = TypeVar("T", bound=Object)
 SHARED: Final = 32

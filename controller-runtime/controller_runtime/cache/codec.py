@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Entries: the objects of lists and watches, which are split off without decoding them.
+"""Entries of a store, made from the texts of lists and watches, which are split without decoding the objects.
 
 An object is kept as compact JSON, without ``apiVersion`` and ``kind``, which its class knows, and without
 ``managedFields``, which nothing reads. The few metadata fields that indices, selectors and queues need are kept
@@ -19,12 +19,12 @@ import pydantic_core
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import JSON, LazyObject, NamespacedName, Object, Struct, raised, rawjson
-from controller_runtime.machinery import errors as api
 from controller_runtime.machinery.object import IDENTIFYING
 from controller_runtime.machinery.rawjson import metadata_text
 from controller_runtime.machinery.rawjson import parts as parts_of
 
 from . import errors
+from .store import Entry
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
@@ -39,56 +39,6 @@ _ITEMS: Final = b'"items":['
 _BEGIN: Final = re.compile(rb'\{(?:"apiVersion":"[^"\\]{1,512}","kind":"[^"\\]{1,256}",)?"metadata":\{')
 _HEAD: Final = 4096
 """The first item of a list begins within this many bytes: only the list's kind and metadata come before it."""
-
-
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A stored object: its text, and the metadata that is needed without decoding the text."""
-
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    labels: dict[str, str]
-    deleting: bool
-    """True if the object has a deletionTimestamp."""
-    retained: bool
-    """True if the object has finalizers or a grace period, which keep it after its deletionTimestamp is set. A
-    Namespace has finalizers in its spec."""
-    data: bytes
-    too_large_reason: str = ""
-    """Why the object is too large, or an empty string. Only the metadata of a large object is kept, because decoding
-    the whole object would block the process."""
-
-    @property
-    def key(self) -> NamespacedName:
-        """Namespace and name."""
-        return NamespacedName(self.namespace, self.name)
-
-    @property
-    def ended(self) -> bool:
-        """True if the server has removed the object: its deletionTimestamp is set, and nothing keeps it."""
-        return self.deleting and not self.retained
-
-    def decode(self, kind: type[T]) -> T:
-        """Return a fresh object.
-
-        Raises:
-            UndecodableObjectError: the object does not match ``kind``, or is too large.
-        """
-        if self.too_large_reason:
-            raise errors.UndecodableObjectError(kind.gvk, self.key, self.too_large_reason, uid=self.uid)
-        try:
-            return kind.from_json(self.data)
-        except pydantic_core.ValidationError as error:
-            reason = ": ".join(api.first_problem(error))
-            raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
-
-    def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
-        """Return only the metadata. If it cannot be decoded, raise the same error as :meth:`decode`."""
-        try:
-            return ObjectMeta.from_json(metadata_text(self.data))
-        except pydantic_core.ValidationError:
-            return self.decode(kind).metadata
 
 
 class CachedObject(LazyObject[T]):
@@ -313,13 +263,6 @@ def outline(text: bytes) -> bytes:
         return b'{"metadata":' + metadata_text(text) + b"}"
     except (*rawjson.UNREADABLE, KeyError) as error:
         raise errors.BadObjectError(str(error), _key_in(text)) from error
-
-
-def older(version: str, than: str) -> bool:
-    """Return True if ``version`` is older than ``than``. Return False if one of them is not a number."""
-    if version.isdecimal() and than.isdecimal():
-        return (len(version), version) < (len(than), than)
-    return False
 
 
 def _entry(meta: _Meta, data: bytes, *, too_large_reason: str = "") -> Entry:

@@ -17,9 +17,9 @@ from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object
 from controller_runtime.machinery.backoff import RandomFunc
 from controller_runtime.machinery.lru import LRU
 
-from .codec import CachedObject, Entry
+from .codec import CachedObject
 from .errors import CacheError, UndecodableObjectError
-from .store import Store
+from .store import Entry, Store
 
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("cache")

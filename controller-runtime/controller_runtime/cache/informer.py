@@ -36,7 +36,7 @@ from .codec import CachedObject
 from .handlers import EventHandlerFuncs, LazyHandlerFuncs, Processor, Registration, UnreadableLog
 from .options import ByObject, Options
 from .reflector import Reflector, Target
-from .store import IndexValues, Store
+from .store import Entry, IndexValues, Store, older
 
 T = TypeVar("T", bound=Object)
 _Indexer = tuple[type[Object], Callable[[Any], Iterable[str]], type[msgspec.Struct] | None]
@@ -273,7 +273,7 @@ class SharedInformer:
 
     # Changes.
 
-    def put(self, entry: codec.Entry, *, initial: bool, listed: bool = False) -> None:
+    def put(self, entry: Entry, *, initial: bool, listed: bool = False) -> None:
         """Store an object and notify the handlers, unless the object is unchanged."""
         key = entry.key
         observed = self.store.observed(key)
@@ -306,7 +306,7 @@ class SharedInformer:
                 self.processor.created_and_deleted(ours.entry)
         self.processor.put(key, new, before, initial=initial, listed=listed)
 
-    def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
+    def remove(self, key: NamespacedName, version: str, final: Entry | None = None) -> None:
         """Drop an object that was deleted at ``version``, and report the deletion with the ``final`` state.
 
         If ``final`` is None, report the last known state instead.
@@ -446,13 +446,13 @@ class NamespaceInformer:
         Changes of a kind arrive in the order of their versions. If a version was delivered, and its object is not
         stored, the object has been deleted. Versions that cannot be compared count as delivered.
         """
-        return bool(self._reached) and not codec.older(self._reached, version)
+        return bool(self._reached) and not older(self._reached, version)
 
     def begin(self) -> None:
         """Start a full listing. Stored objects that are not reported until :meth:`finish` will be dropped."""
         self._listed = set()
 
-    def apply(self, entry: codec.Entry) -> None:
+    def apply(self, entry: Entry) -> None:
         """Store an object."""
         if self._listed is not None:
             self._listed.add(entry.key)
@@ -488,7 +488,7 @@ class NamespaceInformer:
             kind = str(self._shared.gvk.group_kind)
             _log.info("Kind is served again", kind=kind, namespace=self._namespace)
 
-    def delete(self, entry: codec.Entry) -> None:
+    def delete(self, entry: Entry) -> None:
         """Drop an object."""
         self._shared.remove(entry.key, entry.resource_version, entry)
         if self._listed is None:

@@ -3,29 +3,92 @@
 """The objects of one kind as bytes, found by namespace, name, labels and indices.
 
 A store has two layers. The lower layer has the states that the watch has reported. The upper layer has our own writes
-that the watch has not confirmed yet, so that a writer never reads an older state. Nothing here waits or decodes.
+that the watch has not confirmed yet, so that a writer never reads an older state. Nothing here waits.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
+import pydantic_core
 
-from controller_runtime.machinery import NamespacedName
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery import errors as api
+from controller_runtime.machinery.rawjson import metadata_text
 
-from .codec import Entry, older
+from . import errors
 
 MAX_WRITES: Final = 4096
 """Maximum number of unconfirmed writes kept for one kind; beyond that, the oldest write is forgotten."""
 WRITE_TTL: Final = 120.0
 """Seconds after which an unconfirmed write is forgotten."""
 
+T = TypeVar("T", bound=Object)
+
 IndexValues = Mapping[str, tuple[str, ...]]
 """The values of one object in each index."""
 _NOTHING: Final[IndexValues] = {}
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A stored object: its text, and the metadata that is needed without decoding the text."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    labels: dict[str, str]
+    deleting: bool
+    """True if the object has a deletionTimestamp."""
+    retained: bool
+    """True if the object has finalizers or a grace period, which keep it after its deletionTimestamp is set. A
+    Namespace has finalizers in its spec."""
+    data: bytes
+    too_large_reason: str = ""
+    """Why the object is too large, or an empty string. Only the metadata of a large object is kept, because decoding
+    the whole object would block the process."""
+
+    @property
+    def key(self) -> NamespacedName:
+        """Namespace and name."""
+        return NamespacedName(self.namespace, self.name)
+
+    @property
+    def ended(self) -> bool:
+        """True if the server has removed the object: its deletionTimestamp is set, and nothing keeps it."""
+        return self.deleting and not self.retained
+
+    def decode(self, kind: type[T]) -> T:
+        """Return a fresh object.
+
+        Raises:
+            UndecodableObjectError: the object does not match ``kind``, or is too large.
+        """
+        if self.too_large_reason:
+            raise errors.UndecodableObjectError(kind.gvk, self.key, self.too_large_reason, uid=self.uid)
+        try:
+            return kind.from_json(self.data)
+        except pydantic_core.ValidationError as error:
+            reason = ": ".join(api.first_problem(error))
+            raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
+
+    def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
+        """Return only the metadata. If it cannot be decoded, raise the same error as :meth:`decode`."""
+        try:
+            return ObjectMeta.from_json(metadata_text(self.data))
+        except pydantic_core.ValidationError:
+            return self.decode(kind).metadata
+
+
+def older(version: str, than: str) -> bool:
+    """Return True if ``version`` is older than ``than``. Return False if one of them is not a number."""
+    if version.isdecimal() and than.isdecimal():
+        return (len(version), version) < (len(than), than)
+    return False
 
 
 class Write(msgspec.Struct, frozen=True):

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import anyio
 
-from controller_runtime.cache.codec import CachedObject, Entry
+from controller_runtime.cache.codec import CachedObject
 from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.cache.reflector import MAX_RESUMES
+from controller_runtime.cache.store import Entry
 from controller_runtime.fake.tables import Table
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.rest import Request, Response

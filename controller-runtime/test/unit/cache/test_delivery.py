@@ -7,7 +7,8 @@ import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, PodStatus
 from controller_runtime.cache import UndecodableObjectError
-from controller_runtime.cache.codec import CachedObject, Entry, entry_of
+from controller_runtime.cache.codec import CachedObject, entry_of
+from controller_runtime.cache.store import Entry
 from controller_runtime.machinery import metadata_only
 
 
