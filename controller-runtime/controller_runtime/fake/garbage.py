@@ -10,7 +10,7 @@ from typing import Final
 from controller_runtime.machinery import JSON, NamespacedName
 
 from .checks import FOREGROUND, ORPHAN
-from .storage import DeleteOptions, Storage
+from .storage import DeletionSettings, Storage
 from .tables import Document, Table
 
 _OWNER = "garbage-collector"
@@ -52,7 +52,7 @@ def _attend(storage: Storage, tables: list[Table], found: Found, uids: set[JSON]
                 for each in _owners(child[2])
             )
             if not child[2]["metadata"].get("deletionTimestamp"):
-                storage.delete(child[0], child[1], DeleteOptions("Foreground"))
+                storage.delete(child[0], child[1], DeletionSettings("Foreground"))
         if not blocking:
             _set_metadata(storage, found, "finalizers", [each for each in finalizers if each != FOREGROUND])
     elif (
@@ -60,7 +60,7 @@ def _attend(storage: Storage, tables: list[Table], found: Found, uids: set[JSON]
         and not metadata.get("deletionTimestamp")
         and not any(each.get("uid") in uids for each in owners)
     ):
-        storage.delete(table, key, DeleteOptions("Background"))
+        storage.delete(table, key, DeletionSettings("Background"))
 
 
 def _objects(tables: list[Table]) -> Iterator[Found]:
@@ -91,7 +91,7 @@ def empty_namespace(storage: Storage, tables: Tables, namespace: Document) -> No
     name, is_empty = namespace["metadata"]["name"], True
     for table in tables.values():
         for key in [key for key in table.rows if key.namespace == name]:
-            left = storage.delete(table, key, DeleteOptions("Background", grace_period_seconds=0))
+            left = storage.delete(table, key, DeletionSettings("Background", grace_period_seconds=0))
             is_empty = is_empty and left is None
     table = tables[NAMESPACES]
     row = table.rows.get(NamespacedName("", name))

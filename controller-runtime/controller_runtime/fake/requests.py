@@ -24,7 +24,7 @@ from controller_runtime.machinery import (
 from controller_runtime.rest import CompleteResponse, Request, Response
 
 from . import subresources
-from .storage import DeleteOptions
+from .storage import DeletionSettings
 from .tables import Document, Table, not_served
 
 Tables = Mapping[tuple[str, str, str], Table]
@@ -118,7 +118,7 @@ class ParsedRequest:
         """Return the object in the body, newly decoded on each call. Raises ValueError if the metadata is malformed."""
         return checked(self.body())
 
-    def delete_options(self, body: Document) -> DeleteOptions:
+    def delete_options(self, body: Document) -> DeletionSettings:
         """Return the options of a delete, from ``body``, which may be empty, and the query.
 
         Raises:
@@ -131,7 +131,7 @@ class ParsedRequest:
                 field.Path("propagationPolicy"), propagation, [*_PROPAGATIONS, "nil"]
             )
             raise errors.new_invalid(_DELETE_OPTIONS, "", field.AggregateError([unknown]))
-        return DeleteOptions(
+        return DeletionSettings(
             propagation,
             None if grace is None else int(grace),
             body.get("preconditions") or {},

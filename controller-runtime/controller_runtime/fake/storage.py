@@ -42,7 +42,7 @@ _GRACE: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeletionSettings:
     """The options of a delete."""
 
     propagation: str | None = None
@@ -207,7 +207,7 @@ class Storage:
         checks.check_finalizers(table, row.document, after)
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
 
-    def delete(self, table: Table, key: NamespacedName, options: DeleteOptions) -> Document | None:
+    def delete(self, table: Table, key: NamespacedName, options: DeletionSettings) -> Document | None:
         """Delete an object. If it has finalizers or a grace period, only set its deletionTimestamp.
 
         Return the object that remains, or None if it was deleted.
@@ -369,7 +369,7 @@ def _clients_metadata(document: Document) -> Document:
     return {name: value for name, value in document["metadata"].items() if name not in dropped}
 
 
-def _marked(table: Table, document: Document, options: DeleteOptions, now: datetime) -> Document | None:
+def _marked(table: Table, document: Document, options: DeletionSettings, now: datetime) -> Document | None:
     """Return the object with a deletionTimestamp, or None if the object is removed at once.
 
     If the object is already marked in the same way, ``document`` itself is returned.

@@ -213,7 +213,7 @@ _BOOKMARK_PERIOD: Final = 60.0
 _DEFAULT_TIMEOUT: Final = 1800.0
 
 
-class Watch:
+class ServedWatch:
     """One open watch, and the version up to which it has sent changes."""
 
     def __init__(self, parsed: ParsedRequest, view: View, version: int) -> None:
@@ -254,7 +254,7 @@ class Watches:
     """The watches that are open."""
 
     def __init__(self, history: History) -> None:
-        self.open_watches: list[Watch] = []
+        self.open_watches: list[ServedWatch] = []
         self._history = history
 
     def open(self, parsed: ParsedRequest, view: View, newest: str) -> Response:
@@ -272,29 +272,29 @@ class Watches:
         if initial and not version:
             version = newest
         begin = int(version) if version not in ("", "0") else view.applied
-        watch = Watch(parsed, view, begin)
+        watch = ServedWatch(parsed, view, begin)
         self.open_watches.append(watch)
         timeout = float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
         lines = self._sent(watch, self._lines(watch, timeout, initial=initial or version in ("", "0")))
         return Stream(lines, lambda: self._end(watch))
 
-    def cut(self, which: Callable[[Watch], bool] = lambda _: True) -> int:
+    def cut(self, which: Callable[[ServedWatch], bool] = lambda _: True) -> int:
         """End the watches for which ``which`` returns True, by default all; return their number."""
         found = [watch for watch in self.open_watches if which(watch)]
         for watch in found:
             self.cut_one(watch)
         return len(found)
 
-    def cut_one(self, watch: Watch) -> None:
+    def cut_one(self, watch: ServedWatch) -> None:
         watch.is_cut = True
         watch.view.wake(watch.table)
         watch.view.wake(None)
 
-    def _end(self, watch: Watch) -> None:
+    def _end(self, watch: ServedWatch) -> None:
         if watch in self.open_watches:
             self.open_watches.remove(watch)
 
-    async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async def _sent(self, watch: ServedWatch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
         """Yield each line as it arrives. At the end, remove the watch from ``open_watches``."""
         try:
             async with aclosing(lines):
@@ -303,7 +303,7 @@ class Watches:
         finally:
             self._end(watch)
 
-    async def _lines(self, watch: Watch, timeout: float, *, initial: bool) -> AsyncGenerator[bytes]:
+    async def _lines(self, watch: ServedWatch, timeout: float, *, initial: bool) -> AsyncGenerator[bytes]:
         deadline = anyio.current_time() + timeout
         bookmark = anyio.current_time() + _BOOKMARK_PERIOD
         if initial:
@@ -321,7 +321,7 @@ class Watches:
                     yield line
                 yield bookmark_line(watch)
 
-    async def _begin(self, watch: Watch) -> AsyncGenerator[bytes]:
+    async def _begin(self, watch: ServedWatch) -> AsyncGenerator[bytes]:
         while watch.view.applied < watch.version and not watch.is_cut:
             await watch.view.change()
         documents = watch.view.documents(watch.table)
@@ -332,7 +332,7 @@ class Watches:
         if watch.parsed.query.get("sendInitialEvents") == "true":
             yield bookmark_line(watch, initial=True)
 
-    def _pending(self, watch: Watch) -> list[bytes]:
+    def _pending(self, watch: ServedWatch) -> list[bytes]:
         """Return the lines of the changes that have become visible since the last call, oldest first."""
         applied = watch.view.applied
         events = self._history.between(watch.table, watch.version, applied)
@@ -347,7 +347,7 @@ def encoded(kind: str, document: Any) -> bytes:
     return msgspec.json.encode({"type": kind, "object": document})
 
 
-def bookmark_line(watch: Watch, *, initial: bool = False) -> bytes:
+def bookmark_line(watch: ServedWatch, *, initial: bool = False) -> bytes:
     metadata: Document = {"resourceVersion": str(watch.version)}
     if initial:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

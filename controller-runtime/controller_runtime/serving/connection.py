@@ -6,7 +6,7 @@ While a request is in progress, we parse no further request, and stop reading wh
 does not wait for responses fills its own buffers, not ours. If a client disconnects, the handler still runs to its end,
 because the handler's work may have effects; only the response is dropped.
 
-A :class:`Reader` parses the bytes of a connection into requests, and rejects malformed requests::
+A :class:`RequestReader` parses the bytes of a connection into requests, and rejects malformed requests::
 
     IDLE ──first byte──► HEAD ──blank line──► BODY ──last byte──► IDLE, or OVER when it was the last request
       └── malformed input is answered with 4xx or 5xx ──► OVER
@@ -77,7 +77,7 @@ class _RefusedError(Exception):
     """Ends the parsing of a request that has been refused."""
 
 
-class Reader:
+class RequestReader:
     """Reads requests. The parser calls the ``on_…`` methods."""
 
     def __init__(
@@ -300,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._deadline = 0.0
-        self._reader = Reader(self._enqueue, shared.max_body, shared.count_kept, shared.inspection)
+        self._reader = RequestReader(self._enqueue, shared.max_body, shared.count_kept, shared.inspection)
         self.last_input = self._loop.time()
         """When the client last sent something."""
         self.body_since = self.last_input

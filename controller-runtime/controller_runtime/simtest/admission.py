@@ -38,7 +38,7 @@ from controller_runtime.machinery import NamespacedName, errors, labels
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from .loop import Delays, Process
-from .server import Server
+from .server import SimulatedServer
 
 _TIMEOUT: Final = 10.0
 _SLOWEST: Final = 0.02
@@ -97,7 +97,7 @@ class _Endpoint:
 class Webhooks:
     """Sends reviews to the webhook servers of the managers, as the webhook configurations require."""
 
-    def __init__(self, server: Server, rng: random.Random) -> None:
+    def __init__(self, server: SimulatedServer, rng: random.Random) -> None:
         self._server = server
         self._rng = rng
         self._endpoints: dict[str, _Endpoint] = {}

@@ -22,7 +22,7 @@ from controller_runtime.rest import Request, Response
 
 from .loop import Process
 from .network import Observer
-from .server import Server
+from .server import SimulatedServer
 
 _Versions = dict[NamespacedName, str]
 _DENIED: Final = 403
@@ -35,7 +35,7 @@ because a watch that ends after a few seconds counts as failed, too.
 _Watch = tuple[Process, str, str]
 
 
-def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
+def disagreements(server: SimulatedServer, informer: SharedInformer) -> Iterator[str]:
     """Yield a description of each difference between a cache and the server. In a cluster at rest there is none."""
     table = _table_of(server, informer)
     if not informer.has_synced or not is_unselective(informer) or table is None:
@@ -54,7 +54,7 @@ def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
         yield f"a cache keeps our own write after the watch has confirmed it: {kind} {key.name}"
 
 
-def missed(server: Server, informer: SharedInformer) -> Iterator[str]:
+def missed(server: SimulatedServer, informer: SharedInformer) -> Iterator[str]:
     """Yield a description of each change that a cache does not have although its watch has got past that version."""
     table, inner = _table_of(server, informer), informer._informers.get("")
     if table is None or inner is None or not inner.synced or inner._listed is not None:
@@ -109,7 +109,7 @@ def _compared(
         yield key, versions.get(key), cached.get(key)
 
 
-def _table_of(server: Server, informer: SharedInformer) -> Table | None:
+def _table_of(server: SimulatedServer, informer: SharedInformer) -> Table | None:
     return next((table for table in server.tables.values() if table.properties.gvk == informer.gvk), None)
 
 

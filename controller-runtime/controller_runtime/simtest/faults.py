@@ -10,8 +10,8 @@ from typing import Final
 import anyio
 
 from controller_runtime.apis.core.v1 import Event
-from controller_runtime.fake.storage import DeleteOptions
-from controller_runtime.fake.watches import Watch
+from controller_runtime.fake.storage import DeletionSettings
+from controller_runtime.fake.watches import ServedWatch
 
 from .leases import LeaderWatcher
 from .server import MANAGER
@@ -59,7 +59,7 @@ async def _expire_events(sim: Simulation, _: random.Random) -> None:
     """Delete all events, as a server does an hour after they were written."""
     table = sim.server.table(Event)
     for key in list(table.rows):
-        sim.server.storage.delete(table, key, DeleteOptions())
+        sim.server.storage.delete(table, key, DeletionSettings())
 
 
 async def _cut_watches(sim: Simulation, rng: random.Random) -> None:
@@ -89,7 +89,7 @@ async def _silence(sim: Simulation, rng: random.Random) -> None:
     kind = rng.choice(sorted(str(table.resource.group_resource) for table in sim.server.tables.values()))
     replica, until = rng.choice(sim.server.replicas), sim.loop.time() + rng.choice([5.0, 30.0, 75.0])
 
-    def delay(watch: Watch) -> float:
+    def delay(watch: ServedWatch) -> float:
         silent = watch.view is replica and str(watch.table.resource.group_resource) == kind
         return max(0.0, until - sim.loop.time()) if silent else 0.0
 

@@ -25,7 +25,7 @@ from controller_runtime.rest import (
 )
 
 from .loop import CURRENT_PROCESS, Process
-from .server import Server
+from .server import SimulatedServer
 
 _HOST: Final = "simulation"
 _REQUEST_TIMEOUT: Final = 30.0
@@ -71,7 +71,7 @@ class Observer:
 class Network:
     """The connections of all processes to the server."""
 
-    server: Server
+    server: SimulatedServer
     rng: random.Random
     record: Callable[[str, str], None]
     """Adds a line to the timeline; called with an actor and an action."""

@@ -15,7 +15,7 @@ from enum import Enum
 import anyio
 
 from controller_runtime.fake.tables import Document, Table
-from controller_runtime.fake.watches import Event, History, View, Watch, Watches
+from controller_runtime.fake.watches import Event, History, ServedWatch, View, Watches
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.rest import TransportError
 
@@ -109,17 +109,17 @@ class BreakableWatches(Watches):
 
     def __init__(self, history: History, rng: random.Random) -> None:
         super().__init__(history)
-        self.delays = Delays[[Watch]]()
+        self.delays = Delays[[ServedWatch]]()
         """Returns how many seconds the next line of a watch takes to arrive."""
         self._rng = rng
-        self._broken: dict[Watch, ConnectionEnd] = {}
+        self._broken: dict[ServedWatch, ConnectionEnd] = {}
 
-    def cut_one(self, watch: Watch) -> None:
+    def cut_one(self, watch: ServedWatch) -> None:
         """End the connection of a watch, perhaps in the middle of a line."""
         self._broken[watch] = self._rng.choice(list(ConnectionEnd))
         super().cut_one(watch)
 
-    async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async def _sent(self, watch: ServedWatch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
         """Yield lines as they arrive, until the connection breaks."""
         last = b""
         try:

@@ -95,7 +95,7 @@ def _is_of_event(request: Sent) -> bool:
     return request.method in WRITE_METHODS and "/events" in request.path
 
 
-class Metrics:
+class ReconcileCounts:
     """Counts the reconciles of all managers of a life, which share one registry."""
 
     def __init__(self) -> None:

@@ -56,8 +56,8 @@ from .cacherules import Resumes
 from .leases import Holders, Leases
 from .loop import Process
 from .network import Observer, is_fenced_write
-from .reportrules import Events, Metrics
-from .server import Server
+from .reportrules import Events, ReconcileCounts
+from .server import SimulatedServer
 
 ObjectRef = tuple[GVK, NamespacedName]
 _FORESEEN: Final = (
@@ -126,7 +126,7 @@ class Rules(Observer):
 
     def __init__(
         self,
-        server: Server,
+        server: SimulatedServer,
         now: Callable[[], float],
         failures: list[BaseException],
         on_change: Callable[[Callable[[Change], None]], None],
@@ -144,7 +144,7 @@ class Rules(Observer):
         stored = functools.partial(server.objects, Lease)
         self.leases = Holders(stored, leases.left, self.fail, now)
         self._events = Events(self.fail)
-        self._metrics = Metrics()
+        self._metrics = ReconcileCounts()
         on_change(leases.see)
         on_change(self._events.see)
 

@@ -25,7 +25,7 @@ MANAGER: Final = "manager"
 """The user of the managers under test."""
 
 
-class Server(fake.Server):
+class SimulatedServer(fake.Server):
     """The API server of a simulated cluster, with several replicas."""
 
     watches: BreakableWatches

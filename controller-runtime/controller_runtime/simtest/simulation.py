@@ -30,7 +30,7 @@ from .loop import LOOP_START, Process, SimLoop
 from .network import Network, SimulatedTransport, enter
 from .rules import Rules
 from .sealed import EPOCH
-from .server import MANAGER, Server
+from .server import MANAGER, SimulatedServer
 
 _BURST_LENGTH: Final = 6.0
 """Average seconds from the beginning of a burst to a step in it. A burst is a time with many steps."""
@@ -153,7 +153,7 @@ class Simulation:
         self.timeline: list[Line] = []
         self.world = random.Random(f"{seed}/world")
         storage = Storage(now=lambda: datetime.fromtimestamp(loop.time() + EPOCH, UTC))
-        self.server = Server(storage, random.Random(f"{seed}/server"))
+        self.server = SimulatedServer(storage, random.Random(f"{seed}/server"))
         self.failures: list[BaseException] = []
         self.rules = Rules(self.server, loop.time, self.failures, self.on_change)
         self.network = Network(
