@@ -26,7 +26,7 @@ def _raising(failure: BaseException) -> Callable[..., NoReturn]:
     return fail
 
 
-def _with(base: type[BaseException] = ValueError, **attributes: Any) -> Callable[[], BaseException]:
+def _with(base: type[BaseException] = ValueError, /, **attributes: Any) -> Callable[[], BaseException]:
     return lambda: type("OddError", (base,), attributes)("odd")
 
 
@@ -65,6 +65,12 @@ def _group_in_a_circle() -> BaseException:
     return group
 
 
+def _unreadable_cause() -> BaseException:
+    error = ValueError("odd")
+    error.__cause__ = SHAPES["every method raises"]()
+    return error
+
+
 FAILURE: Final = ValueError("no such text")
 SHAPES: Final[dict[str, Callable[[], BaseException]]] = {
     "plain": _with(),
@@ -77,6 +83,22 @@ SHAPES: Final[dict[str, Callable[[], BaseException]]] = {
     "__str__ raises RecursionError": _with(__str__=_raising(RecursionError("deep"))),
     "__str__ returns a number": _with(__str__=lambda _: 5),
     "__str__ returns half a character": _with(__str__=lambda _: "odd \ud800"),
+    "__repr__ raises": _with(__repr__=_raising(FAILURE)),
+    "__getattribute__ raises": _with(__getattribute__=_raising(FAILURE)),
+    "every method raises": _with(
+        **dict.fromkeys(("__getattribute__", "__str__", "__repr__", "__eq__", "__bool__"), _raising(FAILURE)),
+        __hash__=None,
+    ),
+    "every method of a StatusError raises": _with(
+        StatusError,
+        **dict.fromkeys(("__getattribute__", "__str__", "__repr__"), _raising(FAILURE)),
+    ),
+    "every method of a SystemExit raises": _with(
+        SystemExit,
+        **dict.fromkeys(("__getattribute__", "__str__", "__repr__"), _raising(FAILURE)),
+    ),
+    "the cause is unreadable": _unreadable_cause,
+    "a member is unreadable": lambda: BaseExceptionGroup("odd", [SHAPES["every method raises"]()]),
     "not hashable": _with(__hash__=None),
     "__eq__ raises": _with(__eq__=_raising(FAILURE), __hash__=None),
     "retry_after raises": _with(StatusError, retry_after=property(_raising(FAILURE), lambda *_: None)),

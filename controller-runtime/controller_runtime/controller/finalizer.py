@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 from controller_runtime.controller import controllerutil
-from controller_runtime.machinery import Object, arguments, names
+from controller_runtime.machinery import Object, arguments, names, raised
 
 T = TypeVar("T", bound=Object)
 
@@ -106,7 +106,8 @@ class Finalizers(Generic[T]):
                 result |= FinalizeResult(updated=controllerutil.add_finalizer(obj, name))
             elif controllerutil.contains_finalizer(obj, name):
                 try:
-                    result |= await finalizer.finalize(obj)
+                    with raised.foreign():
+                        result |= await finalizer.finalize(obj)
                 except Exception as error:
                     error.add_note(f"finalizer {name}")
                     errors.append(error)

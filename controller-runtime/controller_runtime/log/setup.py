@@ -33,6 +33,7 @@ from .options import LEVELS, LOGGERS, OURS, Options, current, level_of, limit
 _TEMPLATE: Final = {key: value for key, value in vars(logging.makeLogRecord({})).items() if key != "exc_text"}
 _RESERVED: Final = frozenset(_TEMPLATE) | {"message", "asctime", "taskName", "exc_text"}
 """The attributes that every record has."""
+_ERRORS: Final = frozenset({"error", "exc_info"})
 _UNBOUND: Final = context.__file__
 _place: Final = CallsiteParameterAdder(
     [CallsiteParameter.PATHNAME, CallsiteParameter.LINENO], additional_ignores=[f"{__package__}.", "logging"]
@@ -150,8 +151,8 @@ class Logger(structlog.BoundLoggerBase):
         try:
             if arguments:
                 message = _formatted(message, arguments)
-            if "exc_info" in fields:
-                fields["exc_info"] = _exception_of(fields["exc_info"])
+            for key in fields.keys() & _ERRORS:
+                fields[key] = _exception_of(fields[key])
             event = {**self._context, **fields, "event": message}
             self._logger.handle(method, merge_contextvars(self, method, merge_context(self, method, event)))
         except raised.FAILURES:
@@ -202,10 +203,16 @@ def _formatted(message: str, arguments: tuple[object, ...]) -> str:
 
 
 def _exception_of(given: object) -> object:
-    """Return the exception that ``exc_info`` means, as in ``logging``: True means the one that is being handled."""
-    if isinstance(given, tuple) and len(given) == 3:
-        return given[1]
-    return sys.exception() if given is True else given
+    """Return the exception that ``exc_info`` or ``error`` means, as in ``logging``: True means the one that is being
+    handled.
+
+    An exception whose attributes cannot be read is replaced, because handlers and processors would fail with it.
+    """
+    if given is True:
+        given = sys.exception()
+    elif type(given) is tuple and len(given) == 3:
+        given = given[1]
+    return raised.readable(given) if isinstance(given, BaseException) else given
 
 
 def bind(name: str) -> Logger:

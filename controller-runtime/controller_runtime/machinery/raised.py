@@ -134,8 +134,15 @@ class UnreadableError(Exception):
 def readable(error: E) -> E | UnreadableError:
     """Return ``error``, or an :class:`UnreadableError` in its place.
 
-    The latter stands for an error for which, or for a part of which, ``isinstance`` raises.
+    The latter stands for an error for which, or for a part of which, ``isinstance`` raises. A :class:`WrapperError`
+    stays, and only its cause is replaced: what the wrapper says about the cause must not be lost.
     """
+    if issubclass(type(error), WrapperError) and (cause := _cause(error)) is not None and cause is not error:
+        error.__cause__ = _checked(cause)
+    return _checked(error)
+
+
+def _checked(error: E) -> E | UnreadableError:
     try:
         for each in parts(error):
             isinstance(each, UnreadableError)
@@ -184,7 +191,8 @@ def as_error(error: Failure) -> Exception:
 class foreign:  # noqa: N801 -- reads as the context manager that it is
     """Run foreign code in the block: a ``CancelledError`` or ``SystemExit`` of it becomes an ordinary exception.
 
-    The block must run in a task of an anyio task group. If the task itself is cancelled, the error stays.
+    An exception whose attributes cannot be read becomes an :class:`UnreadableError`. The block must run in a task of an
+    anyio task group. If the task itself is cancelled, the error stays.
     """
 
     __slots__ = ()
@@ -193,8 +201,11 @@ class foreign:  # noqa: N801 -- reads as the context manager that it is
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and issubclass(type(error), STRAY_EXITS):
-            raise as_error(error) from error  # type: ignore[arg-type]  # the class was compared
+        if error is None or not issubclass(type(error), FAILURES):
+            return
+        found = as_error(error)  # type: ignore[arg-type]  # the class was compared
+        if found is not error:
+            raise found from (None if issubclass(type(found), UnreadableError) else error)
 
 
 def as_error_of_plain_task(error: Failure) -> Exception:

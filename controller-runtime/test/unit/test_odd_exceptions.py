@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import handler, predicate, recorder, source, webhook
+from controller_runtime import controller, handler, predicate, recorder, source, webhook
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod
 from controller_runtime.client import interceptor
 from controller_runtime.event import CreateEvent, GenericEvent
@@ -303,6 +303,39 @@ async def test_a_converter_that_fails_rejects_the_object(odd: Odd, written: Writ
     answer = await answered(webhook.ConversionWebhook(conversions), json.dumps(body).encode())
     assert answer["result"]["status"] == "Failed"
     assert len(errors(written)) <= 1
+
+
+async def test_a_finalizer_that_fails_stays_and_the_others_run(odd: Odd) -> None:
+    class Failing(controller.Finalizer[ConfigMap]):
+        async def finalize(self, obj: ConfigMap) -> controller.FinalizeResult:
+            raise odd()
+
+    class Working(controller.Finalizer[ConfigMap]):
+        async def finalize(self, obj: ConfigMap) -> controller.FinalizeResult:
+            return controller.FinalizeResult()
+
+    finalizers: controller.Finalizers[ConfigMap] = controller.Finalizers()
+    finalizers.register("example.org/a", Failing())
+    finalizers.register("example.org/b", Working())
+    obj = ConfigMap(metadata=ctrl.ObjectMeta(name="c", finalizers=["example.org/a", "example.org/b"]))
+    obj.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    with pytest.raises(controller.FinalizeError):
+        await finalizers.finalize(obj)
+    assert obj.metadata.finalizers == ["example.org/a"]
+
+
+async def test_a_source_that_fails_ends_the_manager_in_order(odd: Odd) -> None:
+    class Broken(source.Source):
+        async def start(self, queue: handler.Queue) -> None:
+            raise odd()
+
+    class Idle(ctrl.Reconciler):
+        async def reconcile(self, request: Request) -> ctrl.Result:
+            return ctrl.Result()
+
+    mgr = new_manager()
+    ctrl.new_controller_managed_by(mgr).named("odd").watches_raw_source(Broken()).complete(Idle())
+    assert str(await failure_of(mgr, anyio.lowlevel.checkpoint)).startswith("odd: ")
 
 
 async def test_a_runnable_that_fails_ends_the_manager_in_order(odd: Odd, written: Written) -> None:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An error whose attributes cannot be read ends neither the worker nor the manager.
 
-pytest cannot show such an error, so the tests have no cases of other code that raises it.
+``ctrl_testkit.odd_exceptions`` has such errors for other code of users. If one reaches pytest, pytest ends with an
+internal error, because it cannot show it.
 """
 
 import asyncio
