@@ -29,7 +29,7 @@ from controller_runtime.machinery import (
     raised,
 )
 from controller_runtime.machinery import labels as selectors
-from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.errors import NotFoundError, UnauthorizedError
 
 from . import codec, errors
 from .codec import CachedObject
@@ -554,6 +554,7 @@ class Outage:
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._error: Exception | None = None
+        self._told: set[str] = set()
 
     @property
     def problem(self) -> str | None:
@@ -577,7 +578,10 @@ class Outage:
         if follower not in self._followers:
             return
         self._followers[follower] = error
-        if self._timer is None:
+        if self._error is not None:
+            if isinstance(error, UnauthorizedError) != isinstance(self._error, UnauthorizedError):
+                self._tell(error)
+        elif self._timer is None:
             self._since = anyio.current_time()
             self._timer = asyncio.get_running_loop().call_later(OUTAGE_GRACE, self._judge)
         elif anyio.current_time() - self._since >= OUTAGE_GRACE:
@@ -602,6 +606,7 @@ class Outage:
             self._timer = None
         if self._error is not None:
             self._error = None
+            self._told.clear()
             metrics.CACHE_UNAVAILABLE.set(0)
 
     def _judge(self) -> None:
@@ -611,6 +616,16 @@ class Outage:
         unreachable = next((error for error in lost if not isinstance(error, rest.AnswerError)), None)
         if self._error is not None or not (unreachable or (errors and len(errors) == len(self._followers))):
             return
-        self._error = unreachable or errors[0]
         metrics.CACHE_UNAVAILABLE.set(1)
-        _log.warning("API server is unavailable", error=self._error)
+        self._tell(unreachable or errors[0])
+
+    def _tell(self, error: Exception) -> None:
+        """Log the reason of the outage. If it changes, e.g. because a server starts whose authorities do not know our
+        certificate, the other reason is logged, too; each is logged once.
+        """
+        self._error = error
+        refused = isinstance(error, UnauthorizedError)
+        text = "API server does not accept the credentials" if refused else "API server is unavailable"
+        if text not in self._told:
+            self._told.add(text)
+            _log.warning(text, error=error)

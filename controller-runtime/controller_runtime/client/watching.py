@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar, cast
 
+import anyio
 import msgspec
 
 from controller_runtime import log, rest
@@ -19,6 +20,8 @@ from .interfaces import EventType, ObjectList, WatchEvent
 from .live import LiveClient, decode_listed
 
 T = TypeVar("T", bound=Object)
+OUTAGE_GRACE: Final = 3.0
+"""Seconds of failures after which the log says that a watch is interrupted."""
 _log: Final = log.logger_from("client")
 
 
@@ -51,6 +54,11 @@ class Watch(Generic[T]):
         """The existing objects that have not been returned yet, the next one last."""
         self._event: WatchEvent[T] | None = None
         self._connected = self._closed = False
+        self._is_open = self._breaks = False
+        """``_breaks`` is True if the last failure was that of an open connection."""
+        self._failing_since: float | None = None
+        self._told = False
+        """True if the log says that the watch is interrupted."""
 
     @property
     def resource_version(self) -> str:
@@ -103,7 +111,16 @@ class Watch(Generic[T]):
 
     def connected(self) -> None:
         """From now on, failures are retried."""
-        self._connected = True
+        self._connected = self._is_open = True
+        if not self._breaks:
+            self._works()
+
+    def _works(self) -> None:
+        """Log that an outage is over. If connections break again and again, opening one does not show it."""
+        if self._told and self._failing_since is not None:
+            after = f"{anyio.current_time() - self._failing_since:.0f} s"
+            _log.info("Watch continues", kind=str(self._kind.gvk.group_kind), after=after)
+        self._failing_since, self._told = None, False
 
     def take(self, event: str, text: msgspec.Raw) -> str:
         """Keep the event of an object for the caller, unless the object cannot be decoded.
@@ -121,25 +138,40 @@ class Watch(Generic[T]):
             raise _EventError(str(error)) from error
         if decoded is not None:
             self._event = WatchEvent(cast("EventType", event), decoded)
+        if self._failing_since is not None:
+            self._works()
         return version
 
     def reached(self, version: str) -> None:
-        """Do nothing: the caller reads the version of the watch loop."""
+        """Record that the watch works. The caller reads the version of the watch loop."""
+        if self._failing_since is not None:
+            self._works()
 
     def skip(self, reason: str) -> None:
         """Log a line that cannot be read."""
         _log.warning("Line skipped", kind=str(self._kind.gvk.group_kind), reason=reason)
 
     def resumes(self, error: Exception, failures: int) -> bool:
-        """Return False before the first connection, and if a new connection would fail in the same way."""
+        """Return False before the first connection, and if a new connection would fail in the same way.
+
+        If failures last, there is one warning.
+        """
         del failures
+        self._breaks, self._is_open = self._is_open, False
         if isinstance(error, errors.StatusError):
             busy = error.code >= 500 or isinstance(error, errors.TooManyRequestsError)
             passes = busy and not isinstance(error, errors.ExpiredError)
         else:
             passes = isinstance(error, rest.TransportError | rest.StreamStoppedError)
             passes = passes and not isinstance(error, _EventError)
-        if passes and self._connected:
-            kind = str(self._kind.gvk.group_kind)
-            _log.debug("Watch failed", kind=kind, resourceVersion=self.resource_version, error=error)
-        return passes and self._connected
+        if not (passes and self._connected):
+            return False
+        now = anyio.current_time()
+        if self._failing_since is None:
+            self._failing_since = now
+        lasts = not self._told and now - self._failing_since >= OUTAGE_GRACE
+        self._told = self._told or lasts
+        level = _log.warning if lasts else _log.debug
+        text = "Watch is interrupted, and is tried again" if lasts else "Watch failed"
+        level(text, kind=str(self._kind.gvk.group_kind), resourceVersion=self.resource_version, error=error)
+        return True

@@ -271,7 +271,8 @@ class _Session:
             return _Stream(answer, host, request)
         with _errors(host, request):
             async with answer:
-                return rest.CompleteResponse(answer.status, await _body(answer, host, bounds), answer.headers)
+                body = await _body(answer, host, bounds)
+                return rest.CompleteResponse(answer.status, body, answer.headers, host=host)
 
 
 async def _body(answer: aiohttp.ClientResponse, host: str, bounds: Any) -> bytes:

@@ -17,6 +17,8 @@ A response that reports a failure is a ``controller_runtime.machinery.errors.Sta
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -26,10 +28,19 @@ import msgspec
 import pydantic_core
 
 from controller_runtime.machinery import GVK, JSON, errors, raised, rawjson
+from controller_runtime.machinery.printable import cut, printable_line
 
 T = TypeVar("T")
 _EXCERPT: Final = 100
 _REASON: Final = 256
+_LONGEST_PAGE: Final = 8192
+"""Maximum number of bytes of an error's body in which its text is searched."""
+_LONGEST_TEXT: Final = 512
+_PAGE: Final = re.compile(r"\s*<[!?a-z]", re.IGNORECASE)
+_NO_TEXT: Final = re.compile(
+    r"<(style|script)\b[^<]*(</\1>|$)|<!--.*?(-->|$)|<[^<>]*(>|$|(?=<))", re.IGNORECASE | re.DOTALL
+)
+"""What is not text in a page: styles, scripts, comments and tags, each perhaps cut off."""
 _LONGEST_NUMBER: Final = 20
 """Maximum number of digits of a Retry-After that are parsed; a longer number is a mistake or an attack."""
 
@@ -108,18 +119,32 @@ def undecodable(body: bytes, error: Exception) -> AnswerError:
     return AnswerError(f"the response cannot be decoded: {reason[:_REASON]}{shown}")
 
 
-def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> errors.StatusError:
-    """Return the error for a response with status 400 or more; its body may be a metav1.Status, text or empty."""
+def status_error(
+    http_code: int, headers: Mapping[str, str], body: bytes, *, host: str = ""
+) -> errors.StatusError:
+    """Return the error for a response with status 400 or more; its body may be a metav1.Status, text or empty.
+
+    The error of a body that is no Status, such as the page of a proxy, contains ``host``, the code and the text.
+    """
     try:
         status: JSON = msgspec.json.decode(body)
     except rawjson.UNREADABLE:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
-        text = body[:1024].decode(errors="replace").strip()
-        status = {"message": text or f"the server answered {http_code} without a message"}
+        text = _text(body)
+        said = f"the server answered {http_code}" + (f": {text}" if text else " without a message")
+        status = {"message": f"{host}: {said}" if host else said}
     return errors.from_status(
         status, http_code=http_code, retry_after=parse_retry_after(headers.get("Retry-After"))
     )
+
+
+def _text(body: bytes) -> str:
+    """Return the beginning of a text or of a page's text, on one line."""
+    text = body[:_LONGEST_PAGE].decode(errors="replace")
+    if _PAGE.match(text):
+        text = html.unescape(_NO_TEXT.sub(" ", text))
+    return cut(printable_line(" ".join(text.split())), _LONGEST_TEXT)
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:

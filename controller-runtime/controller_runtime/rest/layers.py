@@ -48,6 +48,8 @@ class Response(ABC):
 
     status: int
     headers: Mapping[str, str]
+    host: str = ""
+    """The server's address for errors, without a password; empty if there is no network."""
 
     @abstractmethod
     async def read(self) -> bytes:
@@ -80,7 +82,7 @@ class Response(ABC):
                 body = await self.read()
             finally:
                 await self.close()
-            raise errors.status_error(self.status, self.headers, body)
+            raise errors.status_error(self.status, self.headers, body, host=self.host)
         content_type = self.headers.get("Content-Type", "")
         if 200 <= self.status < 300 and (not content_type or media_type in content_type.lower()):
             return
@@ -100,10 +102,13 @@ class Response(ABC):
 class CompleteResponse(Response):
     """A response with its whole body, which is JSON unless ``headers`` say otherwise."""
 
-    def __init__(self, status: int, body: bytes, headers: Mapping[str, str] = _JSON) -> None:
+    def __init__(
+        self, status: int, body: bytes, headers: Mapping[str, str] = _JSON, *, host: str = ""
+    ) -> None:
         self.status = status
         self.headers = headers
         self.body = body
+        self.host = host
 
     async def read(self) -> bytes:
         return self.body
@@ -234,7 +239,9 @@ class RetryAfter:
         """Log that a request waits, and for what."""
         if (held_back := self._lines.allow()) is None:
             return
-        error = errors.status_error(response.status, response.headers, await response.read())
+        error = errors.status_error(
+            response.status, response.headers, await response.read(), host=response.host
+        )
         causes = (str(cause.get("message") or "") for cause in error.causes)
         reason = log.cut(" ".join(filter(None, (error.message, *causes))))
         _log.warning(

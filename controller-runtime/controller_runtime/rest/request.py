@@ -65,6 +65,8 @@ class Selection(TypedDict, total=False):
     namespace: str
     """The default is all namespaces."""
     labels: LabelSelectorLike | None
+    """None, like an empty map or an empty LabelSelector, selects all objects. A selector in a spec that may be absent
+    usually means no objects then, as in Go: use ``machinery.labels.from_label_selector``, or test for None first."""
     fields: Mapping[str, str] | None
     """For a cache, names of registered indices and their values; for the server, a field selector."""
 

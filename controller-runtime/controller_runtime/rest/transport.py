@@ -201,7 +201,7 @@ class _Wire:
             connection.abort()
         if not answer.whole:
             return _Stream(answer, connection, self._base)
-        return CompleteResponse(answer.status, answer.body(), answer.headers)
+        return CompleteResponse(answer.status, answer.body(), answer.headers, host=self._base)
 
     def _new_pool(self) -> http1.Pool:
         if not self._opened:

@@ -58,22 +58,26 @@ async def watching(start: Any) -> cache.Cache:
     return made
 
 
+UNAVAILABLE = "API server is unavailable"
+CREDENTIALS = "API server does not accept the credentials"
+
+
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "said"),
     [
-        pytest.param(lambda _: REFUSED, id="unreachable"),
-        pytest.param(unavailable, id="answering 503"),
-        pytest.param(unauthorized, id="answering 401"),
+        pytest.param(lambda _: REFUSED, UNAVAILABLE, id="unreachable"),
+        pytest.param(unavailable, UNAVAILABLE, id="answering 503"),
+        pytest.param(unauthorized, CREDENTIALS, id="answering 401"),
     ],
 )
 async def test_an_outage_is_two_lines_whatever_is_watched(
-    server: Any, watching: cache.Cache, lines: list[Any], fault: Any
+    server: Any, watching: cache.Cache, lines: list[Any], fault: Any, said: str
 ) -> None:
     assert (watching.remarks(), exported()) == ([], 0)
     server.faults.extend([fault] * 1000)
     server.hang_up(REFUSED)
     await anyio.sleep(5)
-    assert (reports(lines), exported()) == (["API server is unavailable"], 1)
+    assert (reports(lines), exported()) == ([said], 1)
     await anyio.sleep(40)
     (remark,) = watching.remarks()
     assert remark.startswith("the API server has been unavailable for 45 s: ")
@@ -82,6 +86,29 @@ async def test_an_outage_is_two_lines_whatever_is_watched(
     server.faults.clear()
     await anyio.sleep(40)
     assert (reports(lines), exported(), watching.remarks()) == (["API server is available again"], 0, [])
+
+
+@pytest.mark.parametrize("first", [lambda _: REFUSED, unavailable], ids=["unreachable", "503"])
+async def test_refused_credentials_are_told_also_during_an_outage(
+    server: Any, watching: cache.Cache, lines: list[Any], first: Any
+) -> None:
+    server.faults.extend([first] * 1000)
+    server.hang_up(REFUSED)
+    await anyio.sleep(20)
+    assert reports(lines) == [UNAVAILABLE]
+    server.faults.clear()
+    server.faults.extend([unauthorized] * 1000)
+    await anyio.sleep(60)
+    assert reports(lines) == [CREDENTIALS]
+    (remark,) = watching.remarks()
+    assert remark.endswith(": Unauthorized")
+    server.faults.clear()
+    server.faults.extend([first, unauthorized] * 500)  # two servers, one of which starts again and again
+    await anyio.sleep(60)
+    assert reports(lines) == []
+    server.faults.clear()
+    await anyio.sleep(60)
+    assert (reports(lines), watching.remarks()) == (["API server is available again"], [])
 
 
 async def test_an_interruption_counts_from_the_first_failure_until_the_watch_succeeds(

@@ -8,14 +8,16 @@ The ``type: ignore`` comments below are part of the test: mypy complains about a
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
 
 from controller_runtime import cache, rest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
 from controller_runtime.client import (
     CachedClient,
     Client,
+    LabelSelectorLike,
     LiveClient,
     interceptor,
     merge_from,
@@ -73,6 +75,25 @@ async def test_a_label_that_is_not_a_string_is_a_type_error_that_names_it(client
 async def test_the_json_of_a_label_selector_is_not_taken_for_labels(client: str) -> None:
     with pytest.raises(TypeError, match=r"label 'matchLabels' has a map: .* use LabelSelector\.from_dict"):
         await CLIENTS[client]().list(ConfigMap, labels={"matchLabels": {"app": "a"}})
+
+
+@pytest.mark.parametrize("labels", [None, {}, "", LabelSelector()], ids=repr)
+async def test_no_selector_and_an_empty_one_select_all_objects(labels: LabelSelectorLike | None) -> None:
+    sent = rest.FakeTransport(lambda _: rest.FakeResponse(200, {"metadata": {}, "items": []}))
+    client = LiveClient(sent)
+    await client.list(ConfigMap, namespace="n", labels=labels)
+    await client.delete_all_of(ConfigMap, namespace="n", labels=labels)
+    assert [dict(request.query).get("labelSelector") for request in sent.requests] == [None, None]
+
+    store = FakeClient(OBJECT)
+    informers = cache.Cache(store.transport)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(informers.start)
+        for each in (store, CachedClient(store, informers)):
+            assert [obj.name for obj in await each.list(ConfigMap, labels=labels)] == ["c"]
+        tasks.cancel_scope.cancel()
+    await store.delete_all_of(ConfigMap, namespace="n", labels=labels)
+    assert await store.list(ConfigMap) == []
 
 
 @pytest.mark.parametrize("call", CALLS)

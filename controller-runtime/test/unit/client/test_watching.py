@@ -243,3 +243,56 @@ async def test_a_watch_that_was_closed_stays_closed() -> None:
     await watch.aclose()
     with pytest.raises(StopAsyncIteration):
         await anext(watch)
+
+
+def told(lines: list[Any]) -> list[tuple[str, str]]:
+    return [(line["log_level"], line["event"]) for line in lines if line["log_level"] != "debug"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        answer(503, refusal(503, "ServiceUnavailable")),
+        answer(429, refusal(429, "TooManyRequests")),
+        lines(json.dumps({"type": "ERROR", "object": refusal(500, "InternalError")}).encode()),
+        lines(),
+        lines(end=rest.TransportError("broken")),
+    ],
+    ids=["503", "429", "line", "ends at once", "breaks at once"],
+)
+async def test_an_outage_that_lasts_is_a_warning_and_a_line_when_it_is_over(failure: Answer) -> None:
+    healthy = lines(line("ADDED", "b", 3), quiet=True)
+    client, _ = serving(lines(line("ADDED", "a", 2)), *[failure] * 12, healthy)
+    with capture_logs() as captured:
+        async with client.watch(ConfigMap, resource_version="1") as watch:
+            assert await take(watch, 2) == ["ADDED a", "ADDED b"]
+    warned = [line for line in captured if line["log_level"] == "warning"]
+    assert [(each["event"], each["kind"]) for each in warned] == [
+        ("Watch is interrupted, and is tried again", "ConfigMap")
+    ]
+    assert str(warned[0]["error"])
+    assert told(captured)[-1] == ("info", "Watch continues")
+
+
+async def test_each_outage_is_told() -> None:
+    outage = [answer(503, refusal(503, "ServiceUnavailable"))] * 8
+    client, _ = serving(
+        lines(line("ADDED", "a", 2)),
+        *outage,
+        lines(line("ADDED", "b", 3), end=rest.TransportError("broken")),
+        *outage,
+        lines(line("ADDED", "c", 4), quiet=True),
+    )
+    with capture_logs() as captured:
+        async with client.watch(ConfigMap, resource_version="1") as watch:
+            assert await take(watch, 3) == ["ADDED a", "ADDED b", "ADDED c"]
+    assert [level for level, _ in told(captured)] == ["warning", "info"] * 2
+
+
+async def test_a_watch_that_a_timer_ends_or_that_breaks_for_a_moment_is_not_told() -> None:
+    broken = lines(end=rest.TransportError("broken"))
+    client, _ = serving(lines(line("ADDED", "a", 2)), broken, lines(line("ADDED", "b", 3), quiet=True))
+    with capture_logs() as captured:
+        async with client.watch(ConfigMap, resource_version="1") as watch:
+            assert await take(watch, 2) == ["ADDED a", "ADDED b"]
+    assert told(captured) == []

@@ -24,7 +24,39 @@ def test_a_body_that_is_no_status_still_gives_the_code(body: bytes) -> None:
     error = errors.status_error(503, {"Retry-After": "3"}, body)
     assert isinstance(error, api.ServerError)
     assert (error.code, error.retry_after) == (503, 3)
-    assert str(error)
+    assert "503" in str(error)
+
+
+NGINX = b"""<html>\r\n<head><title>502 Bad Gateway</title><style>h1 {color: red}</style></head>\r\n<body>
+<!-- a padding to disable MSIE and Chrome friendly error page -->
+<center><h1>502 Bad Gateway</h1></center>\r\n<hr><center>nginx/1.25 &amp; more</center>\r\n</body>\r\n</html>"""
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "said"),
+    [
+        pytest.param(502, NGINX, "502 Bad Gateway 502 Bad Gateway nginx/1.25 & more", id="nginx"),
+        pytest.param(
+            407,
+            b"<!DOCTYPE html><title>Proxy\nlogin</title>",
+            "Proxy login",
+            id="a proxy that asks to log in",
+        ),
+        pytest.param(503, b"upstream connect error", "upstream connect error", id="text of Envoy"),
+        pytest.param(502, b'{"message":"no route"}', '{"message":"no route"}', id="JSON of a gateway"),
+        pytest.param(403, b"<h1>no \x1b[31m</h1>", "no \\x1b[31m", id="control characters"),
+        pytest.param(502, b"<p>cut <a href=" + b"x" * 99_999, "cut", id="a tag that is cut off"),
+        pytest.param(502, b"<script>" + b"x" * 99_999, "", id="a script that is cut off"),
+        pytest.param(502, b"<p" + b"<" * 99_999, "", id="only brackets"),
+        pytest.param(502, b"<p>" + b"a" * 99_999, "a" * 512 + " ...", id="a long page"),
+        pytest.param(502, "<p>größer".encode("latin-1"), "gr\ufffd\ufffder", id="not UTF-8"),
+    ],
+)
+def test_the_page_of_a_proxy_gives_host_code_and_text(code: int, body: bytes, said: str) -> None:
+    error = errors.status_error(code, {"Content-Type": "text/html"}, body, host="https://api:6443")
+    expected = f": {said}" if said else " without a message"
+    assert str(error) == f"https://api:6443: the server answered {code}{expected}"
+    assert error.code == code
 
 
 @pytest.mark.parametrize(

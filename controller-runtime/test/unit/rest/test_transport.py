@@ -19,6 +19,7 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.envtest import Authority
 from controller_runtime.machinery import GVK
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest.http1 import keepalive_socket
 from controller_runtime.rest.tls import IssuedPair
 
@@ -105,6 +106,22 @@ async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> Non
         "Impersonate-Group: a",
         "Impersonate-Group: b,c",
     ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_page_of_a_proxy_is_an_error_with_host_code_and_text(*, stream: bool) -> None:
+    page = b"<html><title>502 Bad Gateway</title></html>"
+
+    async def answer(_: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page))
+
+    async with serving(answer) as host:
+        address = host.replace("://", "://jane:s3cret@")
+        async with rest.Transport(rest.Config(address)) as transport:
+            response = await transport.send(rest.Request("GET", "/x", stream=stream))
+            with pytest.raises(StatusError) as caught:
+                await response.raise_for_status()
+    assert str(caught.value) == f"{host}: the server answered 502: 502 Bad Gateway"
 
 
 async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
