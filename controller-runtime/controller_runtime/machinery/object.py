@@ -226,6 +226,14 @@ class Object(Struct, metaclass=_KindType):
             check_secret_values(self)
         return data
 
+    @staticmethod
+    def write_inside(value: Any, write: Callable[[Any], Any]) -> Any:
+        """Write an object that is the value of a field, such as a template, as :meth:`to_dict` does."""
+        written = write(value)
+        for part in (value._unset_parts() if isinstance(value, Object) else None) or ():
+            written.pop(part, None)
+        return written
+
     def _unset_parts(self) -> set[str] | None:
         """Return the names of top-level structs that were created by default and are still empty."""
         unset: set[str] | None = None

@@ -14,6 +14,7 @@ import pytest
 from pydantic import Field
 
 from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.machinery import (
     GVK,
@@ -197,3 +198,64 @@ def test_a_field_in_the_wrong_place_is_named_when_it_is_read_set_or_passed(name:
 def test_a_field_of_a_struct_that_is_read_under_its_name_in_json_is_named() -> None:
     with pytest.raises(AttributeError, match=r"PodSpec has no field nodeName; did you mean node_name\?"):
         _ = Pod().spec.nodeName  # type: ignore[attr-defined]  # the mistake
+
+
+class Deck(Object, group="fleets.example.org", version="v1", plural="decks"):
+    planks: list[str] = Field(default_factory=list)
+    spec: dict[str, Any] | None = None
+
+
+class YardSpec(Struct):
+    pod: Pod | None = None
+    many: list[Pod] = Field(default_factory=list)
+    named: dict[str, Pod] = Field(default_factory=dict)
+    either: Deck | Pod | None = None
+    widget: Unstructured | None = None
+    own: Pod = Field(default_factory=Pod)
+
+
+class Yard(Object, group="fleets.example.org", version="v1", plural="yards"):
+    spec: YardSpec = Field(default_factory=YardSpec)
+    pod: Pod | None = None
+
+
+POD = {"apiVersion": "v1", "kind": "Pod"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "written"),
+    [
+        pytest.param("pod", Pod(), POD, id="a field"),
+        pytest.param("many", [Pod(), Pod()], [POD, POD], id="a list"),
+        pytest.param("named", {"a": Pod()}, {"a": POD}, id="a map"),
+        pytest.param("either", Pod(), POD, id="a union"),
+        pytest.param("own", Pod(), POD, id="a default"),
+        pytest.param(
+            "widget", unstructured(WIDGET)(), {"apiVersion": "example.com/v1", "kind": "Widget"}, id="any"
+        ),
+        pytest.param("pod", Pod(metadata=ObjectMeta()), POD | {"metadata": {}}, id="metadata that was set"),
+        pytest.param("pod", Pod.from_dict({"spec": {}}), POD | {"spec": {}}, id="a part that was read"),
+        pytest.param(
+            "pod", Pod(metadata=ObjectMeta(name="a")), POD | {"metadata": {"name": "a"}}, id="a name"
+        ),
+    ],
+)
+def test_an_object_in_a_field_is_written_as_it_is_by_itself(field: str, value: Any, written: Any) -> None:
+    spec = YardSpec(**{field: value})
+    assert spec.to_dict()[field] == written
+    yard = Yard(spec=spec)
+    assert json.loads(yard.to_json())["spec"] == spec.to_dict() == yard.to_dict()["spec"]
+
+
+def test_an_object_whose_template_was_filled_after_it_was_made_is_written_whole() -> None:
+    yard = Yard(pod=Pod())
+    assert yard.pod is not None
+    yard.pod.metadata.labels = {"a": "b"}
+    yard.spec.own.spec.node_name = "n"
+    assert yard.to_dict() == {
+        "apiVersion": "fleets.example.org/v1",
+        "kind": "Yard",
+        "pod": POD | {"metadata": {"labels": {"a": "b"}}},
+        "spec": {"many": [], "named": {}, "own": POD | {"spec": {"nodeName": "n"}}},
+    }
+    assert Yard.from_json(yard.to_json()) == yard.deep_copy()
