@@ -107,8 +107,8 @@ class Struct(BaseModel):
     """Scalar fields that are pointers in Go. Go writes their zero value, but omits the zero value of other scalars."""
     accepts_unknown_fields: ClassVar[bool] = False
     """True if the constructor and assignments accept fields that the model does not declare."""
-    write_inside: ClassVar[Callable[[Any, Callable[[Any], Any]], Any] | None] = None
-    """Writes a struct of this class as the value of a field, as a wrap serializer of pydantic does."""
+    write_inside: ClassVar[Any] = None
+    """A function that writes a struct of this class as the value of a field: a wrap serializer of pydantic."""
     keeps_size: ClassVar[bool] = False
     """True if :meth:`from_json` keeps the length of the text as ``_size``; the class declares this attribute."""
 
@@ -484,7 +484,7 @@ def _add_rules(part: object, model: type[Struct], handler: GetCoreSchemaHandler,
 
 
 def _add_rules_to_definition(
-    part: CoreSchema, model: type[Struct], handler: GetCoreSchemaHandler, seen: set[str]
+    part: Any, model: type[Struct], handler: GetCoreSchemaHandler, seen: set[str]
 ) -> None:
     try:
         target = handler.resolve_ref_schema(part)
@@ -494,7 +494,8 @@ def _add_rules_to_definition(
     while kind["type"] == "function-after":  # of computed fields
         kind = kind["schema"]
     if (rule := getattr(kind.get("cls"), "write_inside", None)) is not None:
-        part["serialization"] = core_schema.wrap_serializer_function_ser_schema(rule, when_used="json")
+        rule_schema = core_schema.wrap_serializer_function_ser_schema(rule, when_used="json")
+        part["serialization"] = rule_schema
     reference = part["schema_ref"]
     if reference in seen:
         return

@@ -85,6 +85,14 @@ def _remedy(owner: type[Object]) -> str:
     return f"declare them, as in class {owner.__name__}(…, group=…, version=…, plural=…)"
 
 
+def _write_inside(value: object, write: Callable[[Any], Any]) -> Any:
+    """Write an object that is the value of a field, such as a template, as it is written by itself."""
+    written = write(value)
+    for part in (isinstance(value, Object) and value._unset_parts()) or ():
+        written.pop(part, None)
+    return written
+
+
 class Object(Struct, metaclass=_KindType):
     """A kind, declared with its names: ``class TrainJob(Object, group=…, version=…, plural=…)``.
 
@@ -97,6 +105,7 @@ class Object(Struct, metaclass=_KindType):
     keeps_size: ClassVar[bool] = True
     gvk: ClassVar[GVK]
     resource: ClassVar[Resource | None] = None
+    write_inside = staticmethod(_write_inside)
     applies_defaults: ClassVar[bool] = False
     """True if server-side apply also sends fields that were not set and that have a default other than None.
 
@@ -225,14 +234,6 @@ class Object(Struct, metaclass=_KindType):
         if MASK in data:
             check_secret_values(self)
         return data
-
-    @staticmethod
-    def write_inside(value: Any, write: Callable[[Any], Any]) -> Any:
-        """Write an object that is the value of a field, such as a template, as :meth:`to_dict` does."""
-        written = write(value)
-        for part in (value._unset_parts() if isinstance(value, Object) else None) or ():
-            written.pop(part, None)
-        return written
 
     def _unset_parts(self) -> set[str] | None:
         """Return the names of top-level structs that were created by default and are still empty."""
