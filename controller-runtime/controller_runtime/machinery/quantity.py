@@ -58,6 +58,22 @@ class Amount(msgspec.Struct, frozen=True):
         """Return the product."""
         return Amount(self.nanos * factor, self.format)
 
+    def __lt__(self, other: Amount) -> bool:
+        """Compare the numbers, whatever the formats. Only amounts of one format are equal, as ``==`` compares both."""
+        return self.nanos < other.nanos
+
+    def __le__(self, other: Amount) -> bool:
+        """Compare the numbers, whatever the formats."""
+        return self.nanos <= other.nanos
+
+    def __gt__(self, other: Amount) -> bool:
+        """Compare the numbers, whatever the formats."""
+        return self.nanos > other.nanos
+
+    def __ge__(self, other: Amount) -> bool:
+        """Compare the numbers, whatever the formats."""
+        return self.nanos >= other.nanos
+
     @property
     def value(self) -> int:
         """The whole number, rounded away from zero."""

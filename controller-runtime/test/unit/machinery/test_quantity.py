@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.machinery import quantity
-from controller_runtime.machinery.quantity import Amount, Format, int_value
+from controller_runtime.machinery.quantity import Amount, Format, int_value, parse
 
 
 def test_text_and_values_are_those_of_go(go: dict[str, list[list[Any]]]) -> None:
@@ -86,6 +86,15 @@ def test_a_sum_keeps_the_first_format_unless_it_is_zero() -> None:
     assert quantity.add("1Gi", "1M") == "1074741824"
     assert quantity.add("1Gi", "1024Mi") == "2Gi"
     assert quantity.add("0", "1024Mi") == "1Gi"
+
+
+def test_amounts_are_compared_by_their_numbers() -> None:
+    small, large = parse("500m"), parse("1Gi")
+    assert small < large
+    assert large > small
+    assert large >= parse("1073741824") >= large
+    assert parse("1073741824") <= large
+    assert sorted([large, small, parse("2")]) == [small, parse("2"), large]
 
 
 def test_values_are_rounded_away_from_zero() -> None:
