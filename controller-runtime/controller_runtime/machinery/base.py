@@ -408,6 +408,8 @@ def _secret_in(annotation: Any, seen: set[object]) -> str | None:
     inside = list(get_args(annotation))
     if isinstance(annotation, TypeVar):
         inside += annotation.__constraints__ or (annotation.__bound__,)
+    if isinstance(annotation, list):  # the arguments of a Callable
+        return next((found for each in annotation if (found := _secret_in(each, seen)) is not None), None)
     for each in (annotation, get_origin(annotation)):
         if each in seen:
             continue

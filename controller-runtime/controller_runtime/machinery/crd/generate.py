@@ -27,8 +27,9 @@ from pydantic.fields import ComputedFieldInfo, FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_schema
 
-from .. import field, openapi, structural
+from .. import field, openapi, raised, structural
 from ..base import JSON, Struct, computed_wire_names, fields_of, wire_name
+from ..errors import one_line
 from ..meta import is_time
 from ..object import Object, PartialObjectMetadata, Unstructured
 from ..openapi import Schema
@@ -332,12 +333,14 @@ def _has_no_default(info: FieldInfo) -> bool:
 
     This includes a struct whose default factory fails, because a field of the struct is required.
     """
-    if info.is_required() or info.default_factory is None:
+    if info.is_required() or info.default_factory is None or info.default_factory_takes_validated_data:
         return info.is_required()
     try:
-        info.get_default(call_default_factory=True, validated_data={})
+        info.get_default(call_default_factory=True)
     except pydantic.ValidationError:
         return True
+    except Exception as error:
+        raise TypeError(f"its default factory raises {raised.name(error)}: {one_line(error)}") from error
     return False
 
 

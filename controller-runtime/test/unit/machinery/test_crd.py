@@ -527,3 +527,32 @@ def test_a_field_is_required_exactly_if_the_class_needs_it_also_through_its_pare
     assert spec["properties"]["optional"]["required"] == ["image"]
     with pytest.raises(pydantic.ValidationError, match="image"):
         Required.from_dict({"metadata": {"name": "r"}})
+
+
+class Derived(Struct):
+    low: int = 1
+    high: int = Field(default_factory=lambda data: data["low"] + 1)
+
+
+class FromDerived(Object, group="example.com", version="v1", plural="fromderiveds"):
+    spec: Derived
+
+
+def test_a_field_whose_default_comes_from_other_fields_is_optional() -> None:
+    (version,) = custom_resource_definition(FromDerived)["spec"]["versions"]
+    assert "required" not in version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert FromDerived.from_dict({"spec": {"low": 4}}).spec.high == 5
+
+
+def test_a_default_that_raises_is_one_error_with_class_and_field() -> None:
+    def absent() -> str:
+        return {}["HOME"]  # as a variable of the environment may be
+
+    class Broken(Struct):
+        path: str = Field(default_factory=absent)
+
+    class Home(Object, group="example.com", version="v1", plural="homes"):
+        spec: Broken
+
+    with pytest.raises(TypeError, match=r"Broken\.path has .* its default factory raises KeyError: 'HOME'$"):
+        custom_resource_definition(Home)

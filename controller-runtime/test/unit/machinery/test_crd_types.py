@@ -3,6 +3,7 @@
 """The schemas of types that a field may have, and the one line that names a field whose type has none."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
@@ -106,6 +107,7 @@ def test_a_type_has_this_schema(annotation: Any, schema: Any) -> None:
             "pydantic cannot check it: backreferences are not supported",
         ),
         (list[Annotated[str, Field(pattern="(")]], "pydantic cannot check it: unclosed group"),
+        (Callable[[int], int], "Cannot generate a JsonSchema for core_schema.CallableSchema"),
         (dict[str, type], "Cannot generate a JsonSchema for core_schema.IsInstanceSchema"),
     ],
 )

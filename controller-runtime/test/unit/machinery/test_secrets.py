@@ -33,6 +33,7 @@ class Login(NamedTuple):
         list[Login],
         S,
         tuple[SecretBytes, ...],
+        Callable[[SecretStr], int],
     ],
 )
 def test_a_secret_behind_an_alias_a_tuple_or_a_variable_is_refused(annotation: Any) -> None:
