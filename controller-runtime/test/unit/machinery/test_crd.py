@@ -546,7 +546,7 @@ def test_a_field_whose_default_comes_from_other_fields_is_optional() -> None:
 
 def test_a_default_that_raises_is_one_error_with_class_and_field() -> None:
     def absent() -> str:
-        return {}["HOME"]  # as a variable of the environment may be
+        return dict[str, str]()["HOME"]  # as a variable of the environment may be
 
     class Broken(Struct):
         path: str = Field(default_factory=absent)
