@@ -25,8 +25,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from controller_runtime import fairness, log, metrics, source, workqueue
-from controller_runtime.machinery import GVK, NamespacedName, raised
-from controller_runtime.machinery.arguments import problem_of
+from controller_runtime.machinery import GVK, NamespacedName, arguments, raised
 from controller_runtime.manager import ControllerDefaults
 from controller_runtime.reconcile import (
     ControllerError,
@@ -103,7 +102,8 @@ class Options:
     cache_sync_timeout: timedelta | float | None = None
     """How long the first lists may take (default: 120 seconds). The start does not wait for a kind that is refused."""
     reconciliation_timeout: timedelta | float | None = None
-    """How long a reconcile may take before it is cancelled and tried again (default: no limit)."""
+    """How long a reconcile may take before it is cancelled and tried again (default: no limit). A negative duration is
+    no limit, too."""
     kind: GVK | None = None
     """The kind that is reconciled, for logs and ``group_kind_concurrency``; ``for_`` of a builder sets it."""
     log_constructor: LogConstructor | None = None
@@ -116,19 +116,25 @@ class Options:
 
         Raises:
             ControllerError: an option has a wrong type, or ``max_concurrent_reconciles`` is less than 1.
+            TypeError: ``log_constructor`` is not a plain function of one argument.
         """
-        if problem := problem_of(self):
+        if problem := arguments.problem_of(self):
             raise ControllerError(f"ControllerOptions: {problem}")
         limiter: object = self.rate_limiter
         if isinstance(limiter, type) or (limiter and not callable(getattr(limiter, "when", None))):
             given = f"the class {limiter.__name__}" if isinstance(limiter, type) else type(limiter).__name__
             raise ControllerError(f"ControllerOptions: rate_limiter must be a RateLimiter, not {given}")
+        if self.log_constructor is not None:
+            arguments.must_be_plain(self.log_constructor)
+            arguments.must_take(self.log_constructor, "request")
         defaults = defaults or ControllerDefaults()
         workers = self.max_concurrent_reconciles
         if workers is None and self.kind is not None:
             workers = defaults.group_kind_concurrency.get(str(self.kind.group_kind))
         if workers is None:
             workers = defaults.max_concurrent_reconciles
+        if type(workers) is not int:
+            raise ControllerError(f"the number of workers must be int, not {type(workers).__name__}")
         if workers < 1:
             raise ControllerError(f"max_concurrent_reconciles is {workers}: a controller needs a worker")
         sync, timeout = self.cache_sync_timeout, self.reconciliation_timeout
@@ -143,7 +149,7 @@ class Options:
             need_leader_election=_either(self.need_leader_election, defaults.need_leader_election),
             enable_warmup=_either(self.enable_warmup, defaults.enable_warmup),
             cache_sync_timeout=_seconds(sync),
-            reconciliation_timeout=_seconds(timeout) if timeout else None,
+            reconciliation_timeout=_seconds(timeout) if timeout and _seconds(timeout) > 0 else None,
             kind=self.kind,
             log_constructor=self.log_constructor,
             skip_name_validation=_either(self.skip_name_validation, defaults.skip_name_validation),

@@ -469,3 +469,38 @@ def test_a_number_of_workers_is_an_integer(number: Any) -> None:
     options = ctrl.ControllerOptions(max_concurrent_reconciles=number)
     with pytest.raises(reconcile.ControllerError, match="max_concurrent_reconciles must be int or None"):
         empty().for_(ConfigMap).with_options(options).complete(Good())
+
+
+def no_fields() -> dict[str, object]:
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("constructor", "problem"),
+    [
+        ("text", "str must take request"),
+        (coroutine, "coroutine must not be async"),
+        (no_fields, "no_fields must take request"),
+    ],
+)
+def test_a_log_constructor_is_a_plain_function_of_the_request(constructor: Any, problem: str) -> None:
+    for options in (ctrl.ControllerOptions(log_constructor=constructor), ctrl.ControllerOptions()):
+        builder = empty().for_(ConfigMap).with_options(options)
+        if options.log_constructor is None:
+            builder = builder.with_log_constructor(constructor)
+        with pytest.raises(TypeError, match=problem):
+            builder.complete(Good())
+
+
+def test_a_number_of_workers_for_a_kind_is_an_integer() -> None:
+    numbers: Any = {"ConfigMap": "3"}
+    defaults = ctrl.ControllerDefaults(group_kind_concurrency=numbers)
+    mgr = ctrl.Manager(rest.Config("http://127.0.0.1:1"), ctrl.Options(controller=defaults))
+    with pytest.raises(reconcile.ControllerError, match="the number of workers must be int, not str"):
+        ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(Good())
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, timedelta(seconds=-5), timedelta(0), float("nan")], ids=repr)
+def test_a_time_limit_of_a_reconcile_that_is_not_positive_is_no_limit(limit: Any) -> None:
+    options = ctrl.ControllerOptions(reconciliation_timeout=limit)
+    assert empty().for_(ConfigMap).with_options(options).build(Good()).settings.reconciliation_timeout is None
