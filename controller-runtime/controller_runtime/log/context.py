@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -91,6 +92,7 @@ def may_write(verbosity: int) -> bool:
     return OURS.isEnabledFor(level_of(verbosity))
 
 
+@lru_cache(maxsize=256)
 def logger_from(name: str = "") -> Logger:
     """Return the logger of the current context; each line carries the fields bound by :func:`into_context`.
 

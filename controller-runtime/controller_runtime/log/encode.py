@@ -217,6 +217,8 @@ def _plain(value: object, depth: int = 0) -> JSON:
         raise RecursionError
     if isinstance(value, str):
         return cut(value, LONGEST)
+    if type(value) is NamespacedName:  # first, because most lines have one
+        return _reference(value)
     if type(value) is dict:  # which is a Mapping, as the comparison below finds out more slowly
         return {str(key): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, int) and abs(value) >= _WIDE:
