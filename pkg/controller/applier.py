@@ -39,7 +39,7 @@ from controller_runtime.machinery.errors import (
 from controller_runtime.machinery.patch import pointer
 from controller_runtime.machinery.raised import ExpectedError
 
-from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.jobset.v1alpha2 import JobSet, JobSetOutline
 from pkg.apply.drift import Wire, content, covers, equal, without_emptied
 from pkg.constants import trainer as constants
 from pkg.runtime.interface import GeneratedSecret
@@ -130,14 +130,6 @@ class Memories(defaultdict[NamespacedName, Memory]):
 
     def __init__(self) -> None:
         super().__init__(Memory)
-
-
-class _Spec(msgspec.Struct):
-    suspend: bool | None = None
-
-
-class _JobSet(msgspec.Struct):
-    spec: _Spec
 
 
 class Applier:
@@ -260,8 +252,8 @@ class Applier:
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
         if issubclass(answer.kind, JobSet):
-            seen = answer.view(_JobSet) or answer.object
-            if isinstance(seen, _JobSet | JobSet) and not seen.spec.suspend:
+            seen = answer.view(JobSetOutline) or answer.object
+            if isinstance(seen, JobSetOutline | JobSet) and not seen.spec.suspend:
                 return answer
         if await offload.run_sized(len(answer.text or b""), _answers, answer, desired):
             return answer

@@ -32,7 +32,7 @@ from controller_runtime.machinery.meta import parse_time
 from controller_runtime.machinery.raised import ExpectedError
 from controller_runtime.recorder import EventRecorder
 
-from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet
+from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet, JobSetOutline
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apply.drift import Wire, content, covers, equal, without
@@ -140,15 +140,22 @@ class Children:
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
         """Return the JobSet that the TrainJob controls or may adopt, or None if no JobSet has the TrainJob's name.
 
+        Of a JobSet that runs or has ended, only the metadata and the status are decoded if no more will be compared.
+
         Raises:
             PendingError: an earlier TrainJob of the same name controls the JobSet.
             ChildConflictError: the TrainJob neither controls the JobSet nor may adopt it.
             StatusError, RestError, CacheError: the JobSet cannot be read.
         """
         try:
-            live = await offload.decoded(await client.peek(self._client, JobSet, train_job.key))
+            found = await client.peek(self._client, JobSet, train_job.key)
         except NotFoundError:
             return None
+        seen = None if train_job.spec.suspend else found.view(JobSetOutline)
+        if seen is not None and not seen.spec.suspend and not self._may_be_outdated(train_job):
+            live = found.only("status")
+        else:
+            live = await offload.decoded(found)
         try:
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         except trainjob.PredecessorError as error:
@@ -156,9 +163,16 @@ class Children:
                 self.reports.deletion(train_job, live)
             raise PendingError(str(error)) from error
         except trainjob.ChildConflictError:
+            live = await offload.decoded(found)
             if not _is_orphan_of_ours(live):
                 raise
         return live
+
+    def _may_be_outdated(self, train_job: TrainJob) -> bool:
+        """Return True if a running JobSet must be compared with its TrainJob, which was changed or suspended."""
+        version, memory = _version_of(train_job), self._memories.get(train_job.key)
+        compared = memory is not None and memory.compared == version
+        return trainjob.suspension_note(train_job) is not None or (version[1] > 1 and not compared)
 
     async def reconcile(  # noqa: C901  # one branch for each state, and one for each reason to wait
         self, runtime: Runtime, train_job: TrainJob, live: JobSet | None, state: JobSetState | None
@@ -331,9 +345,9 @@ class Children:
 
         The JobSet may be outdated even if no suspension is noted: a TrainJob can also be changed while it runs.
         """
-        version, memory = _version_of(train_job), self._memories[train_job.key]
-        if version[1] <= 1 or memory.compared == version:
+        if not self._may_be_outdated(train_job):
             return
+        version, memory = _version_of(train_job), self._memories[train_job.key]
         try:
             newer = await self._newer(runtime, train_job, live)
         except StatusError as error:  # the job runs on, so its next reconcile may compare
@@ -509,6 +523,10 @@ class Children:
         if not pending:
             await self.reports.missing(train_job, live, [])
             return []
+        try:
+            live = await offload.decoded(await client.peek(self._client, JobSet, train_job.key))
+        except NotFoundError as error:
+            raise PendingError(f"jobset {live.key}: it was deleted meanwhile") from error
         job_set, _ = await self._desired(runtime, train_job, live)
         if (
             job_set is not None

@@ -57,7 +57,7 @@ class CachedObject(LazyObject[T]):
         """Wrap ``entry``; ``failed`` is called before a decoding error is raised."""
         # Each event makes two of these, so the fields of the base are set here, too.
         self.kind, self.text, self.own_write = kind, entry.data, False
-        self._object, self._metadata, self._view = known, None, None
+        self._object, self._metadata, self._only, self._view = known, None, None, None
         self.entry = entry
         self._failed = failed
         self._siblings: list[CachedObject[Any]] | None = None
@@ -126,6 +126,12 @@ class CachedObject(LazyObject[T]):
             return super()._decode_part(name, kind)
         except pydantic_core.ValidationError:
             return None  # the caller then decodes the whole object, which raises UndecodableObjectError
+
+    def _decode_only(self, names: tuple[str, ...]) -> T:
+        try:
+            return self._decode() if self.entry.too_large_reason else super()._decode_only(names)
+        except pydantic_core.ValidationError:
+            return self._decode()  # which raises UndecodableObjectError
 
     def _decode_metadata(self) -> ObjectMeta:
         return self.entry.decode_metadata(self.kind)

@@ -418,6 +418,9 @@ class ResponseObject(LazyObject[T]):
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
         return None  # a response is only checked as a whole
 
+    def _decode_only(self, names: tuple[str, ...]) -> T:
+        return self.object
+
     def _decode_metadata(self) -> ObjectMeta:
         metadata = rest.decoded(_metadata, self.text or b"")
         _check_name(metadata.name, self._name)

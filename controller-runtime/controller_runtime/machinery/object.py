@@ -334,13 +334,13 @@ Owners = Sequence[Owner | OwnerReference]
 class LazyObject(Generic[T_co]):
     """An object of class ``kind`` that is decoded when it is read.
 
-    The object and its metadata are each decoded once and kept. :meth:`part` and :attr:`owner_references` read the text
-    again on each call, unless the object is already decoded. Several readers may share a lazy object, so the returned
-    values must not be changed. Decoding raises ``pydantic.ValidationError`` if the text does not match ``kind``. A
-    subclass may refuse to decode large objects, and may raise its own error.
+    The object, the result of :meth:`only` and the metadata are each decoded once and kept. :meth:`part` and
+    :attr:`owner_references` read the text again on each call, unless the object is already decoded. Several readers may
+    share a lazy object, so the returned values must not be changed. Decoding raises ``pydantic.ValidationError`` if the
+    text does not match ``kind``. A subclass may refuse to decode large objects, and may raise its own error.
     """
 
-    __slots__ = ("_metadata", "_object", "_view", "kind", "own_write", "text")
+    __slots__ = ("_metadata", "_object", "_only", "_view", "kind", "own_write", "text")
 
     def __init__(self, kind: type[T_co], text: bytes | None = None, known: T_co | None = None) -> None:
         """``known`` is the object if it is already decoded; otherwise ``text`` is required."""
@@ -351,6 +351,7 @@ class LazyObject(Generic[T_co]):
         may have changed the object before the client's write."""
         self._object = known
         self._metadata: ObjectMeta | None = None
+        self._only: tuple[tuple[str, ...], T_co] | None = None
         self._view: msgspec.Struct | None = None
 
     @staticmethod
@@ -385,10 +386,25 @@ class LazyObject(Generic[T_co]):
         The attribute and the field in JSON must have the same name. The field is readable even if the rest of the
         object is malformed.
         """
-        if self._object is None and (decoded := self._decode_part(name, kind)) is not None:
+        whole = self._object
+        if whole is None and self._only is not None and name in self._only[0]:
+            whole = self._only[1]
+        if whole is None and (decoded := self._decode_part(name, kind)) is not None:
             return decoded
-        value: S = getattr(self.object, name)
+        value: S = getattr(self.object if whole is None else whole, name)
         return value
+
+    def only(self, *names: str) -> T_co:
+        """Return the object with only its metadata and the fields ``names``; the other fields have their defaults.
+
+        Consecutive calls with the same names return the same object. If the whole object is already decoded, it is
+        returned. The attributes and the fields in JSON must have the same names.
+        """
+        if self._object is not None:
+            return self._object
+        if self._only is None or self._only[0] != names:
+            self._only = names, self._decode_only(names)
+        return self._only[1]
 
     def view(self, shape: type[V]) -> V | None:
         """Return the fields that ``shape`` declares; consecutive calls with the same shape return the same value.
@@ -442,6 +458,12 @@ class LazyObject(Generic[T_co]):
         """Return the field, or None if the caller must decode the whole object."""
         text = bytes(rawjson.parts(self.text or b"").get(name, _NULL))
         return kind() if text == _NULL else kind.from_json(text)
+
+    def _decode_only(self, names: tuple[str, ...]) -> T_co:
+        parts = rawjson.parts(self.text or b"")
+        return self.kind.from_json(
+            msgspec.json.encode({name: parts[name] for name in ("metadata", *names) if name in parts})
+        )
 
     def _decode_metadata(self) -> ObjectMeta:
         return ObjectMeta.from_json(rawjson.metadata_text(self.text or b""))

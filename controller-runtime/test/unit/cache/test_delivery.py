@@ -72,3 +72,5 @@ def test_a_failed_read_is_counted_and_leaves_the_metadata() -> None:
 def test_a_part_that_cannot_be_decoded_fails_as_the_object_does(entry: Entry) -> None:
     with pytest.raises(UndecodableObjectError):
         CachedObject(Pod, entry).part("status", PodStatus)
+    with pytest.raises(UndecodableObjectError):
+        CachedObject(Pod, entry).only("status")

@@ -56,3 +56,16 @@ def test_a_part_is_decoded_without_the_rest_and_is_the_objects_once_that_is_deco
         LazyObject(Pod, text % (b"{}", b'{"phase":[]}')).part("status", PodStatus)
     decoded = LazyObject(Pod, text % (b"{}", b'{"phase":"Failed"}'))
     assert decoded.object.status is decoded.part("status", PodStatus)
+
+
+def test_only_some_fields_are_decoded_once_and_serve_their_parts() -> None:
+    text = b'{"metadata":{"name":"p","namespace":"n"},"spec":[],"status":{"phase":"Running"}}'
+    lazy = LazyObject(Pod, text)
+    only = lazy.only("status")
+    assert (only.name, only.spec.node_name, only.status.phase) == ("p", None, "Running")
+    assert lazy.only("status") is only
+    assert lazy.part("status", PodStatus) is only.status
+    assert lazy.known is None
+    assert LazyObject(Pod, b'{"metadata":{"name":"p"}}').only("status").status.phase is None
+    decoded = LazyObject(Pod, known=only)
+    assert decoded.only("spec") is only

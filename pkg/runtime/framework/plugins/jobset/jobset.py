@@ -8,7 +8,6 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader, peek
@@ -18,7 +17,14 @@ from controller_runtime.machinery.field import ErrorList
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet, JobSetSpec, JobSetStatus
+from pkg.apis.jobset.v1alpha2 import (
+    JOB_SET_COMPLETED,
+    JOB_SET_FAILED,
+    JobSet,
+    JobSetOutline,
+    JobSetSpec,
+    JobSetStatus,
+)
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -48,14 +54,6 @@ if TYPE_CHECKING:
     from controller_runtime.builder import Builder
     from controller_runtime.cache import Cache
     from controller_runtime.client import Client
-
-
-class _Annotations(msgspec.Struct):
-    annotations: dict[str, str] | None = None
-
-
-class _Annotated(msgspec.Struct):
-    metadata: _Annotations
 
 
 # +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=create;delete;get;list;watch;update;patch
@@ -141,10 +139,10 @@ class JobSetPlugin(
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:
-            present = await offload.decoded(await peek(self._client, JobSet, train_job.key))
+            present = await peek(self._client, JobSet, train_job.key)
         except NotFoundError:
             return False
-        return not present.spec.suspend
+        return not (present.view(JobSetOutline) or await offload.decoded(present)).spec.suspend
 
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
         """Return the status from the JobSet's conditions and job counts.
@@ -184,7 +182,7 @@ class JobSetPlugin(
             for job in reported.replicated_jobs_status or ()
         ] or None
         # To decode all metadata would take three times as long.
-        attempts = attempts_of((job_set.view(_Annotated) or job_set).metadata, reported)
+        attempts = attempts_of((job_set.view(JobSetOutline) or job_set).metadata, reported)
         if attempts is not None:
             status.execution_attempts = attempts
         return status
