@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from controller_runtime import event, workqueue
-from controller_runtime.machinery import GVK, Object, Resource, arguments
+from controller_runtime.machinery import Object, Resource, arguments
 from controller_runtime.machinery.object import Owners
 from controller_runtime.reconcile import Request
 
@@ -154,7 +154,8 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
     def _enqueue(self, evt: event.Event[Object], queue: Queue) -> Awaitable[None] | None:
         if isinstance(evt, event.UpdateEvent):
             # The old owner gets a request, too: an owner must be reconciled when it loses an object.
-            owners = [evt.old_owner_references, evt.new_owner_references]
+            old, new = evt.old_owner_references, evt.new_owner_references
+            owners = [new] if old == new else [old, new]
         else:
             owners = [evt.owner_references]
         namespace = evt.key.namespace
@@ -180,7 +181,7 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
         for ref in owners:
             if self._only_controller and not ref.controller:
                 continue
-            if ref.kind == self._group_kind.kind and _group_of(ref.api_version) == self._group_kind.group:
+            if ref.kind == self._group_kind.kind and _is_in(self._group_kind.group, ref.api_version):
                 yield Request(namespace if self._namespaced else "", ref.name)
 
 
@@ -239,8 +240,6 @@ def _objects(evt: event.Event[T]) -> tuple[T, ...]:
     return (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
 
 
-def _group_of(api_version: str) -> str | None:
-    try:
-        return GVK.parse(api_version, "").group
-    except ValueError:
-        return None
+def _is_in(group: str, api_version: str) -> bool:
+    found, slash, version = api_version.rpartition("/")
+    return found == group and bool(version or not slash)

@@ -145,7 +145,7 @@ class TrainJobReconciler:
 
         # The status is changed in a copy. An assignment would mark an absent status as set.
         train_job = stored.shallow_copy()
-        train_job.set_unchecked("status", stored.status.deep_copy())
+        train_job.set_unchecked("status", trainjob.own_status(stored.status))
         key = runtime_ref_to_runtime_registry_key(stored.spec.runtime_ref)
         runtime = self._runtimes.get(key)
         finished = trainjob.is_finished(stored)

@@ -21,6 +21,7 @@ from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
     TrainingRuntime,
     TrainJob,
+    TrainJobStatus,
 )
 from pkg.constants import trainer as constants
 
@@ -39,6 +40,14 @@ class PredecessorError(ChildConflictError):
         super().__init__(text)
         self.live = live
         """The child, if it is known."""
+
+
+def own_status(status: TrainJobStatus) -> TrainJobStatus:
+    """Return a copy of a status whose fields and conditions may be changed. The other values are shared."""
+    copied = status.shallow_copy()
+    if copied.conditions is not None:
+        copied.set_unchecked("conditions", [each.shallow_copy() for each in copied.conditions])
+    return copied
 
 
 def is_ours(train_job: TrainJob) -> bool:

@@ -48,9 +48,14 @@ class SharedObjects:
     def __init__(self) -> None:
         self._objects: LRU[tuple[type[Object], NamespacedName], CachedObject[Any]] = LRU(SHARED)
 
-    def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
-        """Return ``entry`` as an object of ``kind``; ``failed`` is called when the entry cannot be decoded."""
-        key = (kind, entry.key)
+    def get(
+        self, kind: type[T], name: NamespacedName, entry: Entry, failed: Callable[[], None]
+    ) -> CachedObject[T]:
+        """Return ``entry``, whose key is ``name``, as an object of ``kind``.
+
+        ``failed`` is called when the entry cannot be decoded.
+        """
+        key = (kind, name)
         shared: CachedObject[T] | None = self._objects.use(key)
         if shared is None or shared.entry is not entry:
             shared = CachedObject(kind, entry, failed=failed)
@@ -264,7 +269,7 @@ class Cache:
         """Return the object without decoding it. Other readers share it: see :func:`controller_runtime.client.peek`."""
         key = key if isinstance(key, NamespacedName) else NamespacedName.of(key)
         informer = self._ready(kind, key.namespace) or await self._readable(kind, key.namespace)
-        return self._shared.get(kind, self._entry(informer, kind, key), informer.count_skipped)
+        return self._shared.get(kind, key, self._entry(informer, kind, key), informer.count_skipped)
 
     def _entry(self, informer: SharedInformer, kind: type[Object], key: NamespacedName) -> Entry:
         if key.namespace and not informer.namespaced:

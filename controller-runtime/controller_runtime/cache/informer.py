@@ -299,7 +299,7 @@ class SharedInformer:
             self.skip(errors.UndecodableObjectError(self.gvk, key, entry.too_large_reason))
         if values is None:
             values = self.index_values(new) if self._indexers else {}
-        before = self.store.put(entry, values)
+        before = self.store.put(entry, values, key)
         if before is None and ours is not None and ours.entry is not None and ours.uid != entry.uid:
             left = self.store.unconfirmed(key)
             if left is None or left.entry is None:

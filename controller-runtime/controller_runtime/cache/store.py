@@ -155,16 +155,19 @@ class Store:
         """Return True if an index is open."""
         return name in self._indices
 
-    def put(self, entry: Entry, values: IndexValues = _NOTHING) -> Entry | None:
-        """Store the state that the watch reported; return the previous one."""
+    def put(
+        self, entry: Entry, values: IndexValues = _NOTHING, key: NamespacedName | None = None
+    ) -> Entry | None:
+        """Store the state that the watch reported; return the previous one. ``key`` is that of ``entry``, if known."""
         within = self._objects.setdefault(entry.namespace, {})
         before = within.get(entry.name)
         within[entry.name] = entry
         if not self._indices and not self._writes:
             return before
-        key, pair = entry.key, (entry.namespace, entry.name)
+        pair = (entry.namespace, entry.name)
         for name, index in self._indices.items():
             index.put(pair, values.get(name, ()))
+        key = entry.key if key is None else key
         if (write := self._writes.get(key)) is not None and _confirms(entry, write):
             del self._writes[key]
         return before

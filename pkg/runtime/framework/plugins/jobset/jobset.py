@@ -160,7 +160,7 @@ class JobSetPlugin(
                 return None
             raise
         reported = job_set.part("status", JobSetStatus)
-        status = train_job.status.deep_copy()
+        status = trainjob.own_status(train_job.status)
         current = list(status.conditions or ())
         exceeded = trainjob.deadline_exceeded(train_job)
         for source, target in (
