@@ -163,6 +163,7 @@ class _Named(msgspec.Struct):
 
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 _decode_spec = msgspec.json.Decoder(_Spec).decode
+_decode_key = msgspec.json.Decoder(_Key).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
 _encode = msgspec.json.Encoder().encode
 _no_labels: Final[dict[str, str]] = {}
@@ -181,9 +182,13 @@ def split_page(body: bytes) -> rawjson.Page:
 
 
 def entry_of(
-    raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: rawjson.Limits = rawjson.DEFAULT
+    raw: msgspec.Raw | bytes | dict[str, msgspec.Raw],
+    transform: Transform | None = None,
+    limits: rawjson.Limits = rawjson.DEFAULT,
 ) -> Entry:
-    """Return the entry to store for the text of an object. If the object exceeds ``limits``, keep only its metadata.
+    """Return the entry to store for an object. If the object exceeds ``limits``, keep only its metadata.
+
+    ``raw`` is the text of the object, or its undecoded fields, which are changed.
 
     Raises:
         BadObjectError: the object has no name, its metadata has the wrong types, or ``transform`` fails on it.
@@ -191,10 +196,10 @@ def entry_of(
     deep = False
     try:
         try:
-            parts = parts_of(raw)
+            parts = raw if isinstance(raw, dict) else parts_of(raw)
             meta_parts = parts_of(parts["metadata"])
         except RecursionError:
-            parts, deep = rawjson.fields(raw), True
+            parts, deep = raw if isinstance(raw, dict) else rawjson.fields(raw), True
             meta_parts = rawjson.fields(parts["metadata"])
         parts.pop("apiVersion", None)
         parts.pop("kind", None)
@@ -300,10 +305,13 @@ def _share(text: str) -> str:
     return text
 
 
-def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:
+def _key_in(raw: msgspec.Raw | bytes | dict[str, msgspec.Raw]) -> NamespacedName | None:
     try:
-        named = _decode_name(raw).metadata
-    except rawjson.UNREADABLE:
+        if isinstance(raw, dict):
+            named = _decode_key(raw["metadata"])
+        else:
+            named = _decode_name(raw).metadata
+    except (*rawjson.UNREADABLE, KeyError):
         return None
     return NamespacedName(named.namespace, named.name)
 

@@ -241,14 +241,14 @@ class Reflector:
         if isinstance(self.state, Streaming):
             self._sink.begin()
 
-    def take(self, event: str, text: msgspec.Raw) -> str:
+    def take(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
         """Report an object to the sink; return its resourceVersion, or an empty string if it is undecodable.
 
         An undecodable object is reported as existing or deleted if its name can be read.
         """
         target = self._target
         try:
-            entry = codec.entry_of(text, target.transform, target.limits)
+            entry = codec.entry_of(raw, target.transform, target.limits)
         except errors.BadObjectError as error:
             if error.key is not None:
                 (self._sink.lost if event == "DELETED" else self._sink.seen)(error.key)

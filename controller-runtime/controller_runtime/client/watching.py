@@ -122,15 +122,16 @@ class Watch(Generic[T]):
             _log.info("Watch continues", kind=str(self._kind.gvk.group_kind), after=after)
         self._failing_since, self._told = None, False
 
-    def take(self, event: str, text: msgspec.Raw) -> str:
+    def take(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
         """Keep the event of an object for the caller, unless the object cannot be decoded.
 
         Raises:
             AnswerError: the object has no readable resourceVersion.
         """
+        text = msgspec.json.encode(raw)
         try:
             version = rawjson.decode_marked(text).metadata.resource_version
-            decoded = decode_listed(self._kind, bytes(text))
+            decoded = decode_listed(self._kind, text)
         except RecursionError as error:
             _log.warning("Object skipped", kind=str(self._kind.gvk.group_kind), reason=str(error))
             return ""

@@ -187,10 +187,10 @@ def without_managed_fields(obj: bytes) -> bytes:
 
 
 class WatchLine(msgspec.Struct):
-    """A line of a watch, whose object is not decoded yet."""
+    """A line of a watch. The fields of its object are not decoded yet."""
 
     type: str
-    object: msgspec.Raw
+    object: dict[str, msgspec.Raw]
 
 
 class Bookmark(msgspec.Struct, rename="camel"):

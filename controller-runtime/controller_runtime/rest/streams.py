@@ -100,8 +100,10 @@ class Follower(Protocol):
     def connected(self) -> None:
         """Record that the server has accepted the watch."""
 
-    def take(self, event: str, text: msgspec.Raw) -> str:
+    def take(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
         """Process an object that was ADDED, MODIFIED or DELETED.
+
+        ``raw`` are the undecoded fields of the object, which may be changed, or its text if it is nested very deeply.
 
         Return its resourceVersion, or an empty string if the object cannot be decoded.
         """
@@ -309,10 +311,13 @@ class WatchLoop:
         try:
             try:
                 event = rawjson.decode_line(line)
-            except RecursionError:
+                kind, raw = event.type, event.object
+            except (RecursionError, msgspec.ValidationError):  # the latter for an object that is no map
                 fields = rawjson.fields(line)
-                event = rawjson.WatchLine(msgspec.json.decode(fields["type"], type=str), fields["object"])
-            bookmark = rawjson.decode_marked(event.object).metadata if event.type == "BOOKMARK" else None
+                kind, raw = msgspec.json.decode(fields["type"], type=str), fields["object"]
+            bookmark = (
+                rawjson.decode_marked(msgspec.json.encode(raw)).metadata if kind == "BOOKMARK" else None
+            )
         except (*rawjson.UNREADABLE, KeyError) as error:
             self._follower.skip(f"a watch line of {len(line)} bytes is unreadable: {error}")
             return False
@@ -325,15 +330,15 @@ class WatchLoop:
                 self._has_bookmarks = True
                 self._follower.reached(self.version)
             return initial
-        match event.type:
+        match kind:
             case "ADDED" | "MODIFIED" | "DELETED":
-                version = self._follower.take(event.type, event.object)
+                version = self._follower.take(kind, raw)
                 if not initial:
                     # Initial events have no order: a watch cannot resume from their versions.
                     self.version = version or self.version
             case "ERROR":
                 try:
-                    status = msgspec.json.decode(event.object)
+                    status = msgspec.json.decode(msgspec.json.encode(raw))
                 except rawjson.UNREADABLE:
                     status = None
                 raise api.from_status(status if isinstance(status, dict) else {}, http_code=500)
