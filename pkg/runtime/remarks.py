@@ -44,7 +44,7 @@ _MOST: Final = 16
 """Maximum number of remarks about one object: a runtime may have thousands of replicated jobs."""
 _NO_VOLCANO: Final = "the runtime has no podGroupPolicy.volcano"
 _LONGEST_NAME: Final = 63
-"""Maximum number of characters of a pod's name in a JobSet."""
+"""Maximum number of characters of the name of a pod or a claim of a JobSet, and of a label's value."""
 _NO_LABEL: Final = (
     "must consist of at most 63 lower case letters, digits and hyphens, and begin with a letter"
 )
@@ -92,7 +92,7 @@ def about_train_job(
     ``merges_resources`` selects the rules of Trainer v2.3 for ``resourcesPerNode``.
     """
     jobs = (spec.template.spec.replicated_jobs if jobs is None else jobs) or ()
-    found: list[Remark] = list(itertools.islice(_long_names(train_job, spec.ml_policy, jobs), 1))
+    found: list[Remark] = list(itertools.islice(_long_names(train_job, spec, jobs), 1))
     if (trainer := train_job.spec.trainer) is not None:
         found += _numbers_of(trainer, spec.ml_policy, jobs)
         found += _ineffective(trainer, spec.ml_policy, jobs, merges_resources=merges_resources)
@@ -192,9 +192,13 @@ def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Rem
 
 
 def _long_names(
-    train_job: TrainJob, policy: MLPolicy | None, jobs: Sequence[ReplicatedJob]
+    train_job: TrainJob, spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]
 ) -> Iterator[Remark]:
-    """Yield a remark for each job whose pods would get names that are too long. JobSet refuses such a JobSet."""
+    """Yield a remark for each name that would be too long because it contains the name of the TrainJob.
+
+    These are the names of a job's pods, of JobSet's claims, and of the coordinator. JobSet refuses such a JobSet.
+    """
+    template, policy, name = spec.template.spec, spec.ml_policy, train_job.name
     mpi, trainer = policy.mpi if policy is not None else None, train_job.spec.trainer
     nodes = (trainer.num_nodes if trainer is not None else None) or (policy.num_nodes if policy else None)
     for job in jobs:
@@ -205,10 +209,23 @@ def _long_names(
             pods = nodes or (pods if policy is None else 1)
         replicas = 1 if ancestor_of(job) in _STEPS else max(job.replicas or 1, 1)
         # Kubernetes appends five characters to the name of a pod.
-        longest = len(f"{train_job.name}-{job.name}-{replicas - 1}-{max(pods, 1) - 1}-12345")
-        if longest > _LONGEST_NAME:
-            text = f"is too long: the pods of job {_cut(job.name)} would have names of {longest} characters"
-            yield Remark("metadata.name", f"{text}, and JobSet allows {_LONGEST_NAME}", prevents_start=True)
+        longest = len(f"{name}-{job.name}-{replicas - 1}-{max(pods, 1) - 1}-12345")
+        yield from _too_long(longest, f"the pods of job {_cut(job.name)} would have names")
+    for policy_of_claims in template.volume_claim_policies or ():
+        for claim in policy_of_claims.templates or ():
+            metadata = claim.get("metadata")
+            own = str(metadata.get("name")) if isinstance(metadata, dict) else ""
+            yield from _too_long(len(f"{own}-{name}"), f"the claim {_cut(own)} would have a name")
+    if (leader := template.coordinator) is not None:
+        subdomain = (template.network.subdomain if template.network is not None else None) or name
+        host = f"{name}-{leader.replicated_job}-{leader.job_index or 0}-{leader.pod_index or 0}.{subdomain}"
+        yield from _too_long(len(host), "the label with the address of the coordinator would have a value")
+
+
+def _too_long(length: int, what: str) -> Iterator[Remark]:
+    if length > _LONGEST_NAME:
+        text = f"is too long: {what} of {length} characters, and JobSet allows {_LONGEST_NAME}"
+        yield Remark("metadata.name", text, prevents_start=True)
 
 
 def _numbers_of(trainer: Trainer, policy: MLPolicy | None, jobs: Sequence[ReplicatedJob]) -> Iterator[Remark]:

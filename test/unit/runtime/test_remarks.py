@@ -358,6 +358,27 @@ async def test_a_name_that_is_too_long_for_pods_is_a_warning(
 
 
 @pytest.mark.parametrize(
+    ("template", "name", "is_valid"),
+    [
+        ({"volumeClaimPolicies": [{"templates": [{"metadata": {"name": "d" * 20}}]}]}, 42, True),
+        ({"volumeClaimPolicies": [{"templates": [{"metadata": {"name": "d" * 60}}]}]}, 3, False),
+        ({"volumeClaimPolicies": [{"templates": [{"metadata": 5}]}]}, 3, True),
+        ({"coordinator": {"replicatedJob": "node"}}, 26, True),  # the label is <TrainJob>-node-0-0.<TrainJob>
+        ({"coordinator": {"replicatedJob": "node"}}, 27, False),
+        ({"coordinator": {"replicatedJob": "node"}, "network": {"subdomain": "net"}}, 28, True),
+    ],
+    ids=["claim", "long-claim", "no-claim", "coordinator", "long-coordinator", "subdomain"],
+)
+async def test_a_name_that_is_too_long_for_a_claim_or_the_coordinator_is_a_warning(
+    template: Any, name: int, is_valid: bool
+) -> None:
+    given = runtime(job(), **TORCH, template_spec=template)
+    found = remarks.about_train_job(train_job(None, {"name": "x" * name}), given.spec)
+    assert [each.path for each in found] == ([] if is_valid else ["metadata.name"])
+    assert all(each.prevents_start and len(str(each)) <= 256 for each in found)
+
+
+@pytest.mark.parametrize(
     ("field", "value", "path"),
     [
         pytest.param("network", {"subdomain": "My_Net"}, "network.subdomain", id="a subdomain"),
